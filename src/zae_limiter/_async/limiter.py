@@ -1,0 +1,197 @@
+"""The rate limiter: acquire, ask, and manage."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zae_limiter._async.acquire import Acquire
+from zae_limiter._async.call import Call
+from zae_limiter._async.management import Management
+from zae_limiter._async.repository import Repository
+from zae_limiter._async.repository.admission import Scope
+from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.report import resource_capacity
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency import awithin
+from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.models.bucket import ResourceCapacity
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.limit import Limit, check_amounts, check_limits
+from zae_limiter.models.status import Availability, LimitStatus
+from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_limit_name, check_resource
+
+
+class RateLimiter(Management):
+    """Limits what entities do on resources. Opens the default repository if given none.
+
+    ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
+    """
+
+    def __init__(
+        self,
+        repository: Repository | None = None,
+        *,
+        speculative_writes: bool = True,
+        clock: Clock | None = None,
+        **deprecated: Any,
+    ) -> None:
+        super().__init__(repository, clock, deprecated)
+        self.speculative_writes = speculative_writes
+
+    def acquire(
+        self,
+        entity_id: str,
+        resource: str,
+        consume: Mapping[str, int],
+        limits: Iterable[Limit] | None = None,
+        use_stored_limits: bool = False,
+        on_unavailable: OnUnavailable | str | None = None,
+        *,
+        cascade: bool | None = None,
+    ) -> Acquire:
+        """Take tokens from every limit named in ``consume``, or from none.
+
+        ``async with limiter.acquire("user-1", "gpt-4", {"rpm": 1, "tpm": 500}) as lease: ...``
+
+        Limits come from the stored configuration, or from ``limits`` for this call. Raises
+        RateLimitExceeded if they do not hold enough, RateLimiterUnavailable if the store does
+        not answer (unless ``on_unavailable`` says "allow"), ValidationError for bad input.
+        """
+        if not isinstance(consume, Mapping) and isinstance(limits, Mapping):
+            _deprecated("acquire(entity, resource, limits, consume): consume comes first")
+            consume, limits = limits, consume
+        if cascade is not None:
+            _deprecated("acquire(cascade=...): set cascade on create_entity() instead")
+        amounts = check_amounts(consume)
+        check_entity_id(entity_id)
+        check_resource(resource)
+        own_limits = None if limits is None else check_limits(limits)
+        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+
+        async def prepare() -> Call:
+            repository = self._repository or await self._opened()
+            return Call(
+                repository,
+                self._clock or repository.admission.clock,
+                entity_id,
+                resource,
+                own_limits,
+                use_stored_limits,
+                cascade,
+                policy,
+            )
+
+        return Acquire(prepare, amounts)
+
+    # --- questions
+
+    async def available(
+        self, entity_id: str, resource: str, limits: Iterable[Limit] | None = None
+    ) -> dict[str, int]:
+        """Whole tokens that an acquire could take now; negative while in debt.
+
+        Where the entity cascades, a limit that its parent has too shows the smaller of both.
+        """
+        levels: dict[str, int] = {}
+        for status in await self._statuses(entity_id, resource, {}, limits):
+            known = levels.get(status.limit_name, status.available)
+            levels[status.limit_name] = min(known, status.available)
+        return levels
+
+    async def check_availability(
+        self,
+        entity_id: str,
+        resource: str,
+        needed: Mapping[str, int] | None = None,
+        limits: Iterable[Limit] | None = None,
+    ) -> Availability:
+        """What an acquire of ``needed`` would be answered now, without taking anything."""
+        found = await self._statuses(entity_id, resource, check_amounts(needed or {}), limits)
+        return Availability(
+            not any(status.exceeded for status in found),
+            tuple(found),
+            max(status.retry_after_seconds for status in found),
+        )
+
+    async def time_until_available(
+        self,
+        entity_id: str,
+        resource: str,
+        needed: Mapping[str, int],
+        limits: Iterable[Limit] | None = None,
+    ) -> float:
+        """Seconds until ``needed`` fits if nobody else comes; ``inf`` if it never does."""
+        found = await self.check_availability(entity_id, resource, needed, limits)
+        return found.retry_after_seconds
+
+    async def is_available(self, timeout: float = 1.0) -> bool:
+        """Whether the store answers within ``timeout`` seconds."""
+        try:
+            repository = self._repository or await self._opened()
+            await awithin(timeout, repository.ping)
+        except (InfrastructureError, TimeoutError):
+            return False
+        return True
+
+    async def get_resource_capacity(
+        self, resource: str, limit_name: str, parents_only: bool = False
+    ) -> ResourceCapacity:
+        """One limit of a resource over all entities that use it, or over those at the top."""
+        check_limit_name(limit_name, "limit_name")
+        repository = self._repository or await self._opened()
+        states = await repository.get_resource_buckets(resource, limit_name)
+        if parents_only:
+            entities = [await repository.get_entity(state.entity_id) for state in states]
+            states = [
+                state
+                for state, entity in zip(states, entities, strict=True)
+                if entity is None or entity.is_parent
+            ]
+        return resource_capacity(resource, limit_name, states)
+
+    # --- changes
+
+    async def update_entity(
+        self,
+        entity_id: str,
+        *,
+        limits: Iterable[Limit] | None = None,
+        resource: str = DEFAULT_RESOURCE,
+        principal: str | None = None,
+    ) -> None:
+        """Replace an entity's stored limits; live buckets follow."""
+        if limits is not None:
+            await self.set_limits(entity_id, limits, resource, principal)
+
+    # --- inside
+
+    async def _statuses(
+        self,
+        entity_id: str,
+        resource: str,
+        needed: dict[str, int],
+        limits: Iterable[Limit] | None,
+    ) -> list[LimitStatus]:
+        repository = self._repository or await self._opened()
+        now_ms = (self._clock or repository.admission.clock)()
+        scope: Scope = await repository.admission.scope(
+            check_entity_id(entity_id),
+            check_resource(resource),
+            None if limits is None else check_limits(limits),
+            False,
+            None,
+            now_ms,
+        )
+        charges = scope.charges(needed, "needed")
+        plans = await repository.admission.views(scope, now_ms)
+        return [
+            status
+            for charge, plan in zip(charges, plans, strict=True)
+            for status in statuses(charge, plan, now_ms)
+        ]
+
+
+def _deprecated(message: str) -> None:
+    warnings.warn(message, DeprecationWarning, stacklevel=3)

@@ -1,0 +1,123 @@
+"""The repository's methods on the limiter, and how a limiter gets its repository."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from zae_limiter._async.repository import Repository
+from zae_limiter.clock import Clock
+from zae_limiter.exceptions import ValidationError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEPRECATED = {
+    "name": "Repository.open(stack=...)",
+    "region": "Repository.open(region=...)",
+    "endpoint_url": "Repository.open(endpoint_url=...)",
+    "stack_options": "Repository.builder()",
+    "on_unavailable": "Repository.builder().on_unavailable(...)",
+    "auto_update": "Repository.open(auto_update=...)",
+    "bucket_ttl_refill_multiplier": "Repository.builder().bucket_ttl_multiplier(...)",
+}
+
+
+def _of_repository(
+    method: Callable[Concatenate[Repository, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Management, P], Coroutine[Any, Any, T]]:
+    """The same method, on the limiter's repository."""
+
+    @functools.wraps(method)
+    async def call(self: Management, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await method(self._repository or await self._opened(), *args, **kwargs)
+
+    return call
+
+
+class Management:
+    """Everything of a limiter that is not limiting."""
+
+    create_entity = _of_repository(Repository.create_entity)
+    get_entity = _of_repository(Repository.get_entity)
+    delete_entity = _of_repository(Repository.delete_entity)
+    get_children = _of_repository(Repository.get_children)
+    set_limits = _of_repository(Repository.set_limits)
+    get_limits = _of_repository(Repository.get_limits)
+    delete_limits = _of_repository(Repository.delete_limits)
+    set_resource_defaults = _of_repository(Repository.set_resource_defaults)
+    get_resource_defaults = _of_repository(Repository.get_resource_defaults)
+    delete_resource_defaults = _of_repository(Repository.delete_resource_defaults)
+    list_resources_with_defaults = _of_repository(Repository.list_resources_with_defaults)
+    set_system_defaults = _of_repository(Repository.set_system_defaults)
+    get_system_defaults = _of_repository(Repository.get_system_defaults)
+    delete_system_defaults = _of_repository(Repository.delete_system_defaults)
+    list_entities_with_custom_limits = _of_repository(Repository.list_entities_with_custom_limits)
+    list_resources_with_entity_configs = _of_repository(
+        Repository.list_resources_with_entity_configs
+    )
+    get_audit_events = _of_repository(Repository.get_audit_events)
+    get_usage_snapshots = _of_repository(Repository.get_usage_snapshots)
+    get_usage_summary = _of_repository(Repository.get_usage_summary)
+
+    def __init__(
+        self, repository: Repository | None, clock: Clock | None, deprecated: dict[str, Any]
+    ) -> None:
+        for name in deprecated:
+            if name not in DEPRECATED:
+                raise TypeError(f"RateLimiter() got an unexpected keyword argument {name!r}")
+            warnings.warn(
+                f"RateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
+                DeprecationWarning,
+                stacklevel=4,
+            )
+        if repository is not None and not isinstance(repository, Repository):
+            raise ValidationError("repository", repository, "must be an open Repository")
+        self._deprecated = deprecated
+        self._repository = repository
+        if repository is not None:
+            self._repository = repository.with_settings(
+                deprecated.get("on_unavailable"), deprecated.get("bucket_ttl_refill_multiplier")
+            )
+        self._clock = clock
+        self._owned = repository is None
+        self._lock = threading.Lock()
+
+    @property
+    def repository(self) -> Repository | None:
+        """The repository; None until a limiter without one is first used."""
+        return self._repository
+
+    async def close(self) -> None:
+        """Close the repository if this limiter opened it itself."""
+        if self._owned and self._repository is not None:
+            await self._repository.close()
+            self._repository = None
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def _opened(self) -> Repository:
+        """Open what the environment and the deprecated keywords name, on first use."""
+        given = self._deprecated
+        builder = Repository.builder().stack(given.get("name"))
+        builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
+        builder.auto_update(given.get("auto_update", True))
+        builder.on_unavailable(given.get("on_unavailable"))
+        if given.get("bucket_ttl_refill_multiplier") is not None:
+            builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
+        opened = await builder.register_missing_namespace().build()
+        with self._lock:
+            first = self._repository is None
+            if first:
+                self._repository = opened
+        if not first:
+            await opened.close()
+        assert self._repository is not None
+        return self._repository

@@ -1,0 +1,115 @@
+"""The composition root: settings to engine to repository."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from zae_limiter._async.config_cache import ConfigCache
+from zae_limiter._async.engines.memory import open_memory
+from zae_limiter._async.ports import Engine
+from zae_limiter._async.repository import Repository
+from zae_limiter._async.repository.context import Context
+from zae_limiter.clock import Clock, host_clock
+from zae_limiter.concurrency import Parallel
+from zae_limiter.exceptions import InfrastructureNotFoundError, NamespaceNotFoundError
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.naming import check_namespace, check_stack_name
+from zae_limiter.store_url import StoreUrl, parse_url
+
+DEFAULT_NAMESPACE = "default"
+DEFAULT_STACK = "zae-limiter"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a builder may have been told."""
+
+    namespace: str | None = None
+    stack: str | None = None
+    region: str | None = None
+    endpoint_url: str | None = None
+    url: str | None = None
+    config_cache_ttl: float = 60
+    auto_update: bool = True
+    bucket_ttl_multiplier: int = 7
+    on_unavailable: OnUnavailable | None = None
+    usage_retention_days: int = 90
+    audit_retention_days: int = 90
+    provision: str = "stack"
+    request_timeout: float = 2.0
+    clock: Clock | None = None
+    register: bool = False
+    parallel_mode: str = "auto"
+
+
+async def open_repository(settings: Settings) -> Repository:
+    """Open the engine that the URL names, and the namespace."""
+    name = check_namespace(
+        settings.namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
+    )
+    parallel = Parallel(settings.parallel_mode)
+    clock = settings.clock or host_clock()
+    place = _place(settings)
+    engine = await _open_engine(place, settings)
+    try:
+        namespace_id = await _namespace_id(engine, name, settings.register, clock())
+    except BaseException:
+        await engine.close()
+        raise
+    return Repository(
+        Context(
+            engine=engine,
+            cache=ConfigCache(settings.config_cache_ttl),
+            clock=clock,
+            parallel=parallel,
+            namespace_id=namespace_id,
+            namespace_name=name,
+            stack_name=place.place,
+            on_unavailable=settings.on_unavailable,
+            bucket_ttl_multiplier=settings.bucket_ttl_multiplier,
+        )
+    )
+
+
+def _place(settings: Settings) -> StoreUrl:
+    url = settings.url or os.environ.get("ZAEL_URL")
+    if url is not None:
+        return parse_url(url)
+    stack = settings.stack or os.environ.get("ZAEL_STACK") or DEFAULT_STACK
+    return StoreUrl("dynamodb", check_stack_name(stack), {})
+
+
+async def _open_engine(place: StoreUrl, settings: Settings) -> Engine:
+    usage_days, audit_days = settings.usage_retention_days, settings.audit_retention_days
+    if place.engine == "memory":
+        return open_memory(
+            place.place, usage_retention_days=usage_days, audit_retention_days=audit_days
+        )
+    if place.engine == "sqlite":
+        from zae_limiter._async.engines.sqlite import open_sqlite
+
+        return await open_sqlite(
+            place.place,
+            synchronous=place.options.get("synchronous", "NORMAL"),
+            timeout_s=settings.request_timeout,
+            usage_retention_days=usage_days,
+            audit_retention_days=audit_days,
+        )
+    raise InfrastructureNotFoundError(
+        place.place,
+        "this version has no DynamoDB engine; pass url='sqlite:///limits.db' or 'memory://'",
+    )
+
+
+async def _namespace_id(engine: Engine, name: str, register: bool, now_ms: int) -> str:
+    if register or name == DEFAULT_NAMESPACE:
+        names = tuple(dict.fromkeys((DEFAULT_NAMESPACE, name)))
+        found = await engine.namespaces.find(name)
+        if found is not None:
+            return found.namespace_id
+        return (await engine.namespaces.register(names, now_ms))[name]
+    found = await engine.namespaces.find(name)
+    if found is None:
+        raise NamespaceNotFoundError(name)
+    return found.namespace_id

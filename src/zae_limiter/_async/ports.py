@@ -1,0 +1,241 @@
+"""What an engine must provide. The docstrings are promises that the contract suite checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace
+from zae_limiter.models.entity import Entity
+
+
+class StoredBucket(NamedTuple):
+    """A bucket and whose it is."""
+
+    entity_id: str
+    resource: str
+    image: BucketImage
+
+
+class HourOfUsage(NamedTuple):
+    """What one bucket used in one hour."""
+
+    entity_id: str
+    resource: str
+    usage: WindowUsage
+
+
+class BucketStore(Protocol):
+    """Balances. Every method is atomic per call and durable when it returns."""
+
+    async def charge(
+        self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
+    ) -> ChargeOutcome:
+        """Charge every bucket of the request or none.
+
+        Never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
+        stands, also when the call is cancelled or interrupted. Raises RateLimiterUnavailable
+        when nobody can know, PermissionDenied when the store says no.
+        """
+
+    async def settle(
+        self, namespace_id: str, settlements: tuple[Settlement, ...], now_ms: int
+    ) -> None:
+        """Write every debt and credit, once, whether or not there are tokens.
+
+        Once called it is carried out even if the caller is cancelled.
+        """
+
+    async def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+        """One bucket; None means that it is full."""
+
+    async def of_entity(self, namespace_id: str, entity_id: str) -> list[StoredBucket]:
+        """All buckets of an entity, sorted by resource."""
+
+    async def of_resource(self, namespace_id: str, resource: str) -> list[StoredBucket]:
+        """All buckets on a resource, sorted by entity."""
+
+    async def reset(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        """Fill a bucket and log it; False if it did not exist. Consumption stays counted."""
+
+    async def top_up(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        amounts: Mapping[str, int],
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        """Add whole tokens up to the capacity and log it; False if there is no such bucket."""
+
+
+class ConfigStore(Protocol):
+    """Stored limits. Each change, its audit event and the version count are one transaction.
+
+    A level is named by ``entity_id`` and ``resource``; the empty string stands for "none": a
+    resource's defaults have no entity, the system's have neither.
+    """
+
+    async def snapshot(self, namespace_id: str, entity_id: str, resource: str) -> ConfigSnapshot:
+        """All levels for an (entity, resource), the entity, and the version, at one moment."""
+
+    async def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
+        """What one level holds."""
+
+    async def put(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        config: LevelConfig,
+        now_ms: int,
+        principal: str | None,
+    ) -> None:
+        """Replace what one level holds."""
+
+    async def delete(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        """Remove what one level holds; False if it held nothing."""
+
+    async def resources_with_defaults(self, namespace_id: str) -> list[str]:
+        """Sorted."""
+
+    async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
+        """Sorted; ``_default_`` included."""
+
+    async def configured_entities(
+        self, namespace_id: str, resource: str, after: str, limit: int | None
+    ) -> list[str]:
+        """Sorted ids greater than ``after``."""
+
+
+class EntityStore(Protocol):
+    """Entities. Each change and its audit event are one transaction."""
+
+    async def create(
+        self, namespace_id: str, entity: Entity, now_ms: int, principal: str | None
+    ) -> None:
+        """Add; raises EntityExistsError, also when two callers race."""
+
+    async def get(self, namespace_id: str, entity_id: str) -> Entity | None:
+        """One entity."""
+
+    async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        """Sorted by id."""
+
+    async def delete(
+        self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None
+    ) -> bool:
+        """Remove it with its limits and buckets, keeping usage and audit; False if none."""
+
+
+class NamespaceStore(Protocol):
+    """The registry of namespaces."""
+
+    async def register(self, names: tuple[str, ...], now_ms: int) -> dict[str, str]:
+        """Ids by name; idempotent, also when two callers race."""
+
+    async def find(self, name: str) -> Namespace | None:
+        """An active namespace."""
+
+    async def all(self) -> list[Namespace]:
+        """All of them, in any state, sorted by name."""
+
+    async def soft_delete(self, name: str, now_ms: int) -> str:
+        """Free the name, keep the data; returns the id."""
+
+    async def recover(self, namespace_id: str, now_ms: int) -> str:
+        """Undo a soft delete; returns the name. Raises NamespaceStateError if it is taken."""
+
+    async def begin_purge(self, namespace_id: str) -> None:
+        """Mark it as being purged; raises NamespaceStateError unless it is deleted."""
+
+    async def purge_batch(self, namespace_id: str, limit: int) -> int:
+        """Remove up to ``limit`` rows of data; 0 when nothing is left."""
+
+    async def finish_purge(self, namespace_id: str, now_ms: int) -> None:
+        """Remove the registry entry."""
+
+
+class UsageStore(Protocol):
+    """Consumption by the hour; every net token counted exactly once."""
+
+    async def hours(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        from_hour: int,
+        to_hour: int,
+    ) -> list[HourOfUsage]:
+        """Hours since 1970 with ``from_hour <= hour < to_hour``; rows of one hour add up."""
+
+
+class AuditLog(Protocol):
+    """Events, written by the stores above in the transaction of the change."""
+
+    async def events(
+        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+    ) -> list[AuditEvent]:
+        """Newest first, older than ``before_event_id``."""
+
+
+class RecordStore(Protocol):
+    """Small JSON documents by key: version record, state of the provisioner."""
+
+    async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+        """One document."""
+
+    async def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+        """Replace one document."""
+
+
+class Engine(Protocol):
+    """A store with all its ports."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def capabilities(self) -> BackendCapabilities: ...
+    @property
+    def buckets(self) -> BucketStore: ...
+    @property
+    def configs(self) -> ConfigStore: ...
+    @property
+    def entities(self) -> EntityStore: ...
+    @property
+    def namespaces(self) -> NamespaceStore: ...
+    @property
+    def usage(self) -> UsageStore: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    @property
+    def records(self) -> RecordStore: ...
+
+    async def ping(self) -> None:
+        """Return if the store answers; raise what is wrong otherwise."""
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything. May be called twice."""
+
+    async def delete_all(self) -> None:
+        """Remove everything that the store holds, of all namespaces."""

@@ -1,0 +1,136 @@
+"""The repository: a facade over an engine's ports, bound to one namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zae_limiter._async.repository.buckets import BucketPart
+from zae_limiter._async.repository.entities import EntityPart
+from zae_limiter._async.repository.history import HistoryPart
+from zae_limiter._async.repository.limits import LimitPart
+from zae_limiter._async.repository.namespaces import NamespacePart
+from zae_limiter._async.repository.records import RecordPart
+from zae_limiter.clock import Clock
+from zae_limiter.exceptions import NamespaceNotFoundError
+from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.naming import check_namespace
+
+if TYPE_CHECKING:
+    from zae_limiter._async.builder import RepositoryBuilder
+
+__all__ = ["Repository"]
+
+
+class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, RecordPart):
+    """Data access for one namespace of one store. Open it with ``await Repository.open()``."""
+
+    @classmethod
+    async def open(
+        cls,
+        namespace: str | None = None,
+        *,
+        url: str | None = None,
+        stack: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        config_cache_ttl: float = 60,
+        auto_update: bool = True,
+        provision: str = "stack",
+        request_timeout: float = 2.0,
+        clock: Clock | None = None,
+        # sync: parallel_mode: str = "auto",
+    ) -> Repository:
+        """Open a store and a namespace of it, making both where they do not exist.
+
+        ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
+        ``sqlite:///relative.db`` or ``sqlite:////absolute.db``. ``namespace`` defaults to
+        ``ZAEL_NAMESPACE`` or ``"default"``. No call waits longer than ``request_timeout``
+        seconds for a store that does not answer.
+        """
+        builder = cls.builder().namespace(namespace).stack(stack).url(url)
+        builder.region(region).endpoint_url(endpoint_url)
+        builder.config_cache_ttl(config_cache_ttl).auto_update(auto_update)
+        builder.provision(provision).request_timeout(request_timeout).clock(clock)
+        # sync: builder.parallel_mode(parallel_mode)
+        return await builder.register_missing_namespace().build()
+
+    @staticmethod
+    def builder() -> RepositoryBuilder:
+        """Step by step, for what ``open`` has no argument for."""
+        from zae_limiter._async.builder import RepositoryBuilder
+
+        return RepositoryBuilder()
+
+    async def namespace(
+        self,
+        name: str,
+        *,
+        on_unavailable: OnUnavailable | str | None = None,
+        bucket_ttl_multiplier: int | None = None,
+    ) -> Repository:
+        """A repository for another namespace of the same store; shares connection and caches.
+
+        Raises NamespaceNotFoundError unless it is registered.
+        """
+        found = await self._context.engine.namespaces.find(check_namespace(name))
+        if found is None:
+            raise NamespaceNotFoundError(name)
+        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+        return Repository(
+            self._context.scoped(found.namespace_id, name, policy, bucket_ttl_multiplier)
+        )
+
+    def with_settings(
+        self, on_unavailable: OnUnavailable | str | None, bucket_ttl_multiplier: int | None
+    ) -> Repository:
+        """The same repository with settings that a limiter brings (deprecated)."""
+        if on_unavailable is None and bucket_ttl_multiplier is None:
+            return self
+        context = self._context
+        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+        return Repository(
+            context.scoped(
+                context.namespace_id, context.namespace_name, policy, bucket_ttl_multiplier
+            )
+        )
+
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What the engine can do."""
+        return self._context.engine.capabilities
+
+    @property
+    def stack_name(self) -> str:
+        """The stack, or the place of an embedded store."""
+        return self._context.stack_name
+
+    @property
+    def lost_settlements(self) -> int:
+        """Adjustments and refunds that an outage kept from being written; each is logged."""
+        return self._context.lost_settlements.value
+
+    async def ping(self) -> bool:
+        """True if the store answers; raises what is wrong otherwise."""
+        await self._context.engine.ping()
+        return True
+
+    async def ensure_infrastructure(self) -> None:
+        """An open repository has what it needs."""
+        await self._context.engine.ping()
+
+    async def delete_table(self) -> None:
+        """Remove everything that the store holds, of all namespaces. There is no way back."""
+        await self._context.engine.delete_all()
+        self._context.cache.clear()
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the store. Scoped repositories close with it."""
+        await self._context.engine.close()
+        self._context.parallel.close()
+
+    async def __aenter__(self) -> Repository:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()

@@ -1,0 +1,167 @@
+"""What the limiter and its leases ask of a repository: limits, charges, settlements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zae_limiter._async.repository.context import Context
+from zae_limiter.admission.charge import Plan, view
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.request import (
+    Charge,
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Settlement,
+    StaleLimits,
+)
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency import agather
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.limit import Limit
+from zae_limiter.resolution import Resolved, override, resolve
+
+MAX_OVERRIDES = 1000
+
+
+class Scope:
+    """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
+
+    __slots__ = ("buckets", "resource")
+
+    def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
+        self.resource = resource
+        self.buckets = buckets
+
+    def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
+        """Each bucket is charged for the limits that it has."""
+        self.check_names(amounts, field)
+        resource = self.resource
+        return tuple(
+            [
+                Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
+                for entity_id, in_force in self.buckets
+            ]
+        )
+
+    def check_names(self, amounts: Mapping[str, int], field: str = "consume") -> None:
+        """A limit that nobody in this scope has is a mistake, and is not ignored."""
+        for name in amounts:
+            for _, in_force in self.buckets:
+                if name in in_force.names:
+                    break
+            else:
+                known = {name: None for _, each in self.buckets for name in each.names}
+                raise ValidationError(
+                    f"{field}.{name}",
+                    amounts[name],
+                    f"is not a limit of {self.resource!r}; its limits are {', '.join(known)}",
+                )
+
+
+class Admission:
+    """No decision is taken here: limits are resolved, the engine is asked."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def clock(self) -> Clock:
+        return self._context.clock
+
+    async def resolve(
+        self, entity_id: str, resource: str, now_ms: int, *, fresh: bool = False
+    ) -> Resolved:
+        """What applies to an (entity, resource); ``fresh`` skips the cache."""
+        context = self._context
+        key = (context.namespace_id, entity_id, resource)
+        if fresh:
+            context.cache.forget(key)
+        found = context.cache.get(key, now_ms)
+        if found is None:
+            generation = context.cache.generation
+            snapshot = await context.engine.configs.snapshot(*key)
+            found = resolve(snapshot, context.bucket_ttl_multiplier)
+            context.cache.put(key, found, now_ms, generation)
+        return found
+
+    async def scope(
+        self,
+        entity_id: str,
+        resource: str,
+        limits: tuple[Limit, ...] | None,
+        stored_first: bool,
+        cascade: bool | None,
+        now_ms: int,
+        *,
+        fresh: bool = False,
+    ) -> Scope:
+        """Find the limits in force.
+
+        ``limits`` are the call's own; with ``stored_first`` they only stand in where none are
+        stored. ``fresh`` skips the cache.
+        """
+        resolved = await self.resolve(entity_id, resource, now_ms, fresh=fresh)
+        in_force = resolved.in_force
+        if limits is not None and not (stored_first and in_force is not None):
+            in_force = self._override(limits)
+        if in_force is None:
+            raise ValidationError(
+                "limits",
+                None,
+                f"no limits are stored for {entity_id!r} on {resource!r}; "
+                "set_system_defaults() them, or pass limits=",
+            )
+        parent_id = resolved.parent_id
+        cascades = resolved.cascade if cascade is None else cascade
+        if parent_id is None or not cascades:
+            return Scope(resource, ((entity_id, in_force),))
+        parent = await self.resolve(parent_id, resource, now_ms, fresh=fresh)
+        if parent.in_force is None:
+            return Scope(resource, ((entity_id, in_force),))
+        return Scope(resource, ((entity_id, in_force), (parent_id, parent.in_force)))
+
+    def _override(self, limits: tuple[Limit, ...]) -> InForce:
+        overrides, multiplier = self._context.overrides, self._context.bucket_ttl_multiplier
+        known = overrides.get((multiplier, limits))
+        if known is None:
+            if len(overrides) >= MAX_OVERRIDES:
+                overrides.clear()
+            known = overrides[multiplier, limits] = override(limits, multiplier)
+        return known
+
+    async def charge(
+        self, request: ChargeRequest, receipt: list[ChargeOutcome]
+    ) -> Grant | Rejection | StaleLimits:
+        context = self._context
+        return await context.engine.buckets.charge(context.namespace_id, request, receipt)
+
+    async def settle(self, settlements: tuple[Settlement, ...], now_ms: int) -> None:
+        context = self._context
+        await context.engine.buckets.settle(context.namespace_id, settlements, now_ms)
+
+    async def views(self, scope: Scope, now_ms: int) -> list[Plan]:
+        """Every bucket of the scope as it stands, nothing charged."""
+        store, namespace_id = self._context.engine.buckets, self._context.namespace_id
+        images = await agather(
+            self._context.parallel,
+            *(
+                lambda entity_id=entity_id: store.get(namespace_id, entity_id, scope.resource)
+                for entity_id, _ in scope.buckets
+            ),
+        )
+        return [
+            view(image, in_force, now_ms)
+            for image, (_, in_force) in zip(images, scope.buckets, strict=True)
+        ]
+
+    def outage_policy(self, call: OnUnavailable | None) -> OnUnavailable:
+        """Call, then repository, then what the system defaults last said, then block."""
+        context = self._context
+        stored = context.cache.policy(context.namespace_id)
+        return call or context.on_unavailable or stored or OnUnavailable.BLOCK
+
+    def count_lost_settlement(self) -> None:
+        self._context.lost_settlements.add()

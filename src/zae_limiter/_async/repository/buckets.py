@@ -1,0 +1,86 @@
+"""Buckets: looking at them and mending them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from zae_limiter._async.ports import StoredBucket
+from zae_limiter._async.repository.part import Part
+from zae_limiter.admission.report import bucket_states
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.bucket import BucketState
+from zae_limiter.models.limit import check_amounts
+from zae_limiter.naming import check_entity_id, check_limit_name, check_resource
+
+
+class BucketPart(Part):
+    """Levels as they are now."""
+
+    async def get_bucket(
+        self, entity_id: str, resource: str, limit_name: str
+    ) -> BucketState | None:
+        """One limit's bucket; None if it was never used, which means that it is full."""
+        check_limit_name(limit_name, "limit_name")
+        for state in await self.get_buckets(entity_id, resource):
+            if state.limit_name == limit_name:
+                return state
+        return None
+
+    async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
+        """All buckets of an entity, or those on one resource."""
+        store, namespace_id = self._context.engine.buckets, self._context.namespace_id
+        check_entity_id(entity_id)
+        if resource is None:
+            return self._states(await store.of_entity(namespace_id, entity_id))
+        image = await store.get(namespace_id, entity_id, check_resource(resource))
+        found = [] if image is None else [StoredBucket(entity_id, resource, image)]
+        return self._states(found)
+
+    async def get_resource_buckets(
+        self, resource: str, limit_name: str | None = None
+    ) -> list[BucketState]:
+        """Every entity's bucket on a resource."""
+        found = await self._context.engine.buckets.of_resource(
+            self._context.namespace_id, check_resource(resource)
+        )
+        return [
+            state
+            for state in self._states(found)
+            if limit_name is None or state.limit_name == limit_name
+        ]
+
+    async def reset_bucket(
+        self, entity_id: str, resource: str, principal: str | None = None
+    ) -> None:
+        """Fill every limit of a bucket. Consumption stays counted; the reset is logged."""
+        await self._context.engine.buckets.reset(
+            self._context.namespace_id,
+            check_entity_id(entity_id),
+            check_resource(resource),
+            self._context.clock(),
+            principal,
+        )
+
+    async def top_up(
+        self,
+        entity_id: str,
+        resource: str,
+        amounts: Mapping[str, int],
+        principal: str | None = None,
+    ) -> None:
+        """Add whole tokens, up to the capacity. Consumption stays counted; it is logged."""
+        checked = check_amounts(amounts, "amounts")
+        if not checked:
+            raise ValidationError("amounts", amounts, "must name at least one limit")
+        await self._context.engine.buckets.top_up(
+            self._context.namespace_id,
+            check_entity_id(entity_id),
+            check_resource(resource),
+            checked,
+            self._context.clock(),
+            principal,
+        )
+
+    def _states(self, found: Iterable[StoredBucket]) -> list[BucketState]:
+        now_ms = self._context.clock()
+        return [state for bucket in found for state in bucket_states(*bucket, now_ms)]

@@ -1,0 +1,50 @@
+"""What a repository is made of; scoped repositories share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from zae_limiter._async.config_cache import ConfigCache
+from zae_limiter._async.ports import Engine
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency import Counter, Parallel
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.limit import Limit
+
+
+@dataclass(frozen=True)
+class Context:
+    """An open engine, one namespace of it, and the settings of this repository."""
+
+    engine: Engine
+    cache: ConfigCache
+    clock: Clock
+    parallel: Parallel
+    namespace_id: str
+    namespace_name: str
+    stack_name: str
+    on_unavailable: OnUnavailable | None
+    bucket_ttl_multiplier: int
+    overrides: dict[tuple[int, tuple[Limit, ...]], InForce] = field(default_factory=dict)
+    lost_settlements: Counter = field(default_factory=Counter)
+
+    def scoped(
+        self,
+        namespace_id: str,
+        namespace_name: str,
+        on_unavailable: OnUnavailable | None,
+        bucket_ttl_multiplier: int | None,
+    ) -> Context:
+        """The same engine and caches, another namespace."""
+        return replace(
+            self,
+            namespace_id=namespace_id,
+            namespace_name=namespace_name,
+            on_unavailable=on_unavailable or self.on_unavailable,
+            bucket_ttl_multiplier=(
+                self.bucket_ttl_multiplier
+                if bucket_ttl_multiplier is None
+                else bucket_ttl_multiplier
+            ),
+        )

@@ -1,0 +1,93 @@
+"""Entities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zae_limiter._async.repository.part import Part
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.entity import Entity
+from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.naming import check_entity_id
+
+
+class EntityPart(Part):
+    """Who is limited, and under whom."""
+
+    async def create_entity(
+        self,
+        entity_id: str,
+        name: str | None = None,
+        parent_id: str | None = None,
+        cascade: bool = False,
+        metadata: Mapping[str, str] | None = None,
+        principal: str | None = None,
+    ) -> Entity:
+        """Add an entity. With ``cascade`` every acquire charges its parent as well.
+
+        The parent need not exist as an entity: an unknown parent is limited by the defaults.
+        Raises EntityExistsError.
+        """
+        now_ms = self._context.clock()
+        entity = Entity(
+            id=check_entity_id(entity_id),
+            name=name,
+            parent_id=_check_parent(entity_id, parent_id, cascade),
+            cascade=cascade,
+            metadata=_check_metadata(metadata),
+            created_at=iso_from_ms(now_ms),
+        )
+        await self._context.engine.entities.create(
+            self._context.namespace_id, entity, now_ms, principal
+        )
+        self._context.cache.clear()
+        return entity
+
+    async def get_entity(self, entity_id: str) -> Entity | None:
+        """One entity; None if there is none."""
+        return await self._context.engine.entities.get(
+            self._context.namespace_id, check_entity_id(entity_id)
+        )
+
+    async def get_children(self, parent_id: str) -> list[Entity]:
+        """The entities directly under ``parent_id``, sorted by id."""
+        return await self._context.engine.entities.children(
+            self._context.namespace_id, check_entity_id(parent_id, "parent_id")
+        )
+
+    async def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
+        """Remove an entity with its limits and buckets. Usage and audit events stay.
+
+        Children keep pointing to it. Deleting what does not exist does nothing.
+        """
+        await self._context.engine.entities.delete(
+            self._context.namespace_id,
+            check_entity_id(entity_id),
+            self._context.clock(),
+            principal,
+        )
+        self._context.cache.clear()
+
+
+def _check_parent(entity_id: str, parent_id: str | None, cascade: bool) -> str | None:
+    if type(cascade) is not bool:
+        raise ValidationError("cascade", cascade, "must be True or False")
+    if parent_id is None:
+        if cascade:
+            raise ValidationError("cascade", cascade, "needs a parent_id to cascade to")
+        return None
+    check_entity_id(parent_id, "parent_id")
+    if parent_id == entity_id:
+        raise ValidationError("parent_id", parent_id, "must be another entity")
+    return parent_id
+
+
+def _check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise ValidationError("metadata", metadata, "must be a mapping of text to text")
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ValidationError("metadata", {key: value}, "must be a mapping of text to text")
+    return dict(metadata)

@@ -1,0 +1,87 @@
+"""Audit events and usage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from zae_limiter._async.repository.part import Part
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.limit import check_positive
+from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.naming import RESERVED_NAMESPACE, check_entity_id, check_resource
+from zae_limiter.usage_report import UsageQuery, page, snapshots, summary
+
+
+class HistoryPart(Part):
+    """Who changed what, and who used how much."""
+
+    async def get_audit_events(
+        self, entity_id: str, limit: int = 100, start_event_id: str | None = None
+    ) -> list[AuditEvent]:
+        """Newest first; ``start_event_id`` continues after the last one seen.
+
+        Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, the life of a
+        namespace under ``$NAMESPACE:name``.
+        """
+        if not isinstance(entity_id, str) or not entity_id:
+            raise ValidationError("entity_id", entity_id, "must be an id or a $ subject")
+        registry = entity_id.startswith("$NAMESPACE:")
+        return await self._context.engine.audit.events(
+            RESERVED_NAMESPACE if registry else self._context.namespace_id,
+            entity_id,
+            start_event_id,
+            check_positive(limit, "limit"),
+        )
+
+    async def get_usage_snapshots(
+        self,
+        entity_id: str | None = None,
+        resource: str | None = None,
+        window_type: str | None = None,
+        start_time: str | datetime | None = None,
+        end_time: str | datetime | None = None,
+        limit: int = 100,
+        next_key: str | None = None,
+    ) -> tuple[list[UsageSnapshot], str | None]:
+        """A page of usage windows, oldest first, and the key of the next page.
+
+        Windows that start in ``[start_time, end_time)`` of an entity, a resource, or both.
+        """
+        check_positive(limit, "limit")
+        found = await self._snapshots(entity_id, resource, window_type, start_time, end_time)
+        return page(found, limit, next_key)
+
+    async def get_usage_summary(
+        self,
+        entity_id: str | None = None,
+        resource: str | None = None,
+        window_type: str | None = None,
+        start_time: str | datetime | None = None,
+        end_time: str | datetime | None = None,
+    ) -> UsageSummary:
+        """Totals, and averages per window; over hours unless ``window_type`` says otherwise."""
+        found = await self._snapshots(
+            entity_id, resource, window_type or "hourly", start_time, end_time
+        )
+        return summary(found)
+
+    async def _snapshots(
+        self,
+        entity_id: str | None,
+        resource: str | None,
+        window_type: str | None,
+        start_time: str | datetime | None,
+        end_time: str | datetime | None,
+    ) -> list[UsageSnapshot]:
+        if entity_id is None and resource is None:
+            raise ValidationError("entity_id", None, "name an entity, a resource, or both")
+        if entity_id is not None:
+            check_entity_id(entity_id)
+        if resource is not None:
+            check_resource(resource)
+        query = UsageQuery.parse(window_type, start_time, end_time)
+        rows = await self._context.engine.usage.hours(
+            self._context.namespace_id, entity_id, resource, query.from_hour, query.to_hour
+        )
+        return snapshots([(row.entity_id, row.resource, row.usage) for row in rows], query)

@@ -1,0 +1,164 @@
+"""Stored limits of every level, and what applies in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zae_limiter._async.repository.part import Part
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import (
+    CacheStats,
+    ConfigSource,
+    LevelConfig,
+    OnUnavailable,
+)
+from zae_limiter.models.limit import Limit, check_limits, check_positive
+from zae_limiter.naming import (
+    DEFAULT_RESOURCE,
+    check_entity_id,
+    check_resource,
+    check_resource_or_default,
+)
+
+NONE = ""  # "no entity" or "no resource" in the key of a level
+
+
+class LimitPart(Part):
+    """Entity, resource and system limits."""
+
+    # --- entities
+
+    async def set_limits(
+        self,
+        entity_id: str,
+        limits: Iterable[Limit],
+        resource: str = DEFAULT_RESOURCE,
+        principal: str | None = None,
+    ) -> None:
+        """Replace an entity's limits on a resource, or on all that have none of their own."""
+        await self._put(
+            check_entity_id(entity_id),
+            check_resource_or_default(resource),
+            LevelConfig(check_limits(limits)),
+            principal,
+        )
+
+    async def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
+        """What is stored for exactly this entity and resource; empty if nothing is."""
+        config = await self._get(check_entity_id(entity_id), check_resource_or_default(resource))
+        return list(config.limits) if config else []
+
+    async def delete_limits(
+        self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
+    ) -> None:
+        """Let the next level apply again."""
+        await self._delete(
+            check_entity_id(entity_id), check_resource_or_default(resource), principal
+        )
+
+    # --- resources
+
+    async def set_resource_defaults(
+        self, resource: str, limits: Iterable[Limit], principal: str | None = None
+    ) -> None:
+        """Limits for every entity on a resource that has none of its own."""
+        config = LevelConfig(check_limits(limits))
+        await self._put(NONE, check_resource(resource), config, principal)
+
+    async def get_resource_defaults(self, resource: str) -> list[Limit]:
+        config = await self._get(NONE, check_resource(resource))
+        return list(config.limits) if config else []
+
+    async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
+        await self._delete(NONE, check_resource(resource), principal)
+
+    async def list_resources_with_defaults(self) -> list[str]:
+        return await self._context.engine.configs.resources_with_defaults(
+            self._context.namespace_id
+        )
+
+    # --- system
+
+    async def set_system_defaults(
+        self,
+        limits: Iterable[Limit],
+        on_unavailable: OnUnavailable | str | None = None,
+        principal: str | None = None,
+    ) -> None:
+        """Limits where nothing else applies, and what to do in an outage."""
+        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+        await self._put(NONE, NONE, LevelConfig(check_limits(limits), policy), principal)
+
+    async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
+        config = await self._get(NONE, NONE)
+        return (list(config.limits), config.on_unavailable) if config else ([], None)
+
+    async def delete_system_defaults(self, principal: str | None = None) -> None:
+        await self._delete(NONE, NONE, principal)
+
+    # --- across levels
+
+    async def list_entities_with_custom_limits(
+        self, resource: str, limit: int | None = None, cursor: str | None = None
+    ) -> tuple[list[str], str | None]:
+        """A page of entity ids, and the cursor of the next one (None at the end)."""
+        if limit is not None:
+            check_positive(limit, "limit")
+        if cursor is not None and not isinstance(cursor, str):
+            raise ValidationError("cursor", cursor, "must be what the previous page returned")
+        found = await self._context.engine.configs.configured_entities(
+            self._context.namespace_id,
+            check_resource_or_default(resource),
+            cursor or NONE,
+            None if limit is None else limit + 1,
+        )
+        if limit is None or len(found) <= limit:
+            return found, None
+        return found[:limit], found[limit - 1]
+
+    async def list_resources_with_entity_configs(self) -> list[str]:
+        return await self._context.engine.configs.resources_with_entity_configs(
+            self._context.namespace_id
+        )
+
+    async def resolve_limits(
+        self, entity_id: str, resource: str
+    ) -> tuple[list[Limit] | None, OnUnavailable | None, ConfigSource | None]:
+        """The limits in force, the outage policy of the system, and the level that won."""
+        resolved = await self.admission.resolve(
+            check_entity_id(entity_id), check_resource(resource), self._context.clock()
+        )
+        in_force = resolved.in_force
+        if in_force is None:
+            return None, resolved.on_unavailable, None
+        return list(in_force.limits), resolved.on_unavailable, in_force.source
+
+    async def invalidate_config_cache(self) -> None:
+        """See changes made elsewhere at once."""
+        self._context.cache.clear()
+
+    def get_cache_stats(self) -> CacheStats:
+        return self._context.cache.stats()
+
+    # --- inside
+
+    async def _get(self, entity_id: str, resource: str) -> LevelConfig | None:
+        return await self._context.engine.configs.get(
+            self._context.namespace_id, entity_id, resource
+        )
+
+    async def _put(
+        self, entity_id: str, resource: str, config: LevelConfig, principal: str | None
+    ) -> None:
+        context = self._context
+        await context.engine.configs.put(
+            context.namespace_id, entity_id, resource, config, context.clock(), principal
+        )
+        context.cache.clear()
+
+    async def _delete(self, entity_id: str, resource: str, principal: str | None) -> None:
+        context = self._context
+        await context.engine.configs.delete(
+            context.namespace_id, entity_id, resource, context.clock(), principal
+        )
+        context.cache.clear()

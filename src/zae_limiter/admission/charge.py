@@ -1,0 +1,126 @@
+"""Deciding a charge: the one gate that must never let too much through."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from zae_limiter.admission.image import (
+    BucketImage,
+    LimitState,
+    accrued_since_epoch,
+    level_milli,
+    reaches_ms,
+)
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import fresh, governs, is_newer, rebase
+from zae_limiter.admission.request import Charge
+from zae_limiter.models.limit import MILLI
+from zae_limiter.models.status import LimitStatus
+
+
+class Plan(NamedTuple):
+    """A decision about one bucket: the state to write, or None if it does not fit."""
+
+    granted: BucketImage | None
+    seen: BucketImage  # the bucket the decision was taken on
+    keys: tuple[str, ...]
+
+
+def view(image: BucketImage | None, in_force: InForce, now_ms: int) -> Plan:
+    """The bucket as it stands under the limits in force, nothing charged."""
+    if image is None:
+        image, keys = fresh(in_force, now_ms), in_force.names
+    elif governs(image, in_force):
+        keys = in_force.names
+    else:
+        image, keys = rebase(image, in_force, now_ms)
+    return Plan(None, image, keys)
+
+
+def plan_charge(
+    image: BucketImage | None, charge: Charge, now_ms: int, *, refreshed: bool = False
+) -> Plan | None:
+    """Charge every limit or none; None if the caller's configuration is out of date."""
+    in_force = charge.in_force
+    if image is not None and governs(image, in_force):
+        seen, keys = image, in_force.names
+    elif image is not None and is_newer(image, in_force) and not refreshed:
+        return None
+    else:
+        _, seen, keys = view(image, in_force, now_ms)
+    limits = dict(seen.limits)
+    for key, amount_milli in zip(keys, charge.amounts_milli, strict=True):
+        state = limits[key]
+        after = take(state, amount_milli, now_ms)
+        if after is None:
+            return Plan(None, seen, keys)
+        limits[key] = after
+    granted = BucketImage(
+        limits,
+        seen.config_version or in_force.version,
+        seen.expires_ms,
+        seen.window_hour,
+        seen.admitted + 1,
+        seen.admitted_counted,
+        seen.writes + 1,
+    )
+    return Plan(_kept(granted, in_force, now_ms), seen, keys)
+
+
+def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None:
+    """One limit less ``amount_milli``; None if it does not hold that much at the stamp.
+
+    An amount of 0 asks for a level that is not below zero: a debt stops every call until it
+    is repaid, also calls that do not name the limit.
+    """
+    balance, rate, consumed, counted = state
+    accrued = accrued_since_epoch(rate, now_ms)
+    full = rate.capacity_milli - accrued
+    if balance > full:
+        balance = full  # what ran over while idle is gone
+    if balance + accrued < amount_milli:
+        return None
+    if amount_milli == 0:
+        return state
+    return LimitState(balance - amount_milli, rate, consumed + amount_milli, counted)
+
+
+def _kept(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
+    """The image with its expiry moved on when less than half of it is left."""
+    keep_ms, expires_ms = in_force.keep_ms, image.expires_ms
+    if keep_ms is None:
+        return image if expires_ms is None else image._replace(expires_ms=None)
+    if expires_ms is not None and expires_ms - now_ms > keep_ms // 2:
+        return image
+    return image._replace(expires_ms=now_ms + keep_ms)
+
+
+def statuses(charge: Charge, plan: Plan, now_ms: int) -> list[LimitStatus]:
+    """How the request stands against every limit in force of one bucket."""
+    found = []
+    for limit, key, amount_milli in zip(
+        charge.in_force.limits, plan.keys, charge.amounts_milli, strict=True
+    ):
+        state = plan.seen.limits[key]
+        level = level_milli(state, now_ms)
+        found.append(
+            LimitStatus(
+                entity_id=charge.entity_id,
+                resource=charge.resource,
+                limit_name=limit.name,
+                limit=limit,
+                available=level // MILLI,
+                requested=amount_milli // MILLI,
+                exceeded=level < amount_milli,
+                retry_after_seconds=retry_after_seconds(state, amount_milli, now_ms),
+            )
+        )
+    return found
+
+
+def retry_after_seconds(state: LimitState, amount_milli: int, now_ms: int) -> float:
+    """The exact wait until the level holds the amount; infinite beyond the capacity."""
+    if amount_milli > state.rate.capacity_milli:
+        return math.inf
+    return max(0, reaches_ms(state, amount_milli) - now_ms) / 1000

@@ -1,0 +1,86 @@
+"""The state of one bucket, and what can be read from it at a moment.
+
+A bucket holds every limit of one entity on one resource. Per limit there is a balance relative to
+a constant epoch: the level at a moment is the balance plus all that has accrued since the epoch,
+cut at the capacity. Nothing is written as time passes, so nothing can be lost or refilled twice.
+A bucket that does not exist is full.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zae_limiter.bucket import accrued_milli, wait_ms
+from zae_limiter.models.limit import Limit
+
+EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z
+HOUR_MS = 3_600_000
+
+
+class Rate(NamedTuple):
+    """The parameters of a limit in stored units."""
+
+    capacity_milli: int
+    refill_milli: int
+    period_ms: int
+
+    @classmethod
+    def of(cls, limit: Limit) -> Rate:
+        return cls(limit.capacity_milli, limit.refill_amount_milli, limit.refill_period_ms)
+
+
+class LimitState(NamedTuple):
+    """One limit of a bucket.
+
+    ``consumed_milli`` is net consumption since the bucket began; ``counted_milli`` is its value
+    when the current usage window began.
+    """
+
+    balance_milli: int
+    rate: Rate
+    consumed_milli: int = 0
+    counted_milli: int = 0
+
+
+class BucketImage(NamedTuple):
+    """A whole bucket; ``limits`` is keyed by stored name (see ``admission.keys``)."""
+
+    limits: dict[str, LimitState]
+    config_version: int  # 0: no stored configuration governs it
+    expires_ms: int | None  # may be forgotten from then on, once it is full; None: never
+    window_hour: int  # the hour that usage is being counted for
+    admitted: int = 0
+    admitted_counted: int = 0
+    writes: int = 0
+
+
+def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
+    """What one limit has brought since the epoch."""
+    return accrued_milli(now_ms - EPOCH_MS, rate.refill_milli, rate.period_ms)
+
+
+def full_balance(rate: Rate, now_ms: int) -> int:
+    """The balance of a bucket that is exactly full."""
+    return rate.capacity_milli - accrued_since_epoch(rate, now_ms)
+
+
+def level_milli(state: LimitState, now_ms: int) -> int:
+    """What can be taken now; negative while in debt."""
+    rate = state.rate
+    return min(rate.capacity_milli, state.balance_milli + accrued_since_epoch(rate, now_ms))
+
+
+def reaches_ms(state: LimitState, wanted_milli: int) -> int:
+    """The first moment at which the level is ``wanted_milli``, which must be within capacity."""
+    rate = state.rate
+    return EPOCH_MS + wait_ms(wanted_milli - state.balance_milli, rate.refill_milli, rate.period_ms)
+
+
+def is_full(state: LimitState, now_ms: int) -> bool:
+    """Full, and so no different from a limit that is not there."""
+    return state.balance_milli >= full_balance(state.rate, now_ms)
+
+
+def full_at_ms(image: BucketImage) -> int:
+    """When every limit of the bucket is full again, debts included."""
+    return max(reaches_ms(state, state.rate.capacity_milli) for state in image.limits.values())

@@ -1,0 +1,65 @@
+"""The limits that apply to one call, prepared once and used for many."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from zae_limiter.admission.image import Rate
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.limit import MILLI, Limit
+
+ALIAS = "~"  # separates name and digest of a limit that lives beside the configured one
+
+
+class InForce:
+    """Limits in force for one entity on one resource.
+
+    ``version`` is the configuration count they were read at; 0 when the call brought them.
+    ``keep_ms`` is how long an untouched bucket is remembered; None for ever.
+    """
+
+    __slots__ = ("keep_ms", "limits", "names", "rates", "source", "version")
+
+    def __init__(
+        self,
+        limits: tuple[Limit, ...],
+        source: ConfigSource,
+        version: int,
+        ttl_multiplier: int = 0,
+    ) -> None:
+        self.limits = limits
+        self.source = source
+        self.version = version
+        self.names = tuple(limit.name for limit in limits)
+        self.rates = tuple(Rate.of(limit) for limit in limits)
+        self.keep_ms = self._keep_ms(ttl_multiplier)
+
+    @property
+    def is_override(self) -> bool:
+        return self.source is ConfigSource.OVERRIDE
+
+    def amounts_milli(self, consume: Mapping[str, int]) -> tuple[int, ...]:
+        """Amounts in the order of the limits; 0 for limits the call does not name."""
+        return tuple([consume.get(name, 0) * MILLI for name in self.names])
+
+    def _keep_ms(self, ttl_multiplier: int) -> int | None:
+        if self.source.is_entity_level or ttl_multiplier <= 0:
+            return None
+        return max(limit.time_to_fill_ms for limit in self.limits) * ttl_multiplier
+
+
+def alias_of(name: str, rate: Rate) -> str:
+    """Stored name of a limit that a call brought where configuration governs another one."""
+    text = ",".join(map(str, rate))
+    return f"{name}{ALIAS}{hashlib.blake2s(text.encode(), digest_size=4).hexdigest()}"
+
+
+def plain_name(key: str) -> str:
+    """The name users know, from a stored name."""
+    return key.partition(ALIAS)[0]
+
+
+def is_alias(key: str) -> bool:
+    """Whether a stored name belongs to a limit that a call brought."""
+    return ALIAS in key

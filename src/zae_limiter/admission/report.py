@@ -1,0 +1,48 @@
+"""Buckets in the words that users know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.in_force import plain_name
+from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
+
+
+def bucket_states(
+    entity_id: str, resource: str, image: BucketImage, now_ms: int
+) -> list[BucketState]:
+    """One state per limit, with its level at ``now_ms``."""
+    return [
+        BucketState(
+            entity_id,
+            resource,
+            plain_name(key),
+            level_milli(state, now_ms),
+            now_ms,
+            state.rate.capacity_milli,
+            state.rate.refill_milli,
+            state.rate.period_ms,
+            state.consumed_milli,
+        )
+        for key, state in image.limits.items()
+    ]
+
+
+def resource_capacity(
+    resource: str, limit_name: str, states: Iterable[BucketState]
+) -> ResourceCapacity:
+    """One limit summed over entities."""
+    entities = [
+        EntityCapacity(s.entity_id, s.capacity, s.tokens, _used_pct(s.capacity, s.tokens))
+        for s in states
+    ]
+    capacity = sum(each.capacity for each in entities)
+    available = sum(each.available for each in entities)
+    return ResourceCapacity(
+        resource, limit_name, capacity, available, _used_pct(capacity, available), entities
+    )
+
+
+def _used_pct(capacity: int, available: int) -> float:
+    return 100.0 * (capacity - available) / capacity if capacity else 0.0

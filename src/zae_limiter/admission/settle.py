@@ -1,0 +1,57 @@
+"""Debts, credits, resets: writes that are never refused for lack of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zae_limiter.admission.image import BucketImage, LimitState, full_balance
+from zae_limiter.admission.rebase import fresh, rebase
+from zae_limiter.admission.request import Settlement
+from zae_limiter.models.limit import MILLI
+
+
+def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
+    """The bucket after its debts and credits; None if there is nothing to write."""
+    amounts = settlement.amounts_milli
+    if image is None:
+        if all(amount <= 0 for amount in amounts.values()):
+            return None
+        image = fresh(settlement.in_force, now_ms)
+    if any(amount > 0 and key not in image.limits for key, amount in amounts.items()):
+        image, _ = rebase(image, settlement.in_force, now_ms)
+    limits = dict(image.limits)
+    for key, amount_milli in amounts.items():
+        state = limits.get(key)
+        if state is not None and amount_milli:
+            limits[key] = _shift(state, amount_milli, now_ms)
+    return image._replace(limits=limits, writes=image.writes + 1)
+
+
+def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
+    """A debt is taken from what the bucket can hold, so that no overflow swallows it."""
+    balance = state.balance_milli
+    if amount_milli > 0:
+        balance = min(balance, full_balance(state.rate, now_ms))
+    return state._replace(
+        balance_milli=balance - amount_milli,
+        consumed_milli=state.consumed_milli + amount_milli,
+    )
+
+
+def reset(image: BucketImage, now_ms: int) -> BucketImage:
+    """Every limit full; consumption stays counted."""
+    limits = {
+        key: state._replace(balance_milli=full_balance(state.rate, now_ms))
+        for key, state in image.limits.items()
+    }
+    return image._replace(limits=limits, writes=image.writes + 1)
+
+
+def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> BucketImage:
+    """Whole tokens added up to the capacity; consumption stays counted."""
+    limits = dict(image.limits)
+    for name, amount in amounts.items():
+        state = limits[name]
+        topped = state.balance_milli + amount * MILLI
+        limits[name] = state._replace(balance_milli=min(topped, full_balance(state.rate, now_ms)))
+    return image._replace(limits=limits, writes=image.writes + 1)

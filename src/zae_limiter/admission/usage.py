@@ -1,0 +1,60 @@
+"""Usage by the hour, read off the buckets' own counters.
+
+Every write first closes the window of an earlier hour, so all that a bucket has consumed since
+``counted_milli`` belongs to ``window_hour``. Nothing is counted twice and nothing is missed: the
+counters are written together with the balance.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zae_limiter.admission.image import HOUR_MS, BucketImage, is_full
+from zae_limiter.admission.in_force import is_alias, plain_name
+from zae_limiter.models.limit import MILLI
+
+
+class WindowUsage(NamedTuple):
+    """What one bucket used in one hour, in whole tokens."""
+
+    hour: int
+    counters: dict[str, int]
+    events: int
+
+    def plus(self, other: WindowUsage) -> WindowUsage:
+        """Both together."""
+        counters = dict(self.counters)
+        for name, amount in other.counters.items():
+            counters[name] = counters.get(name, 0) + amount
+        return WindowUsage(self.hour, counters, self.events + other.events)
+
+
+def open_window(image: BucketImage) -> WindowUsage | None:
+    """What has been used in the window that is still being counted; None if nothing."""
+    counters: dict[str, int] = {}
+    for key, state in image.limits.items():
+        used_milli = state.consumed_milli - state.counted_milli
+        name = plain_name(key)
+        counters[name] = counters.get(name, 0) + used_milli // MILLI
+    events = image.admitted - image.admitted_counted
+    if not events and not any(counters.values()):
+        return None
+    return WindowUsage(image.window_hour, counters, events)
+
+
+def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | None]:
+    """The bucket with its window brought to ``now_ms``, and the window that this closed.
+
+    A stamp earlier than the window (a clock that went back) counts for the window. Limits that
+    calls brought beside the configured ones are dropped here once they are full.
+    """
+    hour = now_ms // HOUR_MS
+    if hour <= image.window_hour:
+        return image, None
+    limits = {
+        key: state._replace(counted_milli=state.consumed_milli)
+        for key, state in image.limits.items()
+        if not (is_alias(key) and is_full(state, now_ms))
+    }
+    rolled = image._replace(limits=limits, window_hour=hour, admitted_counted=image.admitted)
+    return rolled, open_window(image)

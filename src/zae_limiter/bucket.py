@@ -1,0 +1,109 @@
+"""The documented token-bucket arithmetic: pure, integers, time is an argument.
+
+``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package; the engines use them
+through ``zae_limiter.admission``, which counts from a fixed epoch and so keeps no refill time.
+The functions on ``BucketState`` below are the documented ones for a bucket held by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from zae_limiter.models.bucket import BucketState
+from zae_limiter.models.limit import MILLI
+
+
+class RefillResult(NamedTuple):
+    """A bucket after time has passed."""
+
+    new_tokens_milli: int
+    new_last_refill_ms: int
+
+
+class ConsumeResult(NamedTuple):
+    """A bucket after an attempt to consume."""
+
+    success: bool
+    new_tokens_milli: int
+    new_last_refill_ms: int
+    available: int
+    retry_after_seconds: float
+
+
+def accrued_milli(elapsed_ms: int, refill_amount_milli: int, refill_period_ms: int) -> int:
+    """Millitokens that ``elapsed_ms`` brings; signed, floored towards minus infinity."""
+    return elapsed_ms * refill_amount_milli // refill_period_ms
+
+
+def wait_ms(deficit_milli: int, refill_amount_milli: int, refill_period_ms: int) -> int:
+    """The smallest elapsed time that brings ``deficit_milli``: the exact inverse of the above."""
+    return -(-deficit_milli * refill_period_ms // refill_amount_milli)
+
+
+def refill_bucket(
+    tokens_milli: int,
+    last_refill_ms: int,
+    now_ms: int,
+    capacity_milli: int,
+    refill_amount_milli: int,
+    refill_period_ms: int,
+) -> RefillResult:
+    """Add what has accrued, capped, and advance the refill time by the time used up."""
+    elapsed_ms = now_ms - last_refill_ms
+    if elapsed_ms <= 0:
+        return RefillResult(tokens_milli, last_refill_ms)
+    added = accrued_milli(elapsed_ms, refill_amount_milli, refill_period_ms)
+    time_used_ms = added * refill_period_ms // refill_amount_milli
+    return RefillResult(min(capacity_milli, tokens_milli + added), last_refill_ms + time_used_ms)
+
+
+def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResult:
+    """Take ``requested`` tokens if they are there; otherwise leave the bucket as refilled."""
+    refill = _refill(state, now_ms)
+    needed_milli = requested * MILLI
+    left_milli = refill.new_tokens_milli - needed_milli
+    if left_milli >= 0:
+        return ConsumeResult(True, left_milli, refill.new_last_refill_ms, left_milli // MILLI, 0.0)
+    retry = (
+        math.inf
+        if needed_milli > state.capacity_milli
+        else calculate_retry_after(-left_milli, state.refill_amount_milli, state.refill_period_ms)
+    )
+    return ConsumeResult(False, *refill, refill.new_tokens_milli // MILLI, retry)
+
+
+def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
+    """Take ``amount`` tokens whether they are there or not; a negative amount gives back."""
+    refill = _refill(state, now_ms)
+    return RefillResult(refill.new_tokens_milli - amount * MILLI, refill.new_last_refill_ms)
+
+
+def calculate_retry_after(
+    deficit_milli: int, refill_amount_milli: int, refill_period_ms: int
+) -> float:
+    """Seconds until ``deficit_milli`` has come back, rounded up to the millisecond exactly."""
+    if deficit_milli <= 0:
+        return 0.0
+    return wait_ms(deficit_milli, refill_amount_milli, refill_period_ms) / 1000
+
+
+def calculate_available(state: BucketState, now_ms: int) -> int:
+    """Whole tokens at ``now_ms``; negative while in debt."""
+    return _refill(state, now_ms).new_tokens_milli // MILLI
+
+
+def would_refill_satisfy(state: BucketState, requested: int, now_ms: int) -> bool:
+    """Whether ``requested`` tokens are there at ``now_ms``."""
+    return _refill(state, now_ms).new_tokens_milli >= requested * MILLI
+
+
+def _refill(state: BucketState, now_ms: int) -> RefillResult:
+    return refill_bucket(
+        state.tokens_milli,
+        state.last_refill_ms,
+        now_ms,
+        state.capacity_milli,
+        state.refill_amount_milli,
+        state.refill_period_ms,
+    )

@@ -1,0 +1,369 @@
+"""Paired primitives: the ``A…`` form for the async tree, the plain one for its sync mirror."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+
+T = TypeVar("T")
+
+MAX_BATCH = 256
+
+
+# --- one writer at a time ----------------------------------------------------------------------
+
+
+class Ticket:
+    """One operation on its way to the thread that may run it.
+
+    ``receipt`` holds the result if and only if the operation stands, whatever becomes of the
+    caller: an interrupted caller looks there to see what it has to take back.
+    """
+
+    __slots__ = ("_claim", "args", "deadline", "done", "error", "future", "operation", "receipt")
+
+    def __init__(
+        self,
+        operation: Callable[..., Any],
+        args: tuple[Any, ...],
+        receipt: list[Any],
+        wait_s: float,
+    ) -> None:
+        self.operation = operation
+        self.args = args
+        self.receipt = receipt
+        self.deadline = time.monotonic() + wait_s
+        self.error: BaseException | None = None
+        self.done = False
+        self.future: asyncio.Future[None] | None = None
+        self._claim = [True]
+
+    def claim(self) -> bool:
+        """True for exactly one of those who ask: list.pop is atomic."""
+        with suppress(IndexError):
+            return self._claim.pop()
+        return False
+
+    def run(self, target: Any) -> None:
+        self.receipt.append(self.operation(target, *self.args))
+
+    def take_back(self) -> None:
+        self.receipt.clear()
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.receipt[-1]
+
+
+class AWorker:
+    """Runs tickets in one thread, all that are waiting in one batch.
+
+    A cancelled caller's ticket is withdrawn if it has not started; otherwise the caller waits for
+    its end, so that it knows what happened.
+    """
+
+    def __init__(
+        self,
+        run_batch: Callable[[Sequence[Ticket]], None],
+        run_one: Callable[[Ticket], None],
+        timeout_s: float,
+    ) -> None:
+        self._run_batch = run_batch
+        self._timeout_s = timeout_s
+        self._queue: SimpleQueue[Ticket | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def run(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        receipt: list[T],
+        *,
+        must_run: bool = False,
+    ) -> T:
+        """Run ``operation(target, *args)``. With ``must_run`` a cancellation only waits."""
+        ticket = Ticket(operation, args, receipt, self._timeout_s)
+        ticket.future = asyncio.get_running_loop().create_future()
+        self._submit(ticket)
+        try:
+            await ticket.future
+        except asyncio.CancelledError:
+            if not ticket.done and (must_run or not ticket.claim()):
+                await _end_of(ticket)
+            raise
+        return ticket.outcome()  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Finish what is queued, then stop the thread."""
+        with self._lock:
+            closing, self._closed = not self._closed, True
+            thread = self._thread
+        if thread is not None:
+            if closing:
+                self._queue.put(None)
+            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+    def _submit(self, ticket: Ticket) -> None:
+        with self._lock:
+            if self._closed:
+                raise RateLimiterUnavailable("the repository is closed; open it again")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, daemon=True, name="zael-worker")
+                self._thread.start()
+            self._queue.put(ticket)
+
+    def _loop(self) -> None:
+        while True:
+            batch, last = _next_batch(self._queue)
+            claimed = [ticket for ticket in batch if ticket.claim()]
+            now = time.monotonic()
+            late = [ticket for ticket in claimed if ticket.deadline <= now]
+            for ticket in late:
+                ticket.fail(RateLimiterUnavailable("the store did not answer in time"))
+            ready = [ticket for ticket in claimed if ticket.deadline > now]
+            if ready:
+                self._run_guarded(ready)
+            _deliver(claimed)
+            if last:
+                return
+
+    def _run_guarded(self, tickets: list[Ticket]) -> None:
+        try:
+            self._run_batch(tickets)
+        except BaseException as error:  # noqa: BLE001 - the thread must outlive any operation
+            for ticket in tickets:
+                ticket.fail(error)
+
+
+def _next_batch(queue: SimpleQueue[Ticket | None]) -> tuple[list[Ticket], bool]:
+    """Everything that is waiting, at least one; and whether the end was among it."""
+    batch: list[Ticket] = []
+    entry = queue.get()
+    with suppress(Empty):
+        while entry is not None:
+            batch.append(entry)
+            if len(batch) == MAX_BATCH:
+                return batch, False
+            entry = queue.get_nowait()
+        return batch, True
+    return batch, False
+
+
+def _deliver(tickets: list[Ticket]) -> None:
+    """Wake the callers, with one call per event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[Ticket]] = {}
+    for ticket in tickets:
+        assert ticket.future is not None
+        loops.setdefault(ticket.future.get_loop(), []).append(ticket)
+    for loop, theirs in loops.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_wake, theirs)
+
+
+def _wake(tickets: list[Ticket]) -> None:
+    for ticket in tickets:
+        ticket.done = True
+        if ticket.future is not None and not ticket.future.done():
+            ticket.future.set_result(None)
+
+
+async def _end_of(ticket: Ticket) -> None:
+    while not ticket.done:
+        ticket.future = asyncio.get_running_loop().create_future()
+        with suppress(asyncio.CancelledError):
+            await ticket.future
+
+
+class Worker:
+    """Runs tickets in the threads that bring them, one at a time."""
+
+    def __init__(
+        self,
+        run_batch: Callable[[Sequence[Ticket]], None],
+        run_one: Callable[[Ticket], None],
+        timeout_s: float,
+    ) -> None:
+        self._run_one = run_one
+        self._timeout_s = timeout_s
+        # Re-entrant only because it knows its owner: an interrupt may strike between taking
+        # the lock and noting that it was taken.
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def run(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        receipt: list[T],
+        *,
+        must_run: bool = False,
+    ) -> T:
+        """Run ``operation(target, *args)``; an interrupt is raised once it stands or is undone."""
+        ticket = Ticket(operation, args, receipt, self._timeout_s)
+        try:
+            if not self._lock.acquire(timeout=self._timeout_s):
+                raise RateLimiterUnavailable("the store did not answer in time")
+            if self._closed:
+                raise RateLimiterUnavailable("the repository is closed; open it again")
+            self._run_one(ticket)
+        finally:
+            if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+                self._lock.release()
+        return receipt[-1]
+
+    def close(self) -> None:
+        """No more work; what runs is waited for."""
+        with self._lock:
+            self._closed = True
+
+
+# --- several calls at once ---------------------------------------------------------------------
+
+PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
+
+
+class Parallel:
+    """How the sync tree runs independent calls side by side; decided once, when opened."""
+
+    def __init__(self, mode: str = "auto") -> None:
+        if mode not in PARALLEL_MODES:
+            raise ValidationError(
+                "parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}"
+            )
+        self.mode = _best_mode() if mode == "auto" else mode
+        if mode != "auto":
+            _warn_if_unsuited(mode)
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Results in order; the first error in order is raised after all have ended."""
+        if self.mode == "threadpool":
+            return self._run_in_threads(calls)
+        if self.mode == "gevent" and _gevent_is_patched():
+            return _run_in_greenlets(calls)
+        return [call() for call in calls]
+
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    def _run_in_threads(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(2, thread_name_prefix="zael-parallel")
+            futures = [self._pool.submit(call) for call in calls]
+        for future in futures:
+            future.exception()
+        return [future.result() for future in futures]
+
+
+def _gevent_is_patched() -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("socket"))
+
+
+def _best_mode() -> str:
+    if _gevent_is_patched():
+        return "gevent"
+    return "serial" if (os.cpu_count() or 1) == 1 else "threadpool"
+
+
+def _warn_if_unsuited(mode: str) -> None:
+    if mode == "gevent" and not _gevent_is_patched():
+        _warn("parallel_mode='gevent' without gevent's monkey-patching runs calls one by one")
+    if mode == "threadpool" and (os.cpu_count() or 1) == 1:
+        _warn("parallel_mode='threadpool' on a single CPU gains nothing and costs switches")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=5)
+
+
+def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:
+    import gevent  # type: ignore[import-untyped]
+
+    greenlets = [gevent.spawn(call) for call in calls]
+    gevent.joinall(greenlets)
+    return [greenlet.get() for greenlet in greenlets]
+
+
+async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> list[T]:
+    """Run the calls side by side; ``parallel`` matters to the sync tree only."""
+    return list(await asyncio.gather(*(call() for call in calls)))
+
+
+def gather(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:
+    """Run the calls as ``parallel`` says."""
+    return parallel.run(calls)
+
+
+class Counter:
+    """A count that threads may add to."""
+
+    __slots__ = ("_lock", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._lock = threading.Lock()
+
+    def add(self, amount: int = 1) -> None:
+        with self._lock:
+            self.value += amount
+
+
+# --- calls that block --------------------------------------------------------------------------
+
+
+async def ablocking(call: Callable[..., T], *args: Any) -> T:
+    """Run a call that blocks without blocking the event loop."""
+    return await asyncio.to_thread(call, *args)
+
+
+def blocking(call: Callable[..., T], *args: Any) -> T:
+    """Run it."""
+    return call(*args)
+
+
+async def awithin(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+    """Raises TimeoutError if the call takes longer."""
+    return await asyncio.wait_for(call(), seconds)
+
+
+def within(seconds: float, call: Callable[[], T]) -> T:
+    """Raises TimeoutError if the call takes longer; it ends by itself, unheard."""
+    results: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+            results.put((None, error))
+
+    threading.Thread(target=run, daemon=True, name="zael-within").start()
+    try:
+        result, error = results.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]

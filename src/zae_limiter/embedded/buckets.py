@@ -1,0 +1,129 @@
+"""Charging, settling, reading and mending buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zae_limiter.admission import settle as settling
+from zae_limiter.admission.charge import Plan, plan_charge, statuses
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.request import (
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Settlement,
+    StaleLimits,
+)
+from zae_limiter.admission.usage import WindowUsage, open_window, roll
+from zae_limiter.embedded.audit import Change, record
+from zae_limiter.embedded.tables import BucketRow, Tables
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.audit import AuditAction
+
+
+def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
+    """Charge every bucket or none."""
+    now_ms, plans, closed = request.now_ms, [], []
+    for wanted in request.charges:
+        image, window = _rolled(
+            tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), now_ms
+        )
+        plan = plan_charge(image, wanted, now_ms, refreshed=request.refreshed)
+        if plan is None:
+            return StaleLimits(tuple(each.entity_id for each in request.charges))
+        plans.append(plan)
+        closed.append(window)
+    granted = [plan.granted for plan in plans if plan.granted is not None]
+    if len(granted) < len(plans):
+        return _rejection(request, plans)
+    for wanted, image, window in zip(request.charges, granted, closed, strict=True):
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, window)
+    return Grant(tuple([plan.keys for plan in plans]))
+
+
+def settle(
+    tables: Tables, namespace_id: str, settlements: tuple[Settlement, ...], now_ms: int
+) -> None:
+    """Write every debt and credit."""
+    for each in settlements:
+        image, window = _rolled(
+            tables.get_bucket(namespace_id, each.entity_id, each.resource), now_ms
+        )
+        after = settling.settle(image, each, now_ms)
+        if after is not None:
+            _write(tables, namespace_id, each.entity_id, each.resource, after, window)
+
+
+def get(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+    """One bucket as it is stored."""
+    return tables.get_bucket(namespace_id, entity_id, resource)
+
+
+def listing(
+    tables: Tables, namespace_id: str, entity_id: str | None, resource: str | None
+) -> list[BucketRow]:
+    """All buckets of an entity or of a resource."""
+    return tables.buckets(namespace_id, entity_id, resource)
+
+
+def reset(tables: Tables, namespace_id: str, change: Change) -> bool:
+    """Fill a bucket up; False if there is none, which means that it is full."""
+    image, window = _rolled(_subject(tables, namespace_id, change), change.now_ms)
+    if image is not None:
+        after = settling.reset(image, change.now_ms)
+        _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
+    record(tables, namespace_id, change, AuditAction.BUCKET_RESET)
+    return image is not None
+
+
+def top_up(tables: Tables, namespace_id: str, change: Change, amounts: Mapping[str, int]) -> bool:
+    """Add tokens up to the capacity; False if there is no bucket, which means that it is full."""
+    image, window = _rolled(_subject(tables, namespace_id, change), change.now_ms)
+    if image is not None:
+        for name in amounts:
+            if name not in image.limits:
+                known = ", ".join(sorted(image.limits))
+                raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")
+        after = settling.top_up(image, amounts, change.now_ms)
+        _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
+    record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, {"amounts": dict(amounts)})
+    return image is not None
+
+
+def drop(tables: Tables, row: BucketRow) -> None:
+    """Remove a bucket; what it used in the open window is kept."""
+    window = open_window(row.image)
+    if window is not None:
+        tables.add_usage(row.namespace_id, row.entity_id, row.resource, window)
+    tables.delete_bucket(row.namespace_id, row.entity_id, row.resource)
+
+
+def _subject(tables: Tables, namespace_id: str, change: Change) -> BucketImage | None:
+    return tables.get_bucket(namespace_id, change.entity_id, change.bucket_resource)
+
+
+def _rolled(
+    image: BucketImage | None, now_ms: int
+) -> tuple[BucketImage | None, WindowUsage | None]:
+    return (None, None) if image is None else roll(image, now_ms)
+
+
+def _rejection(request: ChargeRequest, plans: list[Plan]) -> Rejection:
+    found = []
+    for wanted, plan in zip(request.charges, plans, strict=True):
+        found.extend(statuses(wanted, plan, request.now_ms))
+    return Rejection(tuple(found))
+
+
+def _write(
+    tables: Tables,
+    namespace_id: str,
+    entity_id: str,
+    resource: str,
+    image: BucketImage,
+    closed: WindowUsage | None,
+) -> None:
+    if closed is not None:
+        tables.add_usage(namespace_id, entity_id, resource, closed)
+    tables.put_bucket(namespace_id, entity_id, resource, image)

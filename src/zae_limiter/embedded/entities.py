@@ -1,0 +1,52 @@
+"""Entities and their tree."""
+
+from __future__ import annotations
+
+from zae_limiter.embedded import buckets
+from zae_limiter.embedded.audit import Change, record
+from zae_limiter.embedded.tables import Tables
+from zae_limiter.exceptions import EntityExistsError
+from zae_limiter.models.audit import AuditAction
+from zae_limiter.models.entity import Entity
+
+
+def create(tables: Tables, namespace_id: str, entity: Entity, change: Change) -> None:
+    """Add an entity that does not exist yet."""
+    if tables.get_entity(namespace_id, entity.id) is not None:
+        raise EntityExistsError(entity.id)
+    tables.put_entity(namespace_id, entity)
+    tables.bump_config_version(namespace_id)
+    details = {
+        "name": entity.name,
+        "parent_id": entity.parent_id,
+        "cascade": entity.cascade,
+        "metadata": entity.metadata,
+    }
+    record(tables, namespace_id, change, AuditAction.ENTITY_CREATED, details)
+
+
+def get(tables: Tables, namespace_id: str, entity_id: str) -> Entity | None:
+    return tables.get_entity(namespace_id, entity_id)
+
+
+def children(tables: Tables, namespace_id: str, parent_id: str) -> list[Entity]:
+    return tables.children(namespace_id, parent_id)
+
+
+def delete(tables: Tables, namespace_id: str, change: Change) -> bool:
+    """Remove the entity, its limits and its buckets; usage and audit stay. False if none."""
+    entity_id = change.entity_id
+    known = tables.get_entity(namespace_id, entity_id) is not None
+    resources = tables.config_resources(namespace_id, entity_id)
+    rows = tables.buckets(namespace_id, entity_id, None)
+    if not (known or resources or rows):
+        return False
+    tables.delete_entity(namespace_id, entity_id)
+    for resource in resources:
+        tables.delete_config(namespace_id, entity_id, resource)
+    for row in rows:
+        buckets.drop(tables, row)
+    tables.bump_config_version(namespace_id)
+    details = {"limits_of": resources, "buckets_of": [row.resource for row in rows]}
+    record(tables, namespace_id, change, AuditAction.ENTITY_DELETED, details)
+    return True

@@ -1,0 +1,1 @@
+"""Everything in this process's memory."""

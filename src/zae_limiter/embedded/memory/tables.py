@@ -1,0 +1,255 @@
+"""Tables as dictionaries, with a journal that can take a failed transaction back."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.embedded.tables import NO_ENTITY, BucketRow, UsageRow
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.config import LevelConfig, Namespace
+from zae_limiter.models.entity import Entity
+
+_ABSENT = object()
+
+
+class Journal:
+    """What each touched key held before, newest last."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        self.entries.append((table, key, table.get(key, _ABSENT)))
+        table[key] = value
+
+    def delete(self, table: dict[Any, Any], key: Any) -> None:
+        if key in table:
+            self.entries.append((table, key, table[key]))
+            del table[key]
+
+    def undo(self) -> None:
+        for table, key, before in reversed(self.entries):
+            if before is _ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = before
+        self.entries.clear()
+
+
+class MemoryTables:
+    """Keys are tuples that start with the namespace id."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self._buckets: dict[tuple[str, str, str], BucketImage] = {}
+        self._usage: dict[tuple[str, str, str, int], WindowUsage] = {}
+        self._configs: dict[tuple[str, str, str], LevelConfig] = {}
+        self._versions: dict[tuple[str], int] = {}
+        self._entities: dict[tuple[str, str], Entity] = {}
+        self._namespaces: dict[str, Namespace] = {}
+        self._audit: dict[tuple[str, str, str], AuditEvent] = {}
+        self._records: dict[tuple[str, str], dict[str, Any]] = {}
+
+    # --- buckets
+
+    def get_bucket(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+        return self._buckets.get((namespace_id, entity_id, resource))
+
+    def put_bucket(
+        self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
+    ) -> None:
+        self.journal.put(self._buckets, (namespace_id, entity_id, resource), image)
+
+    def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
+        self.journal.delete(self._buckets, (namespace_id, entity_id, resource))
+
+    def buckets(
+        self, namespace_id: str, entity_id: str | None, resource: str | None
+    ) -> list[BucketRow]:
+        if entity_id is not None and resource is not None:
+            image = self.get_bucket(namespace_id, entity_id, resource)
+            return [] if image is None else [BucketRow(namespace_id, entity_id, resource, image)]
+        return sorted(
+            BucketRow(*key, image)
+            for key, image in self._buckets.items()
+            if _matches(key, namespace_id, entity_id, resource)
+        )
+
+    def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
+        expired = []
+        for key, image in self._buckets.items():
+            if image.expires_ms is not None and image.expires_ms <= now_ms:
+                expired.append(BucketRow(*key, image))
+                if len(expired) == limit:
+                    break
+        return expired
+
+    # --- usage
+
+    def add_usage(
+        self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
+    ) -> None:
+        key = (namespace_id, entity_id, resource, usage.hour)
+        known = self._usage.get(key)
+        self.journal.put(self._usage, key, usage if known is None else known.plus(usage))
+
+    def usage(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        from_hour: int,
+        to_hour: int,
+    ) -> list[UsageRow]:
+        return [
+            UsageRow(key[1], key[2], usage)
+            for key, usage in self._usage.items()
+            if from_hour <= usage.hour < to_hour
+            and _matches(key, namespace_id, entity_id, resource)
+        ]
+
+    def forget_usage(self, before_hour: int, limit: int) -> int:
+        return self._forget(self._usage, [k for k in self._usage if k[3] < before_hour][:limit])
+
+    # --- configuration
+
+    def get_config(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
+        return self._configs.get((namespace_id, entity_id, resource))
+
+    def put_config(
+        self, namespace_id: str, entity_id: str, resource: str, config: LevelConfig
+    ) -> None:
+        self.journal.put(self._configs, (namespace_id, entity_id, resource), config)
+
+    def delete_config(self, namespace_id: str, entity_id: str, resource: str) -> None:
+        self.journal.delete(self._configs, (namespace_id, entity_id, resource))
+
+    def config_resources(self, namespace_id: str, entity_id: str) -> list[str]:
+        return sorted(key[2] for key in self._configs if key[:2] == (namespace_id, entity_id))
+
+    def configured_entities(
+        self, namespace_id: str, resource: str, after: str, limit: int | None
+    ) -> list[str]:
+        found = sorted(
+            key[1]
+            for key in self._configs
+            if key[0] == namespace_id and key[2] == resource and key[1] > after
+        )
+        return found if limit is None else found[:limit]
+
+    def entity_config_resources(self, namespace_id: str) -> list[str]:
+        return sorted({k[2] for k in self._configs if k[0] == namespace_id and k[1] != NO_ENTITY})
+
+    def config_version(self, namespace_id: str) -> int:
+        return self._versions.get((namespace_id,), 0)
+
+    def bump_config_version(self, namespace_id: str) -> None:
+        self.journal.put(self._versions, (namespace_id,), self.config_version(namespace_id) + 1)
+
+    # --- entities
+
+    def get_entity(self, namespace_id: str, entity_id: str) -> Entity | None:
+        return self._entities.get((namespace_id, entity_id))
+
+    def put_entity(self, namespace_id: str, entity: Entity) -> None:
+        self.journal.put(self._entities, (namespace_id, entity.id), entity)
+
+    def delete_entity(self, namespace_id: str, entity_id: str) -> None:
+        self.journal.delete(self._entities, (namespace_id, entity_id))
+
+    def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        return sorted(
+            (
+                entity
+                for key, entity in self._entities.items()
+                if key[0] == namespace_id and entity.parent_id == parent_id
+            ),
+            key=lambda entity: entity.id,
+        )
+
+    # --- namespaces
+
+    def get_namespace(self, namespace_id: str) -> Namespace | None:
+        return self._namespaces.get(namespace_id)
+
+    def active_namespace(self, name: str) -> Namespace | None:
+        for namespace in self._namespaces.values():
+            if namespace.name == name and namespace.status == "active":
+                return namespace
+        return None
+
+    def namespaces(self) -> list[Namespace]:
+        return sorted(self._namespaces.values(), key=lambda each: (each.name, each.namespace_id))
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        self.journal.put(self._namespaces, namespace.namespace_id, namespace)
+
+    def delete_namespace(self, namespace_id: str) -> None:
+        self.journal.delete(self._namespaces, namespace_id)
+
+    def purge_rows(self, namespace_id: str, limit: int) -> int:
+        removed = 0
+        for table in self._owned():
+            keys = [key for key in table if key[0] == namespace_id][: limit - removed]
+            removed += self._forget(table, keys)
+        return removed
+
+    def _owned(self) -> tuple[dict[Any, Any], ...]:
+        return cast(
+            tuple[dict[Any, Any], ...],
+            (
+                self._buckets,
+                self._usage,
+                self._configs,
+                self._versions,
+                self._entities,
+                self._audit,
+                self._records,
+            ),
+        )
+
+    # --- audit
+
+    def add_audit(self, namespace_id: str, event: AuditEvent) -> None:
+        self.journal.put(self._audit, (namespace_id, event.entity_id, event.event_id), event)
+
+    def audit(
+        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+    ) -> list[AuditEvent]:
+        found = [
+            event
+            for key, event in self._audit.items()
+            if key[:2] == (namespace_id, entity_id)
+            and (before_event_id is None or key[2] < before_event_id)
+        ]
+        return sorted(found, key=lambda event: event.event_id, reverse=True)[:limit]
+
+    def forget_audit(self, before_event_id: str, limit: int) -> int:
+        return self._forget(self._audit, [k for k in self._audit if k[2] < before_event_id][:limit])
+
+    # --- records
+
+    def get_record(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+        return self._records.get((namespace_id, key))
+
+    def put_record(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+        self.journal.put(self._records, (namespace_id, key), value)
+
+    def _forget(self, table: dict[Any, Any], keys: list[Any]) -> int:
+        for key in keys:
+            self.journal.delete(table, key)
+        return len(keys)
+
+
+def _matches(
+    key: tuple[Any, ...], namespace_id: str, entity_id: str | None, resource: str | None
+) -> bool:
+    return (
+        key[0] == namespace_id
+        and (entity_id is None or key[1] == entity_id)
+        and (resource is None or key[2] == resource)
+    )

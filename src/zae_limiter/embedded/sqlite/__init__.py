@@ -1,0 +1,1 @@
+"""A SQLite file, shared by the processes of one machine."""

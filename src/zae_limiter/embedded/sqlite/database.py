@@ -1,0 +1,184 @@
+"""One SQLite file: a connection that writes in ordered batches and one that reads."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from zae_limiter.concurrency import Ticket
+from zae_limiter.embedded.sqlite.file_lock import FileLock
+from zae_limiter.embedded.sqlite.schema import migrate
+from zae_limiter.embedded.sqlite.tables import SqliteTables
+from zae_limiter.exceptions import (
+    InfrastructureNotFoundError,
+    PermissionDenied,
+    RateLimiterUnavailable,
+    ValidationError,
+)
+
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+CACHED_STATEMENTS = 128
+
+
+class SqliteDatabase:
+    """Not thread-safe: one caller writes at a time and one reads; the workers see to that."""
+
+    def __init__(self, path: str, synchronous: str, timeout_s: float) -> None:
+        if synchronous.upper() not in SYNCHRONOUS:
+            raise ValidationError(
+                "synchronous", synchronous, f"must be one of {', '.join(SYNCHRONOUS)}"
+            )
+        self.path = path
+        self._timeout_s = timeout_s
+        self._busy_ms = -1
+        self._pid = os.getpid()
+        _check_place(path)
+        with translated(path):
+            self._lock = FileLock(path)
+            self._writer = self._connect(synchronous)
+            self._prepare()
+            self._reader = self._connect(synchronous)
+        self._write_tables = SqliteTables(self._writer)
+        self._read_tables = SqliteTables(self._reader)
+
+    def close(self) -> None:
+        """Close both connections; the last one out folds the log into the file."""
+        if os.getpid() == self._pid:
+            self._reader.close()
+            self._writer.close()
+        self._lock.close()
+
+    # --- writing
+
+    def write(self, tickets: Sequence[Ticket]) -> None:
+        """Run all tickets in one transaction, each as if alone. Never raises for a ticket."""
+        try:
+            with translated(self.path):
+                self._transaction(tickets)
+        except Exception as error:  # noqa: BLE001 - handed to the caller
+            if len(tickets) == 1:
+                tickets[0].fail(error)
+                return
+            for ticket in tickets:  # one of them is at fault: let each stand for itself
+                self.write([ticket])
+
+    def write_one(self, ticket: Ticket) -> None:
+        """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
+        with translated(self.path):
+            self._transaction([ticket])
+
+    def _transaction(self, tickets: Sequence[Ticket]) -> None:
+        self._check_process()
+        deadline = min(ticket.deadline for ticket in tickets)
+        if not self._lock.acquire(max(0.0, deadline - time.monotonic())):
+            raise RateLimiterUnavailable(
+                f"another process held {self.path!r} for more than {self._timeout_s:g} s; "
+                "look for a stopped process, or raise request_timeout"
+            )
+        try:
+            self._set_busy_timeout(deadline)
+            self._commit(tickets)
+        finally:
+            self._lock.release()
+
+    def _commit(self, tickets: Sequence[Ticket]) -> None:
+        writer = self._writer
+        writer.execute("BEGIN IMMEDIATE")
+        try:
+            for ticket in tickets:
+                ticket.run(self._write_tables)
+            writer.execute("COMMIT")
+        except BaseException:
+            if writer.in_transaction:  # otherwise it was committed, and the receipts stand
+                for ticket in tickets:
+                    ticket.take_back()
+                writer.execute("ROLLBACK")
+            raise
+
+    def _set_busy_timeout(self, deadline: float) -> None:
+        """Programs that do not know our lock may hold SQLite's own; wait no longer in total."""
+        left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+        if abs(left_ms - self._busy_ms) > 50:
+            self._writer.execute(f"PRAGMA busy_timeout = {left_ms}")
+            self._busy_ms = left_ms
+
+    # --- reading
+
+    def read(self, tickets: Sequence[Ticket]) -> None:
+        """Run each ticket on a consistent view of the file. Never raises for a ticket."""
+        for ticket in tickets:
+            try:
+                self.read_one(ticket)
+            except Exception as error:  # noqa: BLE001 - handed to the caller
+                ticket.fail(error)
+
+    def read_one(self, ticket: Ticket) -> None:
+        """Run one ticket on a consistent view of the file."""
+        self._check_process()
+        with translated(self.path):
+            self._reader.execute("BEGIN")
+            try:
+                ticket.run(self._read_tables)
+            finally:
+                self._reader.execute("COMMIT")
+
+    # --- opening
+
+    def _connect(self, synchronous: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=CACHED_STATEMENTS,
+        )
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        return connection
+
+    def _prepare(self) -> None:
+        if not self._lock.acquire(self._timeout_s):
+            raise RateLimiterUnavailable(f"another process holds {self.path!r}; try again")
+        try:
+            self._writer.execute("PRAGMA journal_mode = WAL")
+            migrate(self._writer, self.path)
+        finally:
+            self._lock.release()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise RateLimiterUnavailable(
+                f"{self.path!r} was opened before a fork; open the repository in each process"
+            )
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """No sqlite3 error leaves this package bare."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "readonly" in text or "unable to open" in text:
+            raise PermissionDenied(
+                f"cannot write {path!r}: {text}; check the permissions of the file and its folder",
+                cause=error,
+            ) from error
+        raise RateLimiterUnavailable(f"SQLite file {path!r}: {text}", cause=error) from error
+    except sqlite3.Error as error:
+        raise RateLimiterUnavailable(f"SQLite file {path!r}: {error}", cause=error) from error
+    except PermissionError as error:
+        raise PermissionDenied(f"cannot open {path!r}: {error}", cause=error) from error
+    except OSError as error:
+        raise RateLimiterUnavailable(f"cannot open {path!r}: {error}", cause=error) from error
+
+
+def _check_place(path: str) -> None:
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InfrastructureNotFoundError(path, f"the folder {str(folder)!r} is missing; create it")
+    if Path(path).is_dir():
+        raise ValidationError("url", path, "is a folder; name a file")

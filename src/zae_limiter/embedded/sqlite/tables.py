@@ -1,0 +1,337 @@
+"""Tables over one SQLite connection. Statements are constant, so SQLite keeps them prepared."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.embedded.sqlite.schema import OWNED_TABLES
+from zae_limiter.embedded.tables import NO_ENTITY, BucketRow, UsageRow
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.config import LevelConfig, Namespace
+from zae_limiter.models.entity import Entity
+from zae_limiter.records import sqlite as stored
+
+_BUCKET_KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
+_ENTITY = "entity_id, name, parent_id, cascade, metadata, created_at"
+_NAMESPACE = "namespace_id, name, status, created_at, deleted_at"
+_AUDIT = "event_id, timestamp, action, entity_id, principal, resource, details"
+NO_LIMIT = -1
+
+
+class SqliteTables:
+    """Rows by key, as ``embedded.tables.Tables`` promises."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+
+    # --- buckets
+
+    def get_bucket(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+        row = self._execute(
+            f"SELECT state FROM bucket WHERE {_BUCKET_KEY}", (namespace_id, entity_id, resource)
+        ).fetchone()
+        return None if row is None else stored.decode_bucket(row[0])
+
+    def put_bucket(
+        self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
+    ) -> None:
+        self._execute(
+            "INSERT INTO bucket VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET state = excluded.state, expires_ms = excluded.expires_ms",
+            (namespace_id, entity_id, resource, stored.encode_bucket(image), image.expires_ms),
+        )
+
+    def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
+        self._execute(
+            f"DELETE FROM bucket WHERE {_BUCKET_KEY}", (namespace_id, entity_id, resource)
+        )
+
+    def buckets(
+        self, namespace_id: str, entity_id: str | None, resource: str | None
+    ) -> list[BucketRow]:
+        where, values = _filters(namespace_id, entity_id, resource)
+        rows = self._execute(
+            "SELECT namespace_id, entity_id, resource, state FROM bucket "
+            f"WHERE {where} ORDER BY entity_id, resource",
+            values,
+        )
+        return [_bucket(*row) for row in rows]
+
+    def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
+        rows = self._execute(
+            "SELECT namespace_id, entity_id, resource, state FROM bucket "
+            "WHERE expires_ms <= ? LIMIT ?",
+            (now_ms, limit),
+        )
+        return [_bucket(*row) for row in rows.fetchall()]
+
+    # --- usage
+
+    def add_usage(
+        self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
+    ) -> None:
+        key = (namespace_id, entity_id, resource, usage.hour)
+        known = self._execute(
+            f"SELECT hour, counters, events FROM usage WHERE {_BUCKET_KEY} AND hour = ?", key
+        ).fetchone()
+        total = usage if known is None else stored.decode_usage(*known).plus(usage)
+        self._execute(
+            "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+            "SET counters = excluded.counters, events = excluded.events",
+            (*key, stored.encode_usage(total), total.events),
+        )
+
+    def usage(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        from_hour: int,
+        to_hour: int,
+    ) -> list[UsageRow]:
+        where, values = _filters(namespace_id, entity_id, resource)
+        rows = self._execute(
+            "SELECT entity_id, resource, hour, counters, events FROM usage "
+            f"WHERE {where} AND hour >= ? AND hour < ?",
+            (*values, from_hour, to_hour),
+        )
+        return [UsageRow(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows]
+
+    def forget_usage(self, before_hour: int, limit: int) -> int:
+        return self._execute(
+            "DELETE FROM usage WHERE (namespace_id, entity_id, resource, hour) IN ("
+            "SELECT namespace_id, entity_id, resource, hour FROM usage WHERE hour < ? LIMIT ?)",
+            (before_hour, limit),
+        ).rowcount
+
+    # --- configuration
+
+    def get_config(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
+        row = self._execute(
+            f"SELECT body FROM config WHERE {_BUCKET_KEY}", (namespace_id, entity_id, resource)
+        ).fetchone()
+        return None if row is None else stored.decode_config(row[0])
+
+    def put_config(
+        self, namespace_id: str, entity_id: str, resource: str, config: LevelConfig
+    ) -> None:
+        self._execute(
+            "INSERT OR REPLACE INTO config VALUES (?, ?, ?, ?)",
+            (namespace_id, entity_id, resource, stored.encode_config(config)),
+        )
+
+    def delete_config(self, namespace_id: str, entity_id: str, resource: str) -> None:
+        self._execute(
+            f"DELETE FROM config WHERE {_BUCKET_KEY}", (namespace_id, entity_id, resource)
+        )
+
+    def config_resources(self, namespace_id: str, entity_id: str) -> list[str]:
+        return self._column(
+            "SELECT resource FROM config WHERE namespace_id = ? AND entity_id = ? "
+            "ORDER BY resource",
+            (namespace_id, entity_id),
+        )
+
+    def configured_entities(
+        self, namespace_id: str, resource: str, after: str, limit: int | None
+    ) -> list[str]:
+        return self._column(
+            "SELECT entity_id FROM config WHERE namespace_id = ? AND resource = ? "
+            "AND entity_id > ? ORDER BY entity_id LIMIT ?",
+            (namespace_id, resource, after, NO_LIMIT if limit is None else limit),
+        )
+
+    def entity_config_resources(self, namespace_id: str) -> list[str]:
+        return self._column(
+            "SELECT DISTINCT resource FROM config WHERE namespace_id = ? AND entity_id <> ? "
+            "ORDER BY resource",
+            (namespace_id, NO_ENTITY),
+        )
+
+    def config_version(self, namespace_id: str) -> int:
+        row = self._execute(
+            "SELECT version FROM config_version WHERE namespace_id = ?", (namespace_id,)
+        ).fetchone()
+        return 0 if row is None else row[0]
+
+    def bump_config_version(self, namespace_id: str) -> None:
+        self._execute(
+            "INSERT INTO config_version VALUES (?, 1) "
+            "ON CONFLICT DO UPDATE SET version = version + 1",
+            (namespace_id,),
+        )
+
+    # --- entities
+
+    def get_entity(self, namespace_id: str, entity_id: str) -> Entity | None:
+        row = self._execute(
+            f"SELECT {_ENTITY} FROM entity WHERE namespace_id = ? AND entity_id = ?",
+            (namespace_id, entity_id),
+        ).fetchone()
+        return None if row is None else _entity(row)
+
+    def put_entity(self, namespace_id: str, entity: Entity) -> None:
+        self._execute(
+            "INSERT OR REPLACE INTO entity VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                namespace_id,
+                entity.id,
+                entity.name,
+                entity.parent_id,
+                entity.cascade,
+                stored.encode_document(entity.metadata),
+                entity.created_at,
+            ),
+        )
+
+    def delete_entity(self, namespace_id: str, entity_id: str) -> None:
+        self._execute(
+            "DELETE FROM entity WHERE namespace_id = ? AND entity_id = ?",
+            (namespace_id, entity_id),
+        )
+
+    def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        rows = self._execute(
+            f"SELECT {_ENTITY} FROM entity WHERE namespace_id = ? AND parent_id = ? "
+            "ORDER BY entity_id",
+            (namespace_id, parent_id),
+        )
+        return [_entity(row) for row in rows]
+
+    # --- namespaces
+
+    def get_namespace(self, namespace_id: str) -> Namespace | None:
+        row = self._execute(
+            f"SELECT {_NAMESPACE} FROM namespace WHERE namespace_id = ?", (namespace_id,)
+        ).fetchone()
+        return None if row is None else Namespace(*row)
+
+    def active_namespace(self, name: str) -> Namespace | None:
+        row = self._execute(
+            f"SELECT {_NAMESPACE} FROM namespace WHERE name = ? AND status = 'active'", (name,)
+        ).fetchone()
+        return None if row is None else Namespace(*row)
+
+    def namespaces(self) -> list[Namespace]:
+        rows = self._execute(f"SELECT {_NAMESPACE} FROM namespace ORDER BY name, namespace_id")
+        return [Namespace(*row) for row in rows]
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        self._execute(
+            "INSERT OR REPLACE INTO namespace VALUES (?, ?, ?, ?, ?)",
+            (
+                namespace.namespace_id,
+                namespace.name,
+                namespace.status,
+                namespace.created_at,
+                namespace.deleted_at,
+            ),
+        )
+
+    def delete_namespace(self, namespace_id: str) -> None:
+        self._execute("DELETE FROM namespace WHERE namespace_id = ?", (namespace_id,))
+
+    def purge_rows(self, namespace_id: str, limit: int) -> int:
+        removed = 0
+        for table in OWNED_TABLES:
+            if removed < limit:
+                removed += self._purge_table(table, namespace_id, limit - removed)
+        return removed
+
+    def _purge_table(self, table: str, namespace_id: str, limit: int) -> int:
+        columns = self._execute(f"PRAGMA table_info({table})").fetchall()
+        key = ", ".join(column[1] for column in columns if column[5])
+        return self._execute(
+            f"DELETE FROM {table} WHERE ({key}) IN "
+            f"(SELECT {key} FROM {table} WHERE namespace_id = ? LIMIT ?)",
+            (namespace_id, limit),
+        ).rowcount
+
+    # --- audit
+
+    def add_audit(self, namespace_id: str, event: AuditEvent) -> None:
+        self._execute(
+            f"INSERT INTO audit (namespace_id, {_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                namespace_id,
+                event.event_id,
+                event.timestamp,
+                event.action,
+                event.entity_id,
+                event.principal,
+                event.resource,
+                stored.encode_document(event.details),
+            ),
+        )
+
+    def audit(
+        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+    ) -> list[AuditEvent]:
+        rows = self._execute(
+            f"SELECT {_AUDIT} FROM audit WHERE namespace_id = ? AND entity_id = ? "
+            "AND (? IS NULL OR event_id < ?) ORDER BY event_id DESC LIMIT ?",
+            (namespace_id, entity_id, before_event_id, before_event_id, limit),
+        )
+        return [_event(*row) for row in rows]
+
+    def forget_audit(self, before_event_id: str, limit: int) -> int:
+        return self._execute(
+            "DELETE FROM audit WHERE (namespace_id, entity_id, event_id) IN ("
+            "SELECT namespace_id, entity_id, event_id FROM audit WHERE event_id < ? LIMIT ?)",
+            (before_event_id, limit),
+        ).rowcount
+
+    # --- records
+
+    def get_record(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+        row = self._execute(
+            "SELECT body FROM record WHERE namespace_id = ? AND key = ?", (namespace_id, key)
+        ).fetchone()
+        return None if row is None else stored.decode_document(row[0])
+
+    def put_record(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+        self._execute(
+            "INSERT OR REPLACE INTO record VALUES (?, ?, ?)",
+            (namespace_id, key, stored.encode_document(value)),
+        )
+
+    def _column(self, statement: str, values: tuple[Any, ...]) -> list[str]:
+        return [row[0] for row in self._execute(statement, values)]
+
+
+def _bucket(namespace_id: str, entity_id: str, resource: str, state: str) -> BucketRow:
+    return BucketRow(namespace_id, entity_id, resource, stored.decode_bucket(state))
+
+
+def _event(
+    event_id: str,
+    timestamp: str,
+    action: str,
+    entity_id: str,
+    principal: str | None,
+    resource: str | None,
+    details: str,
+) -> AuditEvent:
+    body = stored.decode_document(details)
+    return AuditEvent(event_id, timestamp, action, entity_id, principal, resource, body)
+
+
+def _entity(row: tuple[Any, ...]) -> Entity:
+    entity_id, name, parent_id, cascade, metadata, created_at = row
+    return Entity(
+        entity_id, name, parent_id, bool(cascade), stored.decode_document(metadata), created_at
+    )
+
+
+def _filters(
+    namespace_id: str, entity_id: str | None, resource: str | None
+) -> tuple[str, tuple[str, ...]]:
+    where, values = ["namespace_id = ?"], [namespace_id]
+    for column, value in (("entity_id", entity_id), ("resource", resource)):
+        if value is not None:
+            where.append(f"{column} = ?")
+            values.append(value)
+    return " AND ".join(where), tuple(values)

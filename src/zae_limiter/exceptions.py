@@ -1,0 +1,266 @@
+"""The whole error tree. Every error carries its data, pickles, and says what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
+
+
+def _rebuild(cls: type[ZAELimiterError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ZAELimiterError(Exception):
+    """Base of everything this package raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A cause may hold sockets or frames; its text is what survives a process boundary.
+        state = dict(self.__dict__)
+        cause = state.get("cause")
+        if cause is not None:
+            state["cause"] = ZAELimiterError(f"{type(cause).__name__}: {cause}")
+        return _rebuild, (type(self), self.args, state)
+
+
+# --- rate limiting ---------------------------------------------------------------------------
+
+
+class RateLimitError(ZAELimiterError):
+    """Base of the answers a limiter gives."""
+
+
+class RateLimitExceeded(RateLimitError):
+    """At least one limit has too few tokens. Nothing was charged.
+
+    ``statuses`` lists every limit in force, of the entity and of its cascading parent.
+    """
+
+    def __init__(self, statuses: Sequence[LimitStatus]) -> None:
+        self.statuses: list[LimitStatus] = list(statuses)
+        super().__init__(self._describe())
+
+    @property
+    def violations(self) -> list[LimitStatus]:
+        """The limits that did not have enough."""
+        return [s for s in self.statuses if s.exceeded]
+
+    @property
+    def passed(self) -> list[LimitStatus]:
+        """The limits that had enough."""
+        return [s for s in self.statuses if not s.exceeded]
+
+    @property
+    def primary_violation(self) -> LimitStatus | None:
+        """The violation that takes longest to clear."""
+        return max(self.violations, key=lambda s: s.retry_after_seconds, default=None)
+
+    @property
+    def retry_after_seconds(self) -> float:
+        """The exact wait after which the same request fits if nobody else comes; may be ``inf``."""
+        primary = self.primary_violation
+        return primary.retry_after_seconds if primary else 0.0
+
+    @property
+    def retry_after_header(self) -> str | None:
+        """Value of an HTTP ``Retry-After`` header; None if waiting can never help."""
+        seconds = self.retry_after_seconds
+        return None if math.isinf(seconds) else str(math.ceil(seconds))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Strict JSON for an API answer: an infinite wait is null."""
+        seconds = self.retry_after_seconds
+        return {
+            "error": "rate_limit_exceeded",
+            "message": str(self),
+            "retry_after_seconds": None if math.isinf(seconds) else seconds,
+            "limits": [status.as_dict() for status in self.statuses],
+        }
+
+    def _describe(self) -> str:
+        primary = self.primary_violation
+        if primary is None:
+            return "rate limit exceeded"
+        needs = f"{primary.limit_name} needs {primary.requested}, has {primary.available}"
+        if math.isinf(primary.retry_after_seconds):
+            advice = f"it can never fit (capacity {primary.limit.capacity}): ask for less"
+        else:
+            advice = f"retry in {primary.retry_after_seconds:g} s"
+        return (
+            f"rate limit exceeded for {primary.entity_id!r} on {primary.resource!r}: "
+            f"{needs}; {advice}"
+        )
+
+
+class LeaseExpiredError(RateLimitError):
+    """The lease's block has ended; acquire again."""
+
+    def __init__(self, operation: str) -> None:
+        self.operation = operation
+        super().__init__(
+            f"lease.{operation}() was called after its block had ended; acquire a new lease"
+        )
+
+
+# --- infrastructure --------------------------------------------------------------------------
+
+
+class InfrastructureError(ZAELimiterError):
+    """Base of what goes wrong with the store behind the limiter."""
+
+
+class RateLimiterUnavailable(InfrastructureError):
+    """The store did not answer, so nobody knows whether the request fits."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cause: BaseException | None = None,
+        stack_name: str | None = None,
+        entity_id: str | None = None,
+        resource: str | None = None,
+    ) -> None:
+        self.cause = cause
+        self.stack_name = stack_name
+        self.entity_id = entity_id
+        self.resource = resource
+        super().__init__(message)
+
+
+class PermissionDenied(InfrastructureError):
+    """The store answered, and said no. Never treated as an outage."""
+
+    def __init__(self, message: str, *, cause: BaseException | None = None) -> None:
+        self.cause = cause
+        super().__init__(message)
+
+
+class StackOperationError(InfrastructureError):
+    """Creating, changing or deleting infrastructure failed."""
+
+    def __init__(self, stack_name: str, reason: str) -> None:
+        self.stack_name = stack_name
+        self.reason = reason
+        super().__init__(f"stack {stack_name!r}: {reason}")
+
+
+StackCreationError = StackOperationError
+
+
+class StackAlreadyExistsError(StackOperationError):
+    """A stack of that name exists."""
+
+
+class InfrastructureNotFoundError(InfrastructureError):
+    """The table or stack is missing."""
+
+    def __init__(self, stack_name: str, hint: str = "") -> None:
+        self.stack_name = stack_name
+        self.hint = hint
+        super().__init__(f"no infrastructure named {stack_name!r}" + (f"; {hint}" if hint else ""))
+
+
+class NamespaceNotFoundError(InfrastructureError):
+    """No namespace of that name or id."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        super().__init__(
+            f"namespace {namespace!r} is not registered; register_namespace() creates it"
+        )
+
+
+class NamespaceStateError(InfrastructureError):
+    """The namespace is in a state that does not allow this."""
+
+    def __init__(self, namespace: str, reason: str) -> None:
+        self.namespace = namespace
+        self.reason = reason
+        super().__init__(f"namespace {namespace!r}: {reason}")
+
+
+# --- entities --------------------------------------------------------------------------------
+
+
+class EntityError(ZAELimiterError):
+    """Base of entity errors."""
+
+    def __init__(self, entity_id: str, message: str) -> None:
+        self.entity_id = entity_id
+        super().__init__(message)
+
+
+class EntityNotFoundError(EntityError):
+    """No such entity."""
+
+    def __init__(self, entity_id: str) -> None:
+        super().__init__(
+            entity_id, f"entity {entity_id!r} does not exist; create_entity() makes it"
+        )
+
+
+class EntityExistsError(EntityError):
+    """An entity of that id exists."""
+
+    def __init__(self, entity_id: str) -> None:
+        super().__init__(
+            entity_id,
+            f"entity {entity_id!r} exists already; delete_entity() first to change its parent",
+        )
+
+
+# --- versions --------------------------------------------------------------------------------
+
+
+class VersionError(ZAELimiterError):
+    """Base of version errors."""
+
+
+class VersionMismatchError(VersionError):
+    """Client and infrastructure are of different versions."""
+
+    def __init__(self, client_version: str, stored_version: str, advice: str) -> None:
+        self.client_version = client_version
+        self.stored_version = stored_version
+        self.advice = advice
+        super().__init__(f"client {client_version}, store {stored_version}: {advice}")
+
+
+class IncompatibleSchemaError(VersionError):
+    """The stored schema cannot be read by this version."""
+
+    def __init__(self, found: int | str, supported: int | str, advice: str) -> None:
+        self.found = found
+        self.supported = supported
+        self.advice = advice
+        super().__init__(f"the store has schema {found}, this version reads {supported}; {advice}")
+
+
+# --- input -----------------------------------------------------------------------------------
+
+
+class ValidationError(ZAELimiterError, ValueError):
+    """An argument was wrong. Nothing was charged or changed."""
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        self.field = field
+        self.value = value if isinstance(value, str | int | float | bool | None) else repr(value)
+        self.reason = reason
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        super().__init__(f"{field}: {reason} (got {shown})")
+
+
+class InvalidIdentifierError(ValidationError):
+    """An entity id or namespace id is not usable."""
+
+
+class InvalidNameError(ValidationError):
+    """A resource, limit, namespace or stack name is not usable."""

@@ -1,0 +1,26 @@
+"""Entities: who is limited, and under whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An API key, user, project or tenant. With ``cascade`` its parent is charged as well."""
+
+    id: str
+    name: str | None = None
+    parent_id: str | None = None
+    cascade: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+    created_at: str = ""
+
+    @property
+    def is_child(self) -> bool:
+        return self.parent_id is not None
+
+    @property
+    def is_parent(self) -> bool:
+        """At the top of its tree: it has no parent itself."""
+        return self.parent_id is None

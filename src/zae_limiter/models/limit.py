@@ -1,0 +1,176 @@
+"""A limit: how much fits, and how fast it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.naming import check_limit_name
+
+MILLI = 1000
+MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of the narrowest store
+MAX_PERIOD_SECONDS = 100 * 366 * 86_400
+MAX_LIMITS = 32
+
+SECOND, MINUTE, HOUR, DAY = 1, 60, 3600, 86_400
+
+
+class LimitName(StrEnum):
+    """Names in common use; any other valid name works as well."""
+
+    RPM = "rpm"
+    TPM = "tpm"
+    RPH = "rph"
+    RPD = "rpd"
+    TPH = "tph"
+    TPD = "tpd"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most ``capacity`` tokens at once; ``refill_amount`` come back every period, continuously.
+
+    Whole tokens and whole seconds. All amounts must be positive.
+    """
+
+    name: str
+    capacity: int
+    refill_amount: int
+    refill_period_seconds: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.name, LimitName):
+            object.__setattr__(self, "name", self.name.value)
+        check_limit_name(self.name, "limit.name")
+        for field in ("capacity", "refill_amount", "refill_period_seconds"):
+            check_positive(getattr(self, field), f"limit.{field}")
+        check_at_most(self.capacity, MAX_TOKENS, "limit.capacity")
+        check_at_most(self.refill_amount, MAX_TOKENS, "limit.refill_amount")
+        check_at_most(self.refill_period_seconds, MAX_PERIOD_SECONDS, "limit.refill_period_seconds")
+
+    @classmethod
+    def per_second(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """``rate`` tokens a second; up to ``burst`` at once."""
+        return cls._per(name, rate, burst, SECOND)
+
+    @classmethod
+    def per_minute(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """``rate`` tokens a minute; up to ``burst`` at once."""
+        return cls._per(name, rate, burst, MINUTE)
+
+    @classmethod
+    def per_hour(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """``rate`` tokens an hour; up to ``burst`` at once."""
+        return cls._per(name, rate, burst, HOUR)
+
+    @classmethod
+    def per_day(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """``rate`` tokens a day; up to ``burst`` at once."""
+        return cls._per(name, rate, burst, DAY)
+
+    @classmethod
+    def custom(
+        cls, name: str, capacity: int, refill_amount: int, refill_period_seconds: int
+    ) -> Limit:
+        """Capacity and refill chosen freely."""
+        return cls(name, capacity, refill_amount, refill_period_seconds)
+
+    @classmethod
+    def _per(cls, name: str, rate: int, burst: int | None, period_seconds: int) -> Limit:
+        return cls(name, rate if burst is None else burst, rate, period_seconds)
+
+    @property
+    def refill_rate(self) -> float:
+        """Tokens a second."""
+        return self.refill_amount / self.refill_period_seconds
+
+    @property
+    def capacity_milli(self) -> int:
+        return self.capacity * MILLI
+
+    @property
+    def refill_amount_milli(self) -> int:
+        return self.refill_amount * MILLI
+
+    @property
+    def refill_period_ms(self) -> int:
+        return self.refill_period_seconds * 1000
+
+    @property
+    def time_to_fill_ms(self) -> int:
+        """From empty to full."""
+        return -(-self.capacity * self.refill_period_ms // self.refill_amount)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "capacity": self.capacity,
+            "refill_amount": self.refill_amount,
+            "refill_period_seconds": self.refill_period_seconds,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Limit:
+        if not isinstance(data, Mapping):
+            raise ValidationError("limit", data, "must be a mapping")
+        fields = ("name", "capacity", "refill_amount", "refill_period_seconds")
+        missing = [field for field in fields if field not in data]
+        if missing:
+            raise ValidationError("limit", dict(data), f"lacks {', '.join(missing)}")
+        return cls(*(data[field] for field in fields))
+
+
+def check_positive(value: object, field: str) -> int:
+    """A whole number above zero; booleans, floats and NaN are refused."""
+    if type(value) is not int:
+        raise ValidationError(field, value, "must be a whole number")
+    if value <= 0:
+        raise ValidationError(field, value, "must be greater than zero")
+    return value
+
+
+def check_at_most(value: int, most: int, field: str) -> None:
+    if value > most:
+        raise ValidationError(field, value, f"must be at most {most}")
+
+
+def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
+    """At least one limit, no name twice."""
+    if isinstance(limits, Limit | str | Mapping) or not isinstance(limits, Iterable):
+        raise ValidationError(field, limits, "must be a list of Limit")
+    checked = tuple(limits)
+    for limit in checked:
+        if not isinstance(limit, Limit):
+            raise ValidationError(field, limit, "must be a list of Limit")
+    if not checked:
+        raise ValidationError(field, [], "must not be empty")
+    if len(checked) > MAX_LIMITS:
+        raise ValidationError(field, len(checked), f"may hold at most {MAX_LIMITS} limits")
+    names = [limit.name for limit in checked]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValidationError(field, name, "names the same limit twice")
+    return checked
+
+
+def check_amounts(
+    amounts: object, field: str = "consume", *, signed: bool = False
+) -> dict[str, int]:
+    """``{limit name: whole tokens}``; negative amounts only where ``signed``."""
+    if not isinstance(amounts, Mapping):
+        raise ValidationError(field, amounts, "must be a mapping of limit name to whole tokens")
+    checked: dict[str, int] = {}
+    for name, amount in amounts.items():
+        if not isinstance(name, str):
+            raise ValidationError(field, name, "limit names must be strings")
+        if type(amount) is not int:
+            raise ValidationError(f"{field}.{name}", amount, "must be a whole number of tokens")
+        if amount < 0 and not signed:
+            raise ValidationError(f"{field}.{name}", amount, "must not be negative")
+        if amount > MAX_TOKENS or amount < -MAX_TOKENS:
+            raise ValidationError(f"{field}.{name}", amount, f"must be at most {MAX_TOKENS}")
+        checked[name.value if isinstance(name, LimitName) else name] = amount
+    return checked

@@ -1,0 +1,57 @@
+"""Answers about limits: how a request stands against each of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from zae_limiter.models.limit import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStatus:
+    """One limit against one request. Whole tokens; a debt shows as a negative ``available``."""
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    limit: Limit
+    available: int
+    requested: int
+    exceeded: bool
+    retry_after_seconds: float
+
+    @property
+    def deficit(self) -> int:
+        """Tokens missing for the request."""
+        return max(0, self.requested - self.available)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Strict JSON; an infinite wait is null."""
+        never = math.isinf(self.retry_after_seconds)
+        return {
+            "entity_id": self.entity_id,
+            "resource": self.resource,
+            "limit_name": self.limit_name,
+            "capacity": self.limit.capacity,
+            "refill_amount": self.limit.refill_amount,
+            "refill_period_seconds": self.limit.refill_period_seconds,
+            "available": self.available,
+            "requested": self.requested,
+            "exceeded": self.exceeded,
+            "can_ever_fit": not never,
+            "retry_after_seconds": None if never else self.retry_after_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Whether a request would be admitted now, why, and when it would be."""
+
+    available: bool
+    statuses: tuple[LimitStatus, ...]
+    retry_after_seconds: float
+
+    def __bool__(self) -> bool:
+        return self.available

@@ -1,0 +1,88 @@
+"""What ids, resources, limits, namespaces and stacks may be called."""
+
+from __future__ import annotations
+
+import re
+
+from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError
+
+MAX_ID_LENGTH = 256
+MAX_RESOURCE_LENGTH = 128
+MAX_LIMIT_NAME_LENGTH = 64
+MAX_NAMESPACE_LENGTH = 64
+MAX_STACK_LENGTH = 55
+
+DEFAULT_RESOURCE = "_default_"  # an entity's limits for every resource without its own
+RESERVED_LIMIT_NAMES = frozenset({"wcu"})  # bookkeeping of the DynamoDB engine in the documents
+RESERVED_NAMESPACE = "_"
+
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_.\-/]*")
+_LIMIT = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_STACK = re.compile(r"[A-Za-z][A-Za-z0-9\-]*")
+
+
+def check_entity_id(value: object, field: str = "entity_id") -> str:
+    """Any printable text of 1 to 256 characters without '#', not starting with '$'."""
+    if not isinstance(value, str):
+        raise InvalidIdentifierError(field, value, "must be a string")
+    if not value or not value.strip():
+        raise InvalidIdentifierError(field, value, "must not be empty")
+    if len(value) > MAX_ID_LENGTH:
+        raise InvalidIdentifierError(field, value, f"must have at most {MAX_ID_LENGTH} characters")
+    if "#" in value:
+        raise InvalidIdentifierError(field, value, "must not contain '#', the key delimiter")
+    if value[0] == "$":
+        raise InvalidIdentifierError(field, value, "must not start with '$', used by the audit log")
+    if not value.isprintable() or value != value.strip():
+        raise InvalidIdentifierError(field, value, "must be printable, without space at either end")
+    return value
+
+
+def check_resource(value: object, field: str = "resource") -> str:
+    """Letters, digits and ``_ - . /``, starting with a letter."""
+    return _check_name(value, field, _RESOURCE, MAX_RESOURCE_LENGTH, "_ - . /")
+
+
+def check_resource_or_default(value: object, field: str = "resource") -> str:
+    """A resource, or ``_default_``: all resources of an entity without limits of their own."""
+    return DEFAULT_RESOURCE if value == DEFAULT_RESOURCE else check_resource(value, field)
+
+
+def check_limit_name(value: object, field: str = "limit") -> str:
+    """Letters, digits and ``_ - .``, starting with a letter; ``wcu`` is reserved."""
+    name = _check_name(value, field, _LIMIT, MAX_LIMIT_NAME_LENGTH, "_ - .")
+    if name.lower() in RESERVED_LIMIT_NAMES:
+        raise InvalidNameError(field, value, "is reserved; choose another name")
+    return name
+
+
+def check_namespace(value: object, field: str = "namespace") -> str:
+    """Letters, digits and ``_ - .``, starting with a letter or digit."""
+    return _check_name(value, field, _NAMESPACE, MAX_NAMESPACE_LENGTH, "_ - .", "letter or digit")
+
+
+def check_stack_name(value: object, field: str = "stack") -> str:
+    """Letters, digits and hyphens, starting with a letter: CloudFormation's rule."""
+    return _check_name(value, field, _STACK, MAX_STACK_LENGTH, "-")
+
+
+def _check_name(
+    value: object,
+    field: str,
+    pattern: re.Pattern[str],
+    longest: int,
+    marks: str,
+    first: str = "letter",
+) -> str:
+    if not isinstance(value, str):
+        raise InvalidNameError(field, value, "must be a string")
+    if not value:
+        raise InvalidNameError(field, value, "must not be empty")
+    if len(value) > longest:
+        raise InvalidNameError(field, value, f"must have at most {longest} characters")
+    if not pattern.fullmatch(value):
+        raise InvalidNameError(
+            field, value, f"may contain letters, digits and {marks}, starting with a {first}"
+        )
+    return value

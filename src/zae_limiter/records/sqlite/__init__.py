@@ -1,0 +1,67 @@
+"""How values are written in SQLite columns: JSON text, so that no integer is too large."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.models.config import LevelConfig, OnUnavailable
+from zae_limiter.models.limit import Limit
+
+BUCKET_FORMAT = 1
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def encode_bucket(image: BucketImage) -> str:
+    """``[format, limits, config_version, expires, hour, admitted, counted, writes]``."""
+    return _encode((BUCKET_FORMAT, *image))
+
+
+def decode_bucket(text: str) -> BucketImage:
+    form, limits, *rest = json.loads(text)
+    if form != BUCKET_FORMAT:
+        raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
+    states = {
+        key: LimitState(balance, Rate(*rate), consumed, counted)
+        for key, (balance, rate, consumed, counted) in limits.items()
+    }
+    return BucketImage(states, *rest)
+
+
+def encode_config(config: LevelConfig) -> str:
+    """``{"limits": [[name, capacity, amount, period], ...], "on_unavailable": ...}``."""
+    limits = [
+        (each.name, each.capacity, each.refill_amount, each.refill_period_seconds)
+        for each in config.limits
+    ]
+    return _encode({"limits": limits, "on_unavailable": config.on_unavailable})
+
+
+def decode_config(text: str) -> LevelConfig:
+    data = json.loads(text)
+    policy = data["on_unavailable"]
+    return LevelConfig(
+        tuple(Limit(*fields) for fields in data["limits"]),
+        None if policy is None else OnUnavailable(policy),
+    )
+
+
+def encode_usage(usage: WindowUsage) -> str:
+    return _encode(usage.counters)
+
+
+def decode_usage(hour: int, counters: str, events: int) -> WindowUsage:
+    return WindowUsage(hour, json.loads(counters), events)
+
+
+def encode_document(value: dict[str, Any]) -> str:
+    return _encode(value)
+
+
+def decode_document(text: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(text)
+    return value

@@ -1,0 +1,48 @@
+"""Store URLs: which engine, and where its data is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.naming import check_stack_name
+
+OPTIONS = {
+    "memory": frozenset[str](),
+    "sqlite": frozenset({"synchronous"}),
+    "dynamodb": frozenset({"region", "endpoint_url"}),
+}
+FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
+
+
+class StoreUrl(NamedTuple):
+    """``place`` is a store's name, a file's path or a stack's name."""
+
+    engine: str
+    place: str
+    options: dict[str, str]
+
+
+def parse_url(url: object) -> StoreUrl:
+    """Take a URL apart; raises ValidationError that shows the known forms."""
+    if not isinstance(url, str):
+        raise ValidationError("url", url, f"must be text: {FORMS}")
+    parts = urlsplit(url)
+    if parts.scheme not in OPTIONS or "://" not in url:
+        raise ValidationError("url", url, f"must be {FORMS}")
+    options = dict(parse_qsl(parts.query))
+    unknown = sorted(options.keys() - OPTIONS[parts.scheme])
+    if unknown:
+        raise ValidationError("url", url, f"has no option {unknown[0]!r}")
+    return StoreUrl(parts.scheme, _place(url, parts.scheme, parts.netloc, parts.path), options)
+
+
+def _place(url: str, engine: str, host: str, path: str) -> str:
+    if engine == "sqlite":
+        if host or len(path) < 2:
+            raise ValidationError("url", url, "must be sqlite:///relative.db or sqlite:////abs.db")
+        return unquote(path[1:])
+    if path not in ("", "/"):
+        raise ValidationError("url", url, f"must be {FORMS}")
+    return check_stack_name(host, "url") if engine == "dynamodb" else host
