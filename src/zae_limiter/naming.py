@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError
 
+REMEMBERED = 4096
 MAX_ID_LENGTH = 256
 MAX_RESOURCE_LENGTH = 128
 MAX_LIMIT_NAME_LENGTH = 64
@@ -24,6 +26,8 @@ _STACK = re.compile(r"[A-Za-z][A-Za-z0-9\-]*")
 
 def check_entity_id(value: object, field: str = "entity_id") -> str:
     """Any printable text of 1 to 256 characters without '#', not starting with '$'."""
+    if type(value) is str and _is_plain_id(value):
+        return value
     if not isinstance(value, str):
         raise InvalidIdentifierError(field, value, "must be a string")
     if not value or not value.strip():
@@ -34,9 +38,19 @@ def check_entity_id(value: object, field: str = "entity_id") -> str:
         raise InvalidIdentifierError(field, value, "must not contain '#', the key delimiter")
     if value[0] == "$":
         raise InvalidIdentifierError(field, value, "must not start with '$', used by the audit log")
-    if not value.isprintable() or value != value.strip():
-        raise InvalidIdentifierError(field, value, "must be printable, without space at either end")
-    return value
+    raise InvalidIdentifierError(field, value, "must be printable, without space at either end")
+
+
+@lru_cache(REMEMBERED)
+def _is_plain_id(value: str) -> bool:
+    """The rule in one expression, remembered: every acquire asks."""
+    return (
+        0 < len(value) <= MAX_ID_LENGTH
+        and "#" not in value
+        and value[0] != "$"
+        and value.isprintable()
+        and value == value.strip()
+    )
 
 
 def check_resource(value: object, field: str = "resource") -> str:
@@ -75,14 +89,19 @@ def _check_name(
     marks: str,
     first: str = "letter",
 ) -> str:
+    if type(value) is str and len(value) <= longest and _fits(pattern, value):
+        return value
     if not isinstance(value, str):
         raise InvalidNameError(field, value, "must be a string")
     if not value:
         raise InvalidNameError(field, value, "must not be empty")
     if len(value) > longest:
         raise InvalidNameError(field, value, f"must have at most {longest} characters")
-    if not pattern.fullmatch(value):
-        raise InvalidNameError(
-            field, value, f"may contain letters, digits and {marks}, starting with a {first}"
-        )
-    return value
+    raise InvalidNameError(
+        field, value, f"may contain letters, digits and {marks}, starting with a {first}"
+    )
+
+
+@lru_cache(REMEMBERED)
+def _fits(pattern: re.Pattern[str], value: str) -> bool:
+    return pattern.fullmatch(value) is not None

@@ -7,6 +7,7 @@ from types import TracebackType
 
 from zae_limiter._async.call import Call
 from zae_limiter._async.lease import Lease
+from zae_limiter._async.repository import Repository
 from zae_limiter.admission.request import ChargeOutcome
 from zae_limiter.exceptions import RateLimiterUnavailable
 
@@ -14,17 +15,22 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 class Acquire:
     """Charges on entering; settles, or gives everything back, on leaving. For one use."""
 
-    __slots__ = ("_consume", "_lease", "_prepare")
+    __slots__ = ("_call", "_consume", "_lease", "_opened")
 
-    def __init__(self, prepare: Callable[[], Awaitable[Call]], consume: dict[str, int]) -> None:
-        self._prepare = prepare
+    def __init__(
+        self, call: Call, consume: dict[str, int], opened: Callable[[], Awaitable[Repository]]
+    ) -> None:
+        self._call = call
         self._consume = consume
+        self._opened = opened
         self._lease: Lease | None = None
 
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
-        call = await self._prepare()
+        call = self._call
+        if call.repository is None:
+            call.repository = await self._opened()
         receipt: list[ChargeOutcome] = []
         try:
             grant = await call.charge(self._consume, receipt)

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from zae_limiter._sync.call import Call
 from zae_limiter._sync.lease import SyncLease
+from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.request import ChargeOutcome
 from zae_limiter.exceptions import RateLimiterUnavailable
 
@@ -16,17 +17,22 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 class Acquire:
     """Charges on entering; settles, or gives everything back, on leaving. For one use."""
 
-    __slots__ = ("_consume", "_lease", "_prepare")
+    __slots__ = ("_call", "_consume", "_lease", "_opened")
 
-    def __init__(self, prepare: Callable[[], Call], consume: dict[str, int]) -> None:
-        self._prepare = prepare
+    def __init__(
+        self, call: Call, consume: dict[str, int], opened: Callable[[], SyncRepository]
+    ) -> None:
+        self._call = call
         self._consume = consume
+        self._opened = opened
         self._lease: SyncLease | None = None
 
     def __enter__(self) -> SyncLease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
-        call = self._prepare()
+        call = self._call
+        if call.repository is None:
+            call.repository = self._opened()
         receipt: list[ChargeOutcome] = []
         try:
             grant = call.charge(self._consume, receipt)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter._sync.repository.admission import Scope
+from zae_limiter._sync.repository.admission import Admission, Scope
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
@@ -39,8 +39,8 @@ class Call:
 
     def __init__(
         self,
-        repository: SyncRepository,
-        clock: Clock,
+        repository: SyncRepository | None,
+        clock: Clock | None,
         entity_id: str,
         resource: str,
         limits: tuple[Limit, ...] | None,
@@ -58,9 +58,17 @@ class Call:
         self.on_unavailable = on_unavailable
         self.scope: Scope | None = None
 
+    @property
+    def admission(self) -> Admission:
+        assert self.repository is not None, "opened before anything is asked of it"
+        return self.repository.admission
+
+    def now_ms(self) -> int:
+        return (self.clock or self.admission.clock)()
+
     def find_scope(self, now_ms: int, *, fresh: bool = False) -> Scope:
         """The buckets concerned and their limits in force."""
-        self.scope = self.repository.admission.scope(
+        self.scope = self.admission.scope(
             self.entity_id,
             self.resource,
             self.limits,
@@ -73,14 +81,14 @@ class Call:
 
     def charge(self, amounts: Mapping[str, int], receipt: list[ChargeOutcome]) -> Grant:
         """Charge all or nothing; raises RateLimitExceeded. The last receipt says what stands."""
-        now_ms = self.clock()
+        now_ms = self.now_ms()
         scope = self.find_scope(now_ms)
         request = ChargeRequest(scope.charges(amounts), now_ms)
-        outcome = self.repository.admission.charge(request, receipt)
+        outcome = self.admission.charge(request, receipt)
         if type(outcome) is StaleLimits:
             scope = self.find_scope(now_ms, fresh=True)
             request = ChargeRequest(scope.charges(amounts), now_ms, refreshed=True)
-            outcome = self.repository.admission.charge(request, receipt)
+            outcome = self.admission.charge(request, receipt)
         if type(outcome) is Rejection:
             raise RateLimitExceeded(outcome.statuses)
         assert type(outcome) is Grant
@@ -99,7 +107,7 @@ class Call:
             if wanted:
                 settlements.append(Settlement(entity_id, self.resource, in_force, wanted))
         if settlements:
-            self.repository.admission.settle(tuple(settlements), self.clock())
+            self.admission.settle(tuple(settlements), self.now_ms())
 
     def give_back(self, receipt: list[ChargeOutcome], amounts: Mapping[str, int]) -> None:
         """Undo a charge that stands although its caller was stopped before learning of it."""
@@ -109,9 +117,9 @@ class Call:
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Whether an outage lets the call through; if not, the error names the call."""
-        policy = self.repository.admission.outage_policy(self.on_unavailable)
+        policy = self.admission.outage_policy(self.on_unavailable)
         error.entity_id, error.resource = self.entity_id, self.resource
-        error.stack_name = error.stack_name or self.repository.stack_name
+        error.stack_name = error.stack_name or self.admission.stack_name
         return policy is OnUnavailable.ALLOW
 
 

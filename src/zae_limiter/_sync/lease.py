@@ -84,7 +84,7 @@ class SyncLease:
         try:
             self._call.settle(self._grant, amounts)
         except InfrastructureError as error:
-            self._call.repository.admission.count_lost_settlement()
+            self._call.admission.count_lost_settlement()
             logger.error(
                 "could not settle %s for %r on %r: %s",
                 amounts,

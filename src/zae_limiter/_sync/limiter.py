@@ -61,31 +61,23 @@ class SyncRateLimiter(Management):
         RateLimitExceeded if they do not hold enough, RateLimiterUnavailable if the store does
         not answer (unless ``on_unavailable`` says "allow"), ValidationError for bad input.
         """
-        if not isinstance(consume, Mapping) and isinstance(limits, Mapping):
+        if type(consume) is not dict and isinstance(limits, Mapping):
             _deprecated("acquire(entity, resource, limits, consume): consume comes first")
-            consume, limits = limits, consume
+            consume, limits = limits, consume  # type: ignore[assignment]
         if cascade is not None:
             _deprecated("acquire(cascade=...): set cascade on create_entity() instead")
         amounts = check_amounts(consume)
-        check_entity_id(entity_id)
-        check_resource(resource)
-        own_limits = None if limits is None else check_limits(limits)
-        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-
-        def prepare() -> Call:
-            repository = self._repository or self._opened()
-            return Call(
-                repository,
-                self._clock or repository.admission.clock,
-                entity_id,
-                resource,
-                own_limits,
-                use_stored_limits,
-                cascade,
-                policy,
-            )
-
-        return Acquire(prepare, amounts)
+        call = Call(
+            self._repository,
+            self._clock,
+            check_entity_id(entity_id),
+            check_resource(resource),
+            None if limits is None else check_limits(limits),
+            use_stored_limits,
+            cascade,
+            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+        )
+        return Acquire(call, amounts, self._opened)
 
     # --- questions
 

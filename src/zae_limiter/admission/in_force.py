@@ -19,7 +19,7 @@ class InForce:
     ``keep_ms`` is how long an untouched bucket is remembered; None for ever.
     """
 
-    __slots__ = ("keep_ms", "limits", "names", "rates", "source", "version")
+    __slots__ = ("keep_ms", "known", "limits", "names", "rates", "source", "version")
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class InForce:
         self.source = source
         self.version = version
         self.names = tuple(limit.name for limit in limits)
+        self.known = frozenset(self.names)
         self.rates = tuple(Rate.of(limit) for limit in limits)
         self.keep_ms = self._keep_ms(ttl_multiplier)
 

@@ -160,6 +160,20 @@ def check_amounts(
     amounts: object, field: str = "consume", *, signed: bool = False
 ) -> dict[str, int]:
     """``{limit name: whole tokens}``; negative amounts only where ``signed``."""
+    least = -MAX_TOKENS if signed else 0
+    if type(amounts) is dict:
+        for name, amount in amounts.items():
+            if type(name) is not str or type(amount) is not int:
+                break
+            if not least <= amount <= MAX_TOKENS:
+                break
+        else:
+            return amounts.copy()
+    return _check_amounts_one_by_one(amounts, field, signed)
+
+
+def _check_amounts_one_by_one(amounts: object, field: str, signed: bool) -> dict[str, int]:
+    """For other mappings, and to say what is wrong."""
     if not isinstance(amounts, Mapping):
         raise ValidationError(field, amounts, "must be a mapping of limit name to whole tokens")
     checked: dict[str, int] = {}

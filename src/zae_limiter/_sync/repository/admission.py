@@ -31,11 +31,13 @@ MAX_OVERRIDES = 1000
 class Scope:
     """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
 
-    __slots__ = ("buckets", "resource")
+    __slots__ = ("buckets", "names", "resource")
 
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
+        names = buckets[0][1].known
+        self.names = names if len(buckets) == 1 else names | buckets[1][1].known
 
     def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
         """Each bucket is charged for the limits that it has."""
@@ -50,17 +52,14 @@ class Scope:
 
     def check_names(self, amounts: Mapping[str, int], field: str = "consume") -> None:
         """A limit that nobody in this scope has is a mistake, and is not ignored."""
-        for name in amounts:
-            for _, in_force in self.buckets:
-                if name in in_force.names:
-                    break
-            else:
-                known = {name: None for _, each in self.buckets for name in each.names}
-                raise ValidationError(
-                    f"{field}.{name}",
-                    amounts[name],
-                    f"is not a limit of {self.resource!r}; its limits are {', '.join(known)}",
-                )
+        if amounts.keys() <= self.names:
+            return
+        unknown = min(amounts.keys() - self.names)
+        raise ValidationError(
+            f"{field}.{unknown}",
+            amounts[unknown],
+            f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(self.names))}",
+        )
 
 
 class Admission:
@@ -68,10 +67,8 @@ class Admission:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-
-    @property
-    def clock(self) -> Clock:
-        return self._context.clock
+        self.clock: Clock = context.clock
+        self.stack_name = context.stack_name
 
     def resolve(
         self, entity_id: str, resource: str, now_ms: int, *, fresh: bool = False

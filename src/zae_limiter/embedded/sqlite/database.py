@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from zae_limiter.concurrency import Ticket
@@ -22,6 +21,7 @@ from zae_limiter.exceptions import (
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 CACHED_STATEMENTS = 128
+_STORE_ERRORS = (sqlite3.Error, OSError)
 
 
 class SqliteDatabase:
@@ -37,11 +37,13 @@ class SqliteDatabase:
         self._busy_ms = -1
         self._pid = os.getpid()
         _check_place(path)
-        with translated(path):
+        try:
             self._lock = FileLock(path)
             self._writer = self._connect(synchronous)
             self._prepare()
             self._reader = self._connect(synchronous)
+        except _STORE_ERRORS as error:
+            raise translate(error, path) from error
         self._write_tables = SqliteTables(self._writer)
         self._read_tables = SqliteTables(self._reader)
 
@@ -57,19 +59,20 @@ class SqliteDatabase:
     def write(self, tickets: Sequence[Ticket]) -> None:
         """Run all tickets in one transaction, each as if alone. Never raises for a ticket."""
         try:
-            with translated(self.path):
-                self._transaction(tickets)
+            self._transaction(tickets)
         except Exception as error:  # noqa: BLE001 - handed to the caller
             if len(tickets) == 1:
-                tickets[0].fail(error)
+                tickets[0].fail(translate(error, self.path))
                 return
             for ticket in tickets:  # one of them is at fault: let each stand for itself
                 self.write([ticket])
 
     def write_one(self, ticket: Ticket) -> None:
         """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
-        with translated(self.path):
+        try:
             self._transaction([ticket])
+        except _STORE_ERRORS as error:
+            raise translate(error, self.path) from error
 
     def _transaction(self, tickets: Sequence[Ticket]) -> None:
         self._check_process()
@@ -88,6 +91,7 @@ class SqliteDatabase:
     def _commit(self, tickets: Sequence[Ticket]) -> None:
         writer = self._writer
         writer.execute("BEGIN IMMEDIATE")
+        self._write_tables.begin()
         try:
             for ticket in tickets:
                 ticket.run(self._write_tables)
@@ -119,12 +123,15 @@ class SqliteDatabase:
     def read_one(self, ticket: Ticket) -> None:
         """Run one ticket on a consistent view of the file."""
         self._check_process()
-        with translated(self.path):
+        try:
             self._reader.execute("BEGIN")
+            self._read_tables.begin()
             try:
                 ticket.run(self._read_tables)
             finally:
                 self._reader.execute("COMMIT")
+        except _STORE_ERRORS as error:
+            raise translate(error, self.path) from error
 
     # --- opening
 
@@ -155,25 +162,19 @@ class SqliteDatabase:
             )
 
 
-@contextmanager
-def translated(path: str) -> Iterator[None]:
+def translate(error: Exception, path: str) -> Exception:
     """No sqlite3 error leaves this package bare."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "readonly" in text or "unable to open" in text:
-            raise PermissionDenied(
-                f"cannot write {path!r}: {text}; check the permissions of the file and its folder",
-                cause=error,
-            ) from error
-        raise RateLimiterUnavailable(f"SQLite file {path!r}: {text}", cause=error) from error
-    except sqlite3.Error as error:
-        raise RateLimiterUnavailable(f"SQLite file {path!r}: {error}", cause=error) from error
-    except PermissionError as error:
-        raise PermissionDenied(f"cannot open {path!r}: {error}", cause=error) from error
-    except OSError as error:
-        raise RateLimiterUnavailable(f"cannot open {path!r}: {error}", cause=error) from error
+    if not isinstance(error, _STORE_ERRORS):
+        return error
+    denied = isinstance(error, PermissionError)
+    if isinstance(error, sqlite3.OperationalError):
+        denied = "readonly" in str(error) or "unable to open" in str(error)
+    if denied:
+        return PermissionDenied(
+            f"cannot write {path!r}: {error}; check the permissions of the file and its folder",
+            cause=error,
+        )
+    return RateLimiterUnavailable(f"SQLite file {path!r}: {error}", cause=error)
 
 
 def _check_place(path: str) -> None:

@@ -18,6 +18,14 @@ _BUCKET_KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
 _ENTITY = "entity_id, name, parent_id, cascade, metadata, created_at"
 _NAMESPACE = "namespace_id, name, status, created_at, deleted_at"
 _AUDIT = "event_id, timestamp, action, entity_id, principal, resource, details"
+_GET_BUCKET = f"SELECT state FROM bucket WHERE {_BUCKET_KEY}"
+_PUT_BUCKET_STATE = f"UPDATE bucket SET state = ? WHERE {_BUCKET_KEY}"
+_PUT_BUCKET = (
+    "INSERT INTO bucket VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
+    "SET state = excluded.state, expires_ms = excluded.expires_ms"
+)
+_UNREAD = object()
+MAX_DECODED = 10_000
 NO_LIMIT = -1
 
 
@@ -26,28 +34,45 @@ class SqliteTables:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
+        # What a row's text means, by the text: a hot bucket is decoded once, not on each charge.
+        self._decoded: dict[tuple[str, str, str], tuple[str, BucketImage]] = {}
+        # Expiry of the rows read in this transaction; the column is indexed, so it is written
+        # only when it changes.
+        self._expiry: dict[tuple[str, str, str], int | None] = {}
+
+    def begin(self) -> None:
+        """A transaction starts: others may have changed any row."""
+        self._expiry.clear()
 
     # --- buckets
 
     def get_bucket(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
-        row = self._execute(
-            f"SELECT state FROM bucket WHERE {_BUCKET_KEY}", (namespace_id, entity_id, resource)
-        ).fetchone()
-        return None if row is None else stored.decode_bucket(row[0])
+        key = (namespace_id, entity_id, resource)
+        row = self._execute(_GET_BUCKET, key).fetchone()
+        if row is None:
+            return None
+        known = self._decoded.get(key)
+        image = known[1] if known and known[0] == row[0] else stored.decode_bucket(row[0])
+        self._expiry[key] = image.expires_ms
+        return image
 
     def put_bucket(
         self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
     ) -> None:
-        self._execute(
-            "INSERT INTO bucket VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
-            "SET state = excluded.state, expires_ms = excluded.expires_ms",
-            (namespace_id, entity_id, resource, stored.encode_bucket(image), image.expires_ms),
-        )
+        key = (namespace_id, entity_id, resource)
+        state = stored.encode_bucket(image)
+        if self._expiry.get(key, _UNREAD) == image.expires_ms:
+            self._execute(_PUT_BUCKET_STATE, (state, *key))
+        else:
+            self._execute(_PUT_BUCKET, (*key, state, image.expires_ms))
+        if len(self._decoded) >= MAX_DECODED:
+            self._decoded.clear()
+        self._decoded[key] = (state, image)
 
     def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
-        self._execute(
-            f"DELETE FROM bucket WHERE {_BUCKET_KEY}", (namespace_id, entity_id, resource)
-        )
+        key = (namespace_id, entity_id, resource)
+        self._expiry.pop(key, None)
+        self._execute(f"DELETE FROM bucket WHERE {_BUCKET_KEY}", key)
 
     def buckets(
         self, namespace_id: str, entity_id: str | None, resource: str | None

@@ -7,29 +7,47 @@ from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
 from zae_limiter.models.config import LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
 
 BUCKET_FORMAT = 1
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_decode = json.JSONDecoder().raw_decode
 
 
 def encode_bucket(image: BucketImage) -> str:
-    """``[format, limits, config_version, expires, hour, admitted, counted, writes]``."""
-    return _encode((BUCKET_FORMAT, *image))
+    """``[format, {name: limit}, config_version, expires, hour, admitted, counted, writes]``.
+
+    A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Written by hand, as
+    this is done for every charge; limit names have no character that JSON would escape.
+    """
+    limits = ",".join(
+        [
+            f'"{key}":[{balance},[{rate[0]},{rate[1]},{rate[2]}],{consumed},{counted}]'
+            for key, (balance, rate, consumed, counted) in image.limits.items()
+        ]
+    )
+    _, version, expires_ms, *counts = image
+    expires = "null" if expires_ms is None else expires_ms
+    return f"[{BUCKET_FORMAT},{{{limits}}},{version},{expires},{','.join(map(str, counts))}]"
 
 
 def decode_bucket(text: str) -> BucketImage:
-    form, limits, *rest = json.loads(text)
-    if form != BUCKET_FORMAT:
-        raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
-    states = {
-        key: LimitState(balance, Rate(*rate), consumed, counted)
-        for key, (balance, rate, consumed, counted) in limits.items()
-    }
-    return BucketImage(states, *rest)
+    try:
+        form, limits, *rest = _decode(text)[0]
+        if form == BUCKET_FORMAT:
+            states = {
+                key: LimitState(balance, Rate(*rate), consumed, counted)
+                for key, (balance, rate, consumed, counted) in limits.items()
+            }
+            return BucketImage(states, *rest)
+    except (ValueError, TypeError) as error:
+        raise RateLimiterUnavailable(
+            f"a bucket's row is damaged ({text[:40]!r}); delete that row", cause=error
+        ) from error
+    raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
 
 
 def encode_config(config: LevelConfig) -> str:

@@ -1,0 +1,1 @@
+"""The suite for the async tree; the sync one beside it is generated from it."""

@@ -1,0 +1,44 @@
+"""What the suite must know about an engine."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from zae_limiter._async.repository import Repository
+from zae_limiter.clock import Clock
+from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.config import OnUnavailable
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """How to open an engine, and what it promises beyond the common contract.
+
+    ``url`` must lead to an empty store in each test. ``shared`` says that opening it again
+    leads to the same data. Where ``capabilities`` say that processes share the store, the spec
+    is pickled and opened in children: keep it plain, and its class at the top of a module.
+    """
+
+    url: str
+    capabilities: BackendCapabilities
+    shared: bool = True
+
+    async def open(
+        self,
+        namespace: str = "default",
+        *,
+        clock: Clock,
+        config_cache_ttl: float = 60,
+        request_timeout: float = 10,
+        on_unavailable: OnUnavailable | str | None = None,
+    ) -> Repository:
+        """A repository; override this for an engine that no URL leads to."""
+        builder = Repository.builder().url(self.url).namespace(namespace).clock(clock)
+        builder.config_cache_ttl(config_cache_ttl).request_timeout(request_timeout)
+        builder.on_unavailable(on_unavailable)
+        return await builder.register_missing_namespace().build()
+
+    def outage(self) -> AbstractContextManager[None] | None:
+        """Inside it no charge is answered; None for an engine that cannot fail that way."""
+        return None
