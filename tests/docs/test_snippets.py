@@ -1,0 +1,44 @@
+"""Every Python example of the documents runs."""
+
+import ast
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[str]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+async def call_llm() -> types.SimpleNamespace:
+    return types.SimpleNamespace(tokens=620)
+
+
+def test_the_documents_have_examples():
+    assert sum(len(blocks(page)) for page in PAGES) >= 7
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+async def test_examples_run_in_the_order_of_the_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"call_llm": call_llm}
+    for source in blocks(page):
+        code = compile(source, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)  # noqa: S307 - our own documents
+        if result is not None:
+            await result
+    for value in names.values():
+        if type(value).__name__ == "Repository":
+            await value.close()
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [*PAGES, *sorted((ROOT / "docs/adr").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#]+\.md)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
