@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 
@@ -31,7 +31,18 @@ class Ticket:
     caller: an interrupted caller looks there to see what it has to take back.
     """
 
-    __slots__ = ("_claim", "args", "deadline", "done", "error", "future", "operation", "receipt")
+    __slots__ = (
+        "_claim",
+        "args",
+        "deadline",
+        "done",
+        "error",
+        "future",
+        "must_run",
+        "operation",
+        "receipt",
+        "wait_s",
+    )
 
     def __init__(
         self,
@@ -39,11 +50,14 @@ class Ticket:
         args: tuple[Any, ...],
         receipt: list[Any],
         wait_s: float,
+        must_run: bool,
     ) -> None:
         self.operation = operation
         self.args = args
         self.receipt = receipt
+        self.wait_s = wait_s
         self.deadline = time.monotonic() + wait_s
+        self.must_run = must_run
         self.error: BaseException | None = None
         self.done = False
         self.future: asyncio.Future[None] | None = None
@@ -54,6 +68,12 @@ class Ticket:
         with suppress(IndexError):
             return self._claim.pop()
         return False
+
+    def is_late(self, now: float) -> bool:
+        """Whether its caller has waited long enough; what must run has all its time from now."""
+        if self.must_run:
+            self.deadline = now + self.wait_s
+        return self.deadline <= now
 
     def run(self, target: Any) -> None:
         self.receipt.append(self.operation(target, *self.args))
@@ -87,6 +107,7 @@ class AWorker:
         self._timeout_s = timeout_s
         self._queue: SimpleQueue[Ticket | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -99,7 +120,7 @@ class AWorker:
         must_run: bool = False,
     ) -> T:
         """Run ``operation(target, *args)``. With ``must_run`` a cancellation only waits."""
-        ticket = Ticket(operation, args, receipt, self._timeout_s)
+        ticket = Ticket(operation, args, receipt, self._timeout_s, must_run)
         ticket.future = asyncio.get_running_loop().create_future()
         self._submit(ticket)
         try:
@@ -124,6 +145,10 @@ class AWorker:
         with self._lock:
             if self._closed:
                 raise RateLimiterUnavailable("the repository is closed; open it again")
+            if self._pid != os.getpid():
+                raise RateLimiterUnavailable(
+                    "the repository was opened before a fork; open it in each process"
+                )
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, daemon=True, name="zael-worker")
                 self._thread.start()
@@ -134,10 +159,10 @@ class AWorker:
             batch, last = _next_batch(self._queue)
             claimed = [ticket for ticket in batch if ticket.claim()]
             now = time.monotonic()
-            late = [ticket for ticket in claimed if ticket.deadline <= now]
-            for ticket in late:
-                ticket.fail(RateLimiterUnavailable("the store did not answer in time"))
-            ready = [ticket for ticket in claimed if ticket.deadline > now]
+            ready = [ticket for ticket in claimed if not ticket.is_late(now)]
+            for ticket in claimed:
+                if ticket.deadline <= now:
+                    ticket.fail(RateLimiterUnavailable("the store did not answer in time"))
             if ready:
                 self._run_guarded(ready)
             _deliver(claimed)
@@ -216,7 +241,7 @@ class Worker:
         must_run: bool = False,
     ) -> T:
         """Run ``operation(target, *args)``; an interrupt is raised once it stands or is undone."""
-        ticket = Ticket(operation, args, receipt, self._timeout_s)
+        ticket = Ticket(operation, args, receipt, self._timeout_s, must_run)
         try:
             if not self._lock.acquire(timeout=self._timeout_s):
                 raise RateLimiterUnavailable("the store did not answer in time")
@@ -224,7 +249,7 @@ class Worker:
                 raise RateLimiterUnavailable("the repository is closed; open it again")
             self._run_one(ticket)
         finally:
-            if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+            while self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
                 self._lock.release()
         return receipt[-1]
 
@@ -251,10 +276,13 @@ class Parallel:
         if mode != "auto":
             _warn_if_unsuited(mode)
         self._pool: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Results in order; the first error in order is raised after all have ended."""
+        if len(calls) == 1:
+            return [calls[0]()]
         if self.mode == "threadpool":
             return self._run_in_threads(calls)
         if self.mode == "gevent" and _gevent_is_patched():
@@ -269,7 +297,8 @@ class Parallel:
 
     def _run_in_threads(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         with self._lock:
-            if self._pool is None:
+            if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
+                self._pid = os.getpid()
                 self._pool = ThreadPoolExecutor(2, thread_name_prefix="zael-parallel")
             futures = [self._pool.submit(call) for call in calls]
         for future in futures:
@@ -308,8 +337,15 @@ def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> list[T]:
-    """Run the calls side by side; ``parallel`` matters to the sync tree only."""
-    return list(await asyncio.gather(*(call() for call in calls)))
+    """Run the calls side by side; the first error in order is raised after all have ended.
+
+    ``parallel`` matters to the sync tree only.
+    """
+    results = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(list[T], results)
 
 
 def gather(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:

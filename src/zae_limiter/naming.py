@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
+from typing import Any
 
-from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError
+from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError, ValidationError
 
 REMEMBERED = 4096
 MAX_ID_LENGTH = 256
@@ -105,3 +107,41 @@ def _check_name(
 @lru_cache(REMEMBERED)
 def _fits(pattern: re.Pattern[str], value: str) -> bool:
     return pattern.fullmatch(value) is not None
+
+
+def check_text(value: object, field: str) -> str | None:
+    """Free text of at most 256 characters that can be stored as UTF-8, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValidationError(field, value, "must be text")
+    if len(value) > MAX_ID_LENGTH:
+        raise ValidationError(field, value, f"must have at most {MAX_ID_LENGTH} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValidationError(field, value, "must be valid Unicode text") from None
+    return value
+
+
+def check_principal(value: object) -> str | None:
+    """Who makes a change."""
+    return check_text(value, "principal")
+
+
+def check_namespace_id(value: object) -> str:
+    """An opaque id that a store gave out."""
+    if not isinstance(value, str) or not value or not value.isascii():
+        raise InvalidIdentifierError("namespace_id", value, "must be an id from the registry")
+    return value
+
+
+def check_document(value: object) -> dict[str, Any]:
+    """A copy of something that JSON can hold."""
+    try:
+        copy = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        copy = None
+    if not isinstance(copy, dict):
+        raise ValidationError("document", value, "must be a mapping that JSON can hold")
+    return copy

@@ -19,6 +19,7 @@ class Resolved(NamedTuple):
     on_unavailable: OnUnavailable | None
     parent_id: str | None
     cascade: bool
+    version: int  # the namespace's configuration count
 
 
 def resolve(snapshot: ConfigSnapshot, ttl_multiplier: int) -> Resolved:
@@ -29,6 +30,7 @@ def resolve(snapshot: ConfigSnapshot, ttl_multiplier: int) -> Resolved:
         snapshot.system.on_unavailable if snapshot.system else None,
         entity.parent_id if entity is not None else None,
         entity is not None and entity.cascade,
+        snapshot.version,
     )
 
 
@@ -42,9 +44,11 @@ def levels(snapshot: ConfigSnapshot) -> tuple[tuple[ConfigSource, LevelConfig | 
     )
 
 
-def override(limits: tuple[Limit, ...], ttl_multiplier: int) -> InForce:
-    """Limits that a call brings along."""
-    return InForce(limits, ConfigSource.OVERRIDE, 0, ttl_multiplier)
+def override(limits: tuple[Limit, ...], resolved: Resolved, ttl_multiplier: int) -> InForce:
+    """Limits that a call brings along, beside what is configured."""
+    return InForce(
+        limits, ConfigSource.OVERRIDE, resolved.version, ttl_multiplier, resolved.in_force
+    )
 
 
 def _winning(snapshot: ConfigSnapshot, ttl_multiplier: int) -> InForce | None:

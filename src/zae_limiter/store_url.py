@@ -28,7 +28,10 @@ def parse_url(url: object) -> StoreUrl:
     """Take a URL apart; raises ValidationError that shows the known forms."""
     if not isinstance(url, str):
         raise ValidationError("url", url, f"must be text: {FORMS}")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValidationError("url", url, f"must be {FORMS}") from None
     if parts.scheme not in OPTIONS or "://" not in url:
         raise ValidationError("url", url, f"must be {FORMS}")
     options = dict(parse_qsl(parts.query))
@@ -42,6 +45,8 @@ def _place(url: str, engine: str, host: str, path: str) -> str:
     if engine == "sqlite":
         if host or len(path) < 2:
             raise ValidationError("url", url, "must be sqlite:///relative.db or sqlite:////abs.db")
+        if path == "/:memory:":
+            raise ValidationError("url", url, "is not a file; use memory://")
         return unquote(path[1:])
     if path not in ("", "/"):
         raise ValidationError("url", url, f"must be {FORMS}")

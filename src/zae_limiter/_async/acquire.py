@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from zae_limiter._async.call import Call
-from zae_limiter._async.lease import Lease
+from zae_limiter._async.lease import Held, Lease
 from zae_limiter._async.repository import Repository
 from zae_limiter.admission.request import ChargeOutcome
 from zae_limiter.exceptions import RateLimiterUnavailable
@@ -28,18 +28,17 @@ class Acquire:
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
-        call = self._call
-        if call.repository is None:
-            call.repository = await self._opened()
-        receipt: list[ChargeOutcome] = []
+        call, receipt = self._call, list[ChargeOutcome]()
         try:
+            if call.repository is None:
+                call.repository = await self._opened()
             grant = await call.charge(self._consume, receipt)
-            self._lease = Lease(call, grant, self._consume)
+            self._lease = Lease(call, [Held(grant, self._consume)])
             return self._lease
         except RateLimiterUnavailable as error:
             if not call.admits_in_outage(error):
                 raise
-            self._lease = Lease(call, None, {})
+            self._lease = Lease(call, [])
             return self._lease
         except BaseException:
             # The caller never saw the lease, so nobody else can give the tokens back.
@@ -53,4 +52,9 @@ class Acquire:
         traceback: TracebackType | None,
     ) -> None:
         assert self._lease is not None
-        await self._lease._end(failed=exc_type is not None)  # noqa: SLF001 - for us alone
+        failed = exc_type is not None
+        try:
+            await self._lease._end(failed)  # noqa: SLF001 - for us alone
+        except BaseException:
+            await self._lease._end(failed)  # noqa: SLF001 - does nothing if it stands
+            raise

@@ -6,11 +6,13 @@ from typing import Any
 
 from zae_limiter._async.open import Settings, open_repository
 from zae_limiter._async.repository import Repository
-from zae_limiter.clock import Clock
+from zae_limiter._async.repository.context import check_multiplier
+from zae_limiter.clock import Clock, check_clock
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import check_positive
 
+MAX_SECONDS = 10**9
 PROVISION = ("stack", "table", "never")
 
 
@@ -48,11 +50,7 @@ class RepositoryBuilder:
 
     def bucket_ttl_multiplier(self, multiplier: int) -> RepositoryBuilder:
         """Forget a bucket on default limits after this many times its time to fill; 0 never."""
-        if type(multiplier) is not int or multiplier < 0:
-            raise ValidationError(
-                "bucket_ttl_multiplier", multiplier, "must be a whole number, at least 0"
-            )
-        return self._set(bucket_ttl_multiplier=multiplier)
+        return self._set(bucket_ttl_multiplier=check_multiplier(multiplier))
 
     def on_unavailable(self, policy: OnUnavailable | str | None) -> RepositoryBuilder:
         """What acquires do in an outage, unless the call says otherwise."""
@@ -79,7 +77,7 @@ class RepositoryBuilder:
 
     def clock(self, clock: Clock | None) -> RepositoryBuilder:
         """Epoch milliseconds from elsewhere; never corrected."""
-        return self._set(clock=clock)
+        return self._set(clock=None if clock is None else check_clock(clock))
 
     # sync: def parallel_mode(self, mode: str) -> RepositoryBuilder:
     # sync:     """How independent calls run: "auto", "gevent", "threadpool" or "serial"."""
@@ -99,6 +97,6 @@ class RepositoryBuilder:
 
 
 def _at_least_zero(value: object, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise ValidationError(field, value, "must be a number, at least 0")
-    return value
+    if type(value) not in (int, float) or not 0 <= value < MAX_SECONDS:  # type: ignore[operator]
+        raise ValidationError(field, value, "must be a number of seconds, at least 0")
+    return value  # type: ignore[return-value]

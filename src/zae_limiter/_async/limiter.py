@@ -10,8 +10,7 @@ from zae_limiter._async.acquire import Acquire
 from zae_limiter._async.call import Call
 from zae_limiter._async.management import Management
 from zae_limiter._async.repository import Repository
-from zae_limiter._async.repository.admission import Scope
-from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.charge import statuses, view
 from zae_limiter.admission.report import resource_capacity
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency import awithin
@@ -67,7 +66,6 @@ class RateLimiter(Management):
         amounts = check_amounts(consume)
         call = Call(
             self._repository,
-            self._clock,
             check_entity_id(entity_id),
             check_resource(resource),
             None if limits is None else check_limits(limits),
@@ -121,8 +119,7 @@ class RateLimiter(Management):
     async def is_available(self, timeout: float = 1.0) -> bool:
         """Whether the store answers within ``timeout`` seconds."""
         try:
-            repository = self._repository or await self._opened()
-            await awithin(timeout, repository.ping)
+            await awithin(timeout, self._ping)
         except (InfrastructureError, TimeoutError):
             return False
         return True
@@ -166,23 +163,30 @@ class RateLimiter(Management):
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
     ) -> list[LimitStatus]:
-        repository = self._repository or await self._opened()
-        now_ms = (self._clock or repository.admission.clock)()
-        scope: Scope = await repository.admission.scope(
+        admission = (self._repository or await self._opened()).admission
+        call = Call(
+            self._repository,
             check_entity_id(entity_id),
             check_resource(resource),
             None if limits is None else check_limits(limits),
             False,
             None,
-            now_ms,
+            None,
         )
-        charges = scope.charges(needed, "needed")
-        plans = await repository.admission.views(scope, now_ms)
+        scope = await call.scope()
+        images = await admission.images(scope)
+        if scope.is_stale(images):
+            scope = await call.scope(fresh=True)
+            images = await admission.images(scope)
+        charges, now_ms = scope.charges(needed, "needed"), admission.clock()
         return [
             status
-            for charge, plan in zip(charges, plans, strict=True)
-            for status in statuses(charge, plan, now_ms)
+            for charge, image in zip(charges, images, strict=True)
+            for status in statuses(charge, view(image, charge.in_force, now_ms), now_ms)
         ]
+
+    async def _ping(self) -> None:
+        await (self._repository or await self._opened()).ping()
 
 
 def _deprecated(message: str) -> None:

@@ -10,7 +10,7 @@ from zae_limiter._async.engines.memory import open_memory
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.context import Context
-from zae_limiter.clock import Clock, host_clock
+from zae_limiter.clock import Clock, HostClock
 from zae_limiter.concurrency import Parallel
 from zae_limiter.exceptions import InfrastructureNotFoundError, NamespaceNotFoundError
 from zae_limiter.models.config import OnUnavailable
@@ -49,7 +49,7 @@ async def open_repository(settings: Settings) -> Repository:
         settings.namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
     )
     parallel = Parallel(settings.parallel_mode)
-    clock = settings.clock or host_clock()
+    clock = settings.clock or HostClock()
     place = _place(settings)
     engine = await _open_engine(place, settings)
     try:

@@ -1,19 +1,20 @@
-"""What a limiter needs of a repository: for those who bring their own."""
+"""What a limiter needs of a repository: for those who wrap or replace it."""
 
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from zae_limiter._async.repository.context import Context
+from zae_limiter._async.repository.admission import Admission
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.entity import Entity
 
 
 @runtime_checkable
 class RepositoryProtocol(Protocol):
-    """The part of a repository that identifies it. Engines plug in below, at the ports."""
+    """The part of a repository that limiting uses. Engines plug in below it, at the ports."""
 
-    _context: Context
+    admission: Admission
 
     @property
     def namespace_id(self) -> str: ...
@@ -22,9 +23,16 @@ class RepositoryProtocol(Protocol):
     def namespace_name(self) -> str: ...
 
     @property
+    def stack_name(self) -> str: ...
+
+    @property
     def capabilities(self) -> BackendCapabilities: ...
 
     async def get_entity(self, entity_id: str) -> Entity | None: ...
+
+    async def get_resource_buckets(
+        self, resource: str, limit_name: str | None = None
+    ) -> list[BucketState]: ...
 
     async def ping(self) -> bool: ...
 

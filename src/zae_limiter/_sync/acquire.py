@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from zae_limiter._sync.call import Call
-from zae_limiter._sync.lease import SyncLease
+from zae_limiter._sync.lease import Held, SyncLease
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.request import ChargeOutcome
 from zae_limiter.exceptions import RateLimiterUnavailable
@@ -30,18 +30,17 @@ class Acquire:
     def __enter__(self) -> SyncLease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
-        call = self._call
-        if call.repository is None:
-            call.repository = self._opened()
-        receipt: list[ChargeOutcome] = []
+        call, receipt = self._call, list[ChargeOutcome]()
         try:
+            if call.repository is None:
+                call.repository = self._opened()
             grant = call.charge(self._consume, receipt)
-            self._lease = SyncLease(call, grant, self._consume)
+            self._lease = SyncLease(call, [Held(grant, self._consume)])
             return self._lease
         except RateLimiterUnavailable as error:
             if not call.admits_in_outage(error):
                 raise
-            self._lease = SyncLease(call, None, {})
+            self._lease = SyncLease(call, [])
             return self._lease
         except BaseException:
             # The caller never saw the lease, so nobody else can give the tokens back.
@@ -55,4 +54,9 @@ class Acquire:
         traceback: TracebackType | None,
     ) -> None:
         assert self._lease is not None
-        self._lease._end(failed=exc_type is not None)  # noqa: SLF001 - for us alone
+        failed = exc_type is not None
+        try:
+            self._lease._end(failed)  # noqa: SLF001 - for us alone
+        except BaseException:
+            self._lease._end(failed)  # noqa: SLF001 - does nothing if it stands
+            raise

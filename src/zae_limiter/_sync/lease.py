@@ -4,15 +4,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from zae_limiter._sync.call import Call, negated
-from zae_limiter.admission.request import ChargeOutcome, Grant
-from zae_limiter.exceptions import InfrastructureError, LeaseExpiredError, ValidationError
+from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement
+from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
 from zae_limiter.models.limit import check_amounts
 
-logger = logging.getLogger("zae_limiter")
+
+class Held(NamedTuple):
+    """What one charge took and the lease still holds; goes back to just the same buckets."""
+
+    grant: Grant
+    amounts: dict[str, int]
 
 
 class SyncLease:
@@ -23,75 +29,104 @@ class SyncLease:
     lease is uncharged: ``consumed`` is empty, and only ``consume`` asks the store again.
     """
 
-    __slots__ = ("_call", "_grant", "_open", "_pending", "_written")
+    __slots__ = ("_call", "_held", "_lock", "_open", "_pending", "_settled")
 
-    def __init__(self, call: Call, grant: Grant | None, written: dict[str, int]) -> None:
+    def __init__(self, call: Call, held: list[Held]) -> None:
         self._call = call
-        self._grant = grant
-        self._written = written
+        self._held = held
         self._pending: dict[str, int] = {}
         self._open = True
+        self._settled: list[None] = []
+        self._lock = threading.Lock()
 
     @property
     def consumed(self) -> dict[str, int]:
         """Net tokens per limit, adjustments included."""
-        if not self._pending:
-            return dict(self._written)
-        return _sum(self._written, self._pending)
+        with self._lock:
+            return _sum(*(held.amounts for held in self._held), self._pending)
 
-    def adjust(self, **amounts: int) -> None:
+    def adjust(self, /, **amounts: int) -> None:
         """Add to what the block costs (or subtract), written when it ends.
 
         Never refused for lack of tokens: the bucket goes into debt and repays it over time.
         """
         checked = self._check("adjust", amounts, signed=True)
-        if self._grant is not None:
-            self._check_names("adjust", checked)
-            self._pending = _sum(self._pending, checked)
+        with self._lock:
+            if self._held:
+                self._check_names("adjust", checked)
+                self._pending = _sum(self._pending, checked)
 
-    def consume(self, **amounts: int) -> None:
+    def consume(self, /, **amounts: int) -> None:
         """Take more tokens now; raises RateLimitExceeded like acquire."""
         checked = self._check("consume", amounts)
         receipt: list[ChargeOutcome] = []
         try:
-            self._grant = self._call.charge(checked, receipt)
-            self._written = _sum(self._written, checked)
+            grant = self._call.charge(checked, receipt, is_acquire=False)
+            with self._lock:
+                self._held.append(Held(grant, checked))
+        except RateLimiterUnavailable as error:
+            if not self._call.admits_in_outage(error):
+                raise
         except BaseException:
             self._call.give_back(receipt, checked)
             raise
 
-    def release(self, **amounts: int) -> None:
-        """Give tokens of this lease back now."""
+    def release(self, /, **amounts: int) -> None:
+        """Give tokens of this lease back now, those taken last first."""
         checked = self._check("release", amounts)
-        if self._grant is None:
-            return
-        self._check_names("release", checked)
-        for name, amount in checked.items():
-            held = self._written.get(name, 0)
+        with self._lock:
+            if not self._held:
+                return
+            self._check_names("release", checked)
+            parts = self._take_out(checked)
+        receipt: list[None] = []
+        try:
+            returned = _flat(grant.settlements(negated(part)) for grant, part in parts)
+            self._call.settle(returned, receipt)
+        except BaseException:
+            if not receipt:  # still ours, to be given back at the end
+                with self._lock:
+                    self._held.extend(parts)
+            raise
+
+    def _end(self, failed: bool) -> None:
+        """Write the adjustments, or give back all that was written. Raises no outage.
+
+        If it is interrupted before that stands, it can be called again.
+        """
+        self._open = False
+        if (failed or self._pending) and not self._settled:
+            self._call.settle_quietly(self._owed(failed), self._settled)
+
+    def _owed(self, failed: bool) -> tuple[Settlement, ...]:
+        with self._lock:
+            if failed:
+                return _flat(each.grant.settlements(negated(each.amounts)) for each in self._held)
+            return _flat(
+                self._first_with(name).settlements({name: amount})
+                for name, amount in self._pending.items()
+            )
+
+    def _first_with(self, name: str) -> Grant:
+        """Adjustments go where the limit was first charged: a credit must not go elsewhere."""
+        return next(each.grant for each in self._held if name in each.grant.names())
+
+    def _take_out(self, amounts: Mapping[str, int]) -> list[Held]:
+        """Remove amounts from what is held; nothing is removed if one of them is too large."""
+        for name, amount in amounts.items():
+            held = sum(each.amounts.get(name, 0) for each in self._held)
             if amount > held:
                 raise ValidationError(
                     f"release.{name}", amount, f"is more than this lease holds ({held})"
                 )
-        self._written = _sum(self._written, negated(checked))
-        self._call.settle(self._grant, negated(checked))
-
-    def _end(self, failed: bool) -> None:
-        """Write the adjustments, or give back all that was written. Raises no outage."""
-        self._open = False
-        amounts = negated(self._written) if failed else self._pending
-        if self._grant is None or not any(amounts.values()):
-            return
-        try:
-            self._call.settle(self._grant, amounts)
-        except InfrastructureError as error:
-            self._call.admission.count_lost_settlement()
-            logger.error(
-                "could not settle %s for %r on %r: %s",
-                amounts,
-                self._call.entity_id,
-                self._call.resource,
-                error,
-            )
+        left, parts = dict(amounts), []
+        for each in reversed(self._held):
+            part = {name: min(left.get(name, 0), held) for name, held in each.amounts.items()}
+            for name, amount in part.items():
+                each.amounts[name] -= amount
+                left[name] = left.get(name, 0) - amount
+            parts.append(Held(each.grant, part))
+        return parts
 
     def _check(
         self, operation: str, amounts: Mapping[str, int], *, signed: bool = False
@@ -101,12 +136,24 @@ class SyncLease:
         return check_amounts(amounts, operation, signed=signed)
 
     def _check_names(self, operation: str, amounts: Mapping[str, int]) -> None:
-        assert self._call.scope is not None
-        self._call.scope.check_names(amounts, operation)
+        known = frozenset().union(*(each.grant.names() for each in self._held))
+        for name, amount in amounts.items():
+            if name not in known:
+                raise ValidationError(
+                    f"{operation}.{name}",
+                    amount,
+                    f"is not a limit of {self._call.resource!r}; "
+                    f"its limits are {', '.join(sorted(known))}",
+                )
 
 
-def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    total = dict(first)
-    for name, amount in second.items():
-        total[name] = total.get(name, 0) + amount
+def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            total[name] = total.get(name, 0) + amount
     return total
+
+
+def _flat(groups: Iterable[tuple[Settlement, ...]]) -> tuple[Settlement, ...]:
+    return tuple(each for group in groups for each in group)

@@ -12,8 +12,7 @@ from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.call import Call
 from zae_limiter._sync.management import Management
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter._sync.repository.admission import Scope
-from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.charge import statuses, view
 from zae_limiter.admission.report import resource_capacity
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency import within
@@ -69,7 +68,6 @@ class SyncRateLimiter(Management):
         amounts = check_amounts(consume)
         call = Call(
             self._repository,
-            self._clock,
             check_entity_id(entity_id),
             check_resource(resource),
             None if limits is None else check_limits(limits),
@@ -123,8 +121,7 @@ class SyncRateLimiter(Management):
     def is_available(self, timeout: float = 1.0) -> bool:
         """Whether the store answers within ``timeout`` seconds."""
         try:
-            repository = self._repository or self._opened()
-            within(timeout, repository.ping)
+            within(timeout, self._ping)
         except (InfrastructureError, TimeoutError):
             return False
         return True
@@ -168,23 +165,30 @@ class SyncRateLimiter(Management):
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
     ) -> list[LimitStatus]:
-        repository = self._repository or self._opened()
-        now_ms = (self._clock or repository.admission.clock)()
-        scope: Scope = repository.admission.scope(
+        admission = (self._repository or self._opened()).admission
+        call = Call(
+            self._repository,
             check_entity_id(entity_id),
             check_resource(resource),
             None if limits is None else check_limits(limits),
             False,
             None,
-            now_ms,
+            None,
         )
-        charges = scope.charges(needed, "needed")
-        plans = repository.admission.views(scope, now_ms)
+        scope = call.scope()
+        images = admission.images(scope)
+        if scope.is_stale(images):
+            scope = call.scope(fresh=True)
+            images = admission.images(scope)
+        charges, now_ms = scope.charges(needed, "needed"), admission.clock()
         return [
             status
-            for charge, plan in zip(charges, plans, strict=True)
-            for status in statuses(charge, plan, now_ms)
+            for charge, image in zip(charges, images, strict=True)
+            for status in statuses(charge, view(image, charge.in_force, now_ms), now_ms)
         ]
+
+    def _ping(self) -> None:
+        (self._repository or self._opened()).ping()
 
 
 def _deprecated(message: str) -> None:

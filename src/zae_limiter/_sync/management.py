@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter.clock import Clock
+from zae_limiter.clock import Clock, check_clock
 from zae_limiter.exceptions import ValidationError
 
 P = ParamSpec("P")
@@ -82,11 +82,13 @@ class Management:
             raise ValidationError("repository", repository, "must be an open SyncRepository")
         self._deprecated = deprecated
         self._repository = repository
+        self._clock = None if clock is None else check_clock(clock)
         if repository is not None:
             self._repository = repository.with_settings(
-                deprecated.get("on_unavailable"), deprecated.get("bucket_ttl_refill_multiplier")
+                deprecated.get("on_unavailable"),
+                deprecated.get("bucket_ttl_refill_multiplier"),
+                self._clock,
             )
-        self._clock = clock
         self._owned = repository is None
         self._lock = threading.Lock()
 
@@ -112,7 +114,7 @@ class Management:
         given = self._deprecated
         builder = SyncRepository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
-        builder.auto_update(given.get("auto_update", True))
+        builder.clock(self._clock).auto_update(given.get("auto_update", True))
         builder.on_unavailable(given.get("on_unavailable"))
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])

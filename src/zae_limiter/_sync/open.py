@@ -12,7 +12,7 @@ from zae_limiter._sync.engines.memory import open_memory
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.context import Context
-from zae_limiter.clock import Clock, host_clock
+from zae_limiter.clock import Clock, HostClock
 from zae_limiter.concurrency import Parallel
 from zae_limiter.exceptions import InfrastructureNotFoundError, NamespaceNotFoundError
 from zae_limiter.models.config import OnUnavailable
@@ -51,7 +51,7 @@ def open_repository(settings: Settings) -> SyncRepository:
         settings.namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
     )
     parallel = Parallel(settings.parallel_mode)
-    clock = settings.clock or host_clock()
+    clock = settings.clock or HostClock()
     place = _place(settings)
     engine = _open_engine(place, settings)
     try:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
 from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.clock import Clock
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace
@@ -33,22 +34,33 @@ class HourOfUsage(NamedTuple):
 
 
 class BucketStore(Protocol):
-    """Balances. Every method is atomic per call and durable when it returns."""
+    """Balances. A write is durable when it returns, as far as the engine is durable.
+
+    Every bucket changes atomically; several at once do where ``atomic_cascade`` is declared, and
+    otherwise as if by one write each, with compensation.
+    """
 
     def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
     ) -> ChargeOutcome:
-        """Charge every bucket of the request or none.
+        """Charge every bucket of the request or none, judged at one stamp of its clock.
 
         Never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
         stands, also when the call is cancelled or interrupted. Raises RateLimiterUnavailable
         when nobody can know, PermissionDenied when the store says no.
         """
 
-    def settle(self, namespace_id: str, settlements: tuple[Settlement, ...], now_ms: int) -> None:
+    def settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: list[None],
+    ) -> None:
         """Write every debt and credit, once, whether or not there are tokens.
 
-        Once called it is carried out even if the caller is cancelled.
+        Once called it is carried out even if the caller is cancelled; ``receipt`` holds an
+        entry if and only if it stands.
         """
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
@@ -208,8 +220,6 @@ class RecordStore(Protocol):
 class Engine(Protocol):
     """A store with all its ports."""
 
-    @property
-    def name(self) -> str: ...
     @property
     def capabilities(self) -> BackendCapabilities: ...
     @property

@@ -24,48 +24,47 @@ class Plan(NamedTuple):
 
     granted: BucketImage | None
     seen: BucketImage  # the bucket the decision was taken on
-    keys: tuple[str, ...]
 
 
-def view(image: BucketImage | None, in_force: InForce, now_ms: int) -> Plan:
-    """The bucket as it stands under the limits in force, nothing charged."""
+def view(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketImage:
+    """The bucket as it stands under the limits in force."""
     if image is None:
-        image, keys = fresh(in_force, now_ms), in_force.names
-    elif governs(image, in_force):
-        keys = in_force.names
-    else:
-        image, keys = rebase(image, in_force, now_ms)
-    return Plan(None, image, keys)
+        return fresh(in_force, now_ms)
+    return image if governs(image, in_force) else rebase(image, in_force, now_ms)
 
 
 def plan_charge(
-    image: BucketImage | None, charge: Charge, now_ms: int, *, refreshed: bool = False
+    image: BucketImage | None,
+    charge: Charge,
+    now_ms: int,
+    *,
+    refreshed: bool = False,
+    is_acquire: bool = True,
 ) -> Plan | None:
     """Charge every limit or none; None if the caller's configuration is out of date."""
     in_force = charge.in_force
     if image is not None and governs(image, in_force):
-        seen, keys = image, in_force.names
+        seen = image
     elif image is not None and is_newer(image, in_force) and not refreshed:
         return None
     else:
-        _, seen, keys = view(image, in_force, now_ms)
+        seen = view(image, in_force, now_ms)
     limits = dict(seen.limits)
-    for key, amount_milli in zip(keys, charge.amounts_milli, strict=True):
-        state = limits[key]
-        after = take(state, amount_milli, now_ms)
+    for key, amount_milli in zip(in_force.keys, charge.amounts_milli, strict=True):
+        after = take(limits[key], amount_milli, now_ms)
         if after is None:
-            return Plan(None, seen, keys)
+            return Plan(None, seen)
         limits[key] = after
     granted = BucketImage(
         limits,
-        seen.config_version or in_force.version,
-        seen.expires_ms,
+        seen.config_version or in_force.governing_version,
+        kept_until(seen.expires_ms, in_force, now_ms),
         seen.window_hour,
-        seen.admitted + 1,
+        seen.admitted + is_acquire,
         seen.admitted_counted,
         seen.writes + 1,
     )
-    return Plan(_kept(granted, in_force, now_ms), seen, keys)
+    return Plan(granted, seen)
 
 
 def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None:
@@ -86,23 +85,23 @@ def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None
     return LimitState(balance - amount_milli, rate, consumed + amount_milli, counted)
 
 
-def _kept(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
-    """The image with its expiry moved on when less than half of it is left."""
-    keep_ms, expires_ms = in_force.keep_ms, image.expires_ms
+def kept_until(expires_ms: int | None, in_force: InForce, now_ms: int) -> int | None:
+    """When a bucket may be forgotten; moved on when less than half of the time is left."""
+    keep_ms = in_force.keep_ms
     if keep_ms is None:
-        return image if expires_ms is None else image._replace(expires_ms=None)
+        return None
     if expires_ms is not None and expires_ms - now_ms > keep_ms // 2:
-        return image
-    return image._replace(expires_ms=now_ms + keep_ms)
+        return expires_ms
+    return now_ms + keep_ms
 
 
-def statuses(charge: Charge, plan: Plan, now_ms: int) -> list[LimitStatus]:
+def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:
     """How the request stands against every limit in force of one bucket."""
     found = []
     for limit, key, amount_milli in zip(
-        charge.in_force.limits, plan.keys, charge.amounts_milli, strict=True
+        charge.in_force.limits, charge.in_force.keys, charge.amounts_milli, strict=True
     ):
-        state = plan.seen.limits[key]
+        state = seen.limits[key]
         level = level_milli(state, now_ms)
         found.append(
             LimitStatus(

@@ -43,7 +43,7 @@ class LimitState(NamedTuple):
 
 
 class BucketImage(NamedTuple):
-    """A whole bucket; ``limits`` is keyed by stored name (see ``admission.keys``)."""
+    """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``)."""
 
     limits: dict[str, LimitState]
     config_version: int  # 0: no stored configuration governs it

@@ -15,11 +15,14 @@ ALIAS = "~"  # separates name and digest of a limit that lives beside the config
 class InForce:
     """Limits in force for one entity on one resource.
 
-    ``version`` is the configuration count they were read at; 0 when the call brought them.
-    ``keep_ms`` is how long an untouched bucket is remembered; None for ever.
+    ``version`` is the configuration count of the namespace when they were resolved. ``keys`` are
+    the names under which a bucket stores them: their own, except where a call brings a limit
+    that ``governing`` configuration has with other parameters. Then the call's limit lives beside
+    the configured one, since switching one balance back and forth would give each the other's
+    tokens. ``keep_ms`` is how long an untouched bucket is remembered; None for ever.
     """
 
-    __slots__ = ("keep_ms", "known", "limits", "names", "rates", "source", "version")
+    __slots__ = ("keep_ms", "keys", "known", "limits", "names", "rates", "source", "version")
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class InForce:
         source: ConfigSource,
         version: int,
         ttl_multiplier: int = 0,
+        governing: InForce | None = None,
     ) -> None:
         self.limits = limits
         self.source = source
@@ -34,15 +38,28 @@ class InForce:
         self.names = tuple(limit.name for limit in limits)
         self.known = frozenset(self.names)
         self.rates = tuple(Rate.of(limit) for limit in limits)
+        self.keys = self.names if governing is None else self._keys_beside(governing)
         self.keep_ms = self._keep_ms(ttl_multiplier)
 
     @property
-    def is_override(self) -> bool:
-        return self.source is ConfigSource.OVERRIDE
+    def governing_version(self) -> int:
+        """What a bucket remembers as the configuration that governs it; 0 for a call's limits."""
+        return 0 if self.source is ConfigSource.OVERRIDE else self.version
+
+    def rate_of(self, key: str) -> Rate:
+        """The parameters of a limit by its stored name."""
+        return self.rates[self.keys.index(key)]
 
     def amounts_milli(self, consume: Mapping[str, int]) -> tuple[int, ...]:
         """Amounts in the order of the limits; 0 for limits the call does not name."""
         return tuple([consume.get(name, 0) * MILLI for name in self.names])
+
+    def _keys_beside(self, governing: InForce) -> tuple[str, ...]:
+        configured = dict(zip(governing.names, governing.rates, strict=True))
+        return tuple(
+            name if configured.get(name, rate) == rate else alias_of(name, rate)
+            for name, rate in zip(self.names, self.rates, strict=True)
+        )
 
     def _keep_ms(self, ttl_multiplier: int) -> int | None:
         if self.source.is_entity_level or ttl_multiplier <= 0:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from zae_limiter.admission.image import (
     HOUR_MS,
     BucketImage,
     LimitState,
     Rate,
     full_balance,
+    is_full,
     level_milli,
 )
-from zae_limiter.admission.in_force import InForce, alias_of
+from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 
 
 def fresh(in_force: InForce, now_ms: int) -> BucketImage:
     """A full bucket: what an absent one stands for."""
     limits = {
-        name: full(rate, now_ms) for name, rate in zip(in_force.names, in_force.rates, strict=True)
+        key: full(rate, now_ms) for key, rate in zip(in_force.keys, in_force.rates, strict=True)
     }
-    return BucketImage(limits, in_force.version, None, now_ms // HOUR_MS)
+    return BucketImage(limits, in_force.governing_version, None, now_ms // HOUR_MS)
 
 
 def full(rate: Rate, now_ms: int) -> LimitState:
@@ -27,14 +30,14 @@ def full(rate: Rate, now_ms: int) -> LimitState:
 
 
 def governs(image: BucketImage, in_force: InForce) -> bool:
-    """Whether the bucket holds exactly the limits in force under their own names.
+    """Whether the bucket holds exactly the limits in force.
 
     Balances count from the epoch at the limit's own rate: charging one with another rate would
     be off by years of accrual, so no charge goes past this check. Extra limits do not matter.
     """
     limits = image.limits
-    for name, rate in zip(in_force.names, in_force.rates, strict=True):
-        state = limits.get(name)
+    for key, rate in zip(in_force.keys, in_force.rates, strict=True):
+        state = limits.get(key)
         if state is None or state.rate != rate:
             return False
     return True
@@ -42,31 +45,21 @@ def governs(image: BucketImage, in_force: InForce) -> bool:
 
 def is_newer(image: BucketImage, in_force: InForce) -> bool:
     """Whether the bucket has seen a newer configuration than the caller."""
-    return not in_force.is_override and image.config_version > in_force.version
+    return image.config_version > in_force.version
 
 
-def rebase(
-    image: BucketImage, in_force: InForce, now_ms: int
-) -> tuple[BucketImage, tuple[str, ...]]:
-    """The bucket with the limits in force, and the stored name of each of them.
+def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
+    """The bucket with the limits in force: differing ones changed in place, missing ones full.
 
-    Stored configuration changes a differing limit in place. Limits that a call brought do so
-    only where no configuration governs; otherwise they live beside the configured ones, since
-    switching back and forth would give each the other's tokens. A limit is never removed.
+    Limits that are not in force stay, unchecked; those of earlier calls go once they are full.
     """
-    beside = in_force.is_override and image.config_version > 0
     limits = dict(image.limits)
-    keys = []
-    for name, rate in zip(in_force.names, in_force.rates, strict=True):
-        state = limits.get(name)
-        key = name
-        if beside and state is not None and state.rate != rate:
-            key = alias_of(name, rate)
-            state = limits.get(key)
+    for key, rate in zip(in_force.keys, in_force.rates, strict=True):
+        state = limits.get(key)
         limits[key] = full(rate, now_ms) if state is None else _at_rate(state, rate, now_ms)
-        keys.append(key)
-    version = max(image.config_version, in_force.version)
-    return image._replace(limits=limits, config_version=version), tuple(keys)
+    _drop_full_aliases(limits, in_force.keys, now_ms)
+    version = max(image.config_version, in_force.governing_version)
+    return image._replace(limits=limits, config_version=version)
 
 
 def _at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
@@ -76,3 +69,15 @@ def _at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
     level = min(level_milli(state, now_ms), rate.capacity_milli)
     balance = level - rate.capacity_milli + full_balance(rate, now_ms)
     return state._replace(balance_milli=balance, rate=rate)
+
+
+def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
+    """A full limit and none are the same; what it has consumed goes to the limit of its name."""
+    for key in [key for key in limits if is_alias(key) and key not in wanted]:
+        plain = limits.get(plain_name(key))
+        if plain is not None and is_full(limits[key], now_ms):
+            gone = limits.pop(key)
+            uncounted = gone.consumed_milli - gone.counted_milli
+            limits[plain_name(key)] = plain._replace(
+                consumed_milli=plain.consumed_milli + uncounted
+            )

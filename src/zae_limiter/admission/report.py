@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zae_limiter.admission.image import BucketImage, level_milli
-from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 
 
 def bucket_states(
     entity_id: str, resource: str, image: BucketImage, now_ms: int
 ) -> list[BucketState]:
-    """One state per limit, with its level at ``now_ms``."""
+    """One state per limit, with its level at ``now_ms``; limits of calls after the configured."""
     return [
         BucketState(
             entity_id,
@@ -25,17 +25,20 @@ def bucket_states(
             state.rate.period_ms,
             state.consumed_milli,
         )
-        for key, state in image.limits.items()
+        for key, state in sorted(image.limits.items(), key=lambda each: is_alias(each[0]))
     ]
 
 
 def resource_capacity(
     resource: str, limit_name: str, states: Iterable[BucketState]
 ) -> ResourceCapacity:
-    """One limit summed over entities."""
+    """One limit summed over entities; limits that calls brought beside it do not count."""
+    first: dict[str, BucketState] = {}
+    for state in states:
+        first.setdefault(state.entity_id, state)
     entities = [
         EntityCapacity(s.entity_id, s.capacity, s.tokens, _used_pct(s.capacity, s.tokens))
-        for s in states
+        for s in first.values()
     ]
     capacity = sum(each.capacity for each in entities)
     available = sum(each.available for each in entities)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zae_limiter.admission.charge import kept_until
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance
-from zae_limiter.admission.rebase import fresh, rebase
+from zae_limiter.admission.rebase import fresh, full
 from zae_limiter.admission.request import Settlement
 from zae_limiter.models.limit import MILLI
 
 
 def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
-    """The bucket after its debts and credits; None if there is nothing to write."""
-    amounts = settlement.amounts_milli
+    """The bucket after its debts and credits; None if it is forgotten and owed nothing."""
+    in_force, amounts = settlement.in_force, settlement.amounts_milli
     if image is None:
         if all(amount <= 0 for amount in amounts.values()):
             return None
-        image = fresh(settlement.in_force, now_ms)
-    if any(amount > 0 and key not in image.limits for key, amount in amounts.items()):
-        image, _ = rebase(image, settlement.in_force, now_ms)
+        image = fresh(in_force, now_ms)
     limits = dict(image.limits)
     for key, amount_milli in amounts.items():
-        state = limits.get(key)
-        if state is not None and amount_milli:
-            limits[key] = _shift(state, amount_milli, now_ms)
-    return image._replace(limits=limits, writes=image.writes + 1)
+        state = limits.get(key) or full(in_force.rate_of(key), now_ms)
+        limits[key] = _shift(state, amount_milli, now_ms)
+    return image._replace(
+        limits=limits,
+        expires_ms=kept_until(image.expires_ms, in_force, now_ms),
+        writes=image.writes + 1,
+    )
 
 
 def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:

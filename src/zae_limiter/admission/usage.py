@@ -7,10 +7,11 @@ counters are written together with the balance.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage, is_full
-from zae_limiter.admission.in_force import is_alias, plain_name
+from zae_limiter.admission.image import HOUR_MS, BucketImage
+from zae_limiter.admission.in_force import plain_name
 from zae_limiter.models.limit import MILLI
 
 
@@ -27,6 +28,15 @@ class WindowUsage(NamedTuple):
         for name, amount in other.counters.items():
             counters[name] = counters.get(name, 0) + amount
         return WindowUsage(self.hour, counters, self.events + other.events)
+
+
+def late_credit(amounts_milli: Mapping[str, int], now_ms: int) -> WindowUsage:
+    """What a credit to a forgotten bucket takes back from the usage that was counted."""
+    counters: dict[str, int] = {}
+    for key, amount_milli in amounts_milli.items():
+        name = plain_name(key)
+        counters[name] = counters.get(name, 0) + amount_milli // MILLI
+    return WindowUsage(now_ms // HOUR_MS, counters, 0)
 
 
 def open_window(image: BucketImage) -> WindowUsage | None:
@@ -46,7 +56,6 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
     """The bucket with its window brought to ``now_ms``, and the window that this closed.
 
     A stamp earlier than the window (a clock that went back) counts for the window. Limits that
-    calls brought beside the configured ones are dropped here once they are full.
     """
     hour = now_ms // HOUR_MS
     if hour <= image.window_hour:
@@ -54,7 +63,6 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
     limits = {
         key: state._replace(counted_milli=state.consumed_milli)
         for key, state in image.limits.items()
-        if not (is_alias(key) and is_full(state, now_ms))
     }
     rolled = image._replace(limits=limits, window_hour=hour, admitted_counted=image.admitted)
     return rolled, open_window(image)

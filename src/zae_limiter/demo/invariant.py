@@ -98,7 +98,7 @@ class _Sums:
 
 
 class _Edge(NamedTuple):
-    """The tokens that count before one end of a window: at its end less at its start counts in it."""
+    """What counts before one end of a window; what lies between two ends is the difference."""
 
     time_ms: int
     granted: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zae_limiter.demo.invariant import Violation, Window, fullest_windows
 from zae_limiter.demo.log import BucketLimit, GrantLog
-from zae_limiter.demo.scenario import RESOURCE, Key, Project
+from zae_limiter.demo.scenario import RESOURCE, Member, Project, members
 from zae_limiter.demo.traffic import Tally
 from zae_limiter.models.limit import Limit
 
@@ -93,10 +93,9 @@ def demo_result(
     lost_settlements: int,
 ) -> DemoResult:
     """Sum up, and check."""
-    members: list[Project | Key] = [each for p in cast for each in (p, *p.keys)]
     limits = {
         BucketLimit(each.entity_id, RESOURCE, limit.name): limit
-        for each in members
+        for each in members(cast)
         for limit in each.limits
     }
     # A debt that an outage kept from being written took nothing, and nobody knows which it was.
@@ -104,18 +103,17 @@ def demo_result(
     return DemoResult(
         engine,
         elapsed_ms / 1000,
-        tuple(_entity(each, tallies[each.entity_id], log, elapsed_ms) for each in members),
+        tuple(_entity(each, tallies[each.entity_id], log, elapsed_ms) for each in members(cast)),
         tuple(fullest_windows(certain, limits)),
         lost_settlements,
     )
 
 
-def _entity(member: Project | Key, tally: Tally, log: GrantLog, elapsed_ms: int) -> EntityResult:
-    is_key = isinstance(member, Key)
+def _entity(member: Member, tally: Tally, log: GrantLog, elapsed_ms: int) -> EntityResult:
     return EntityResult(
         member.entity_id,
-        member.name if is_key else member.entity_id,
-        member.project_id if is_key else None,
+        member.name,
+        member.parent_id,
         tally.admitted,
         tally.limited,
         tally.adjusted,

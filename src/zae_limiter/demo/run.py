@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zae_limiter._async.repository import Repository
-from zae_limiter.clock import host_clock
+from zae_limiter.clock import HostClock
 from zae_limiter.demo.log import GrantLog
 from zae_limiter.demo.result import DemoResult, demo_result
-from zae_limiter.demo.scenario import KEY_LIMITS, RESOURCE, Project, limits_of, projects
+from zae_limiter.demo.scenario import KEY_LIMITS, RESOURCE, Project, members, projects
 from zae_limiter.demo.traffic import Stage, Tally, callers
 
 PRINCIPAL = "zae-limiter demo"
@@ -63,11 +63,11 @@ async def run_demo(
     """
     cast = projects(options.tenants)
     await _set_up(repository, cast)
-    now, clock = asyncio.get_running_loop().time(), host_clock()
+    now, clock = asyncio.get_running_loop().time(), HostClock()
     stage = Stage(
         repository,
         GrantLog(),
-        {entity_id: Tally() for entity_id in limits_of(cast)},
+        {member.entity_id: Tally() for member in members(cast)},
         clock,
         starts_at=now,
         ends_at=now + options.seconds,
@@ -116,9 +116,10 @@ async def _watch(
 ) -> None:
     """Show the progress in step with the clock, the last time at the end."""
     loop = asyncio.get_running_loop()
-    shown, of_seconds = 0, stage.ends_at - stage.starts_at
-    while (next_look := (shown + 1) * watch_seconds) <= of_seconds:
-        await asyncio.sleep(stage.starts_at + next_look - loop.time())
+    of_seconds = stage.ends_at - stage.starts_at
+    looks, shown = int(of_seconds / watch_seconds + 1e-6), 0
+    while shown < looks:
+        await asyncio.sleep(stage.starts_at + (shown + 1) * watch_seconds - loop.time())
         states = await stage.repository.get_resource_buckets(RESOURCE)
         levels = {(state.entity_id, state.limit_name): state.tokens for state in states}
         elapsed = loop.time() - stage.starts_at

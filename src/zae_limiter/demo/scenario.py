@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from zae_limiter.models.limit import Limit
 
 RESOURCE = "gpt-4"
-MAX_TENANTS = 50
 
-NAMES = ("acme", "globex", "initech", "hooli", "stark", "wayne", "tyrell", "cyberdyne")
+NAMES = ("acme", "globex", "initech", "hooli", "stark", "wayne", "tyrell", "umbrella")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Key:
 
     entity_id: str
     name: str
-    project_id: str
+    parent_id: str
     limits: tuple[Limit, ...]
     habit: Habit
 
@@ -68,19 +67,29 @@ class Project:
     limits: tuple[Limit, ...]
     keys: tuple[Key, ...]
 
+    @property
+    def name(self) -> str:
+        return self.entity_id
+
+    @property
+    def parent_id(self) -> None:
+        return None
+
+
+Member = Project | Key
+
 
 def projects(tenants: int) -> tuple[Project, ...]:
     """The first so many tenants, always the same."""
     return tuple(_project(index) for index in range(tenants))
 
 
-def limits_of(cast: tuple[Project, ...]) -> dict[str, tuple[Limit, ...]]:
-    """The limits of every entity, projects before their keys."""
-    found: dict[str, tuple[Limit, ...]] = {}
+def members(cast: tuple[Project, ...]) -> tuple[Member, ...]:
+    """Every entity, projects before their keys."""
+    found: list[Member] = []
     for project in cast:
-        found[project.entity_id] = project.limits
-        found |= {key.entity_id: key.limits for key in project.keys}
-    return found
+        found += [project, *project.keys]
+    return tuple(found)
 
 
 def _project(index: int) -> Project:

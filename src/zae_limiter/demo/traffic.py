@@ -56,7 +56,7 @@ class Caller:
         self._key = key
         self._stage = stage
         self._dice = dice
-        self._buckets = (key.entity_id, key.project_id)
+        self._buckets = (key.entity_id, key.parent_id)
         self._tallies = [stage.tallies[entity_id] for entity_id in self._buckets]
         self._stopwatch = Stopwatch(stage.clock)
         self._limiter = RateLimiter(stage.repository, clock=self._stopwatch)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import Plan, plan_charge, statuses
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.request import (
+    STALE,
     ChargeOutcome,
     ChargeRequest,
     Grant,
     Rejection,
     Settlement,
-    StaleLimits,
 )
-from zae_limiter.admission.usage import WindowUsage, open_window, roll
+from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.embedded.audit import Change, record
 from zae_limiter.embedded.tables import BucketRow, Tables
 from zae_limiter.exceptions import ValidationError
@@ -23,36 +24,44 @@ from zae_limiter.models.audit import AuditAction
 
 
 def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
-    """Charge every bucket or none."""
-    now_ms, plans, closed = request.now_ms, [], []
+    """Charge every bucket or none, at the moment at which the transaction has its turn."""
+    now_ms = request.clock()
+    plans, closed = [], []
     for wanted in request.charges:
         image, window = _rolled(
             tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), now_ms
         )
-        plan = plan_charge(image, wanted, now_ms, refreshed=request.refreshed)
+        plan = plan_charge(
+            image, wanted, now_ms, refreshed=request.refreshed, is_acquire=request.is_acquire
+        )
         if plan is None:
-            return StaleLimits(tuple(each.entity_id for each in request.charges))
+            return STALE
         plans.append(plan)
         closed.append(window)
     granted = [plan.granted for plan in plans if plan.granted is not None]
     if len(granted) < len(plans):
-        return _rejection(request, plans)
+        return _rejection(request, plans, now_ms)
     for wanted, image, window in zip(request.charges, granted, closed, strict=True):
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, window)
-    return Grant(tuple([plan.keys for plan in plans]))
+    return Grant(request.charges)
 
 
 def settle(
-    tables: Tables, namespace_id: str, settlements: tuple[Settlement, ...], now_ms: int
+    tables: Tables,
+    namespace_id: str,
+    settlements: tuple[Settlement, ...],
+    clock: Callable[[], int],
 ) -> None:
     """Write every debt and credit."""
+    now_ms = clock()
     for each in settlements:
-        image, window = _rolled(
-            tables.get_bucket(namespace_id, each.entity_id, each.resource), now_ms
-        )
+        entity_id, resource, _, amounts_milli = each
+        image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         after = settling.settle(image, each, now_ms)
         if after is not None:
-            _write(tables, namespace_id, each.entity_id, each.resource, after, window)
+            _write(tables, namespace_id, entity_id, resource, after, window)
+        else:
+            tables.add_usage(namespace_id, entity_id, resource, late_credit(amounts_milli, now_ms))
 
 
 def get(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
@@ -83,7 +92,7 @@ def top_up(tables: Tables, namespace_id: str, change: Change, amounts: Mapping[s
     if image is not None:
         for name in amounts:
             if name not in image.limits:
-                known = ", ".join(sorted(image.limits))
+                known = ", ".join(sorted({plain_name(key) for key in image.limits}))
                 raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")
         after = settling.top_up(image, amounts, change.now_ms)
         _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
@@ -109,10 +118,10 @@ def _rolled(
     return (None, None) if image is None else roll(image, now_ms)
 
 
-def _rejection(request: ChargeRequest, plans: list[Plan]) -> Rejection:
+def _rejection(request: ChargeRequest, plans: list[Plan], now_ms: int) -> Rejection:
     found = []
     for wanted, plan in zip(request.charges, plans, strict=True):
-        found.extend(statuses(wanted, plan, request.now_ms))
+        found.extend(statuses(wanted, plan.seen, now_ms))
     return Rejection(tuple(found))
 
 

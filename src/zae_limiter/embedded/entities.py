@@ -15,7 +15,6 @@ def create(tables: Tables, namespace_id: str, entity: Entity, change: Change) ->
     if tables.get_entity(namespace_id, entity.id) is not None:
         raise EntityExistsError(entity.id)
     tables.put_entity(namespace_id, entity)
-    tables.bump_config_version(namespace_id)
     details = {
         "name": entity.name,
         "parent_id": entity.parent_id,
@@ -46,7 +45,8 @@ def delete(tables: Tables, namespace_id: str, change: Change) -> bool:
         tables.delete_config(namespace_id, entity_id, resource)
     for row in rows:
         buckets.drop(tables, row)
-    tables.bump_config_version(namespace_id)
+    if resources:
+        tables.bump_config_version(namespace_id)
     details = {"limits_of": resources, "buckets_of": [row.resource for row in rows]}
     record(tables, namespace_id, change, AuditAction.ENTITY_DELETED, details)
     return True

@@ -8,8 +8,8 @@ from zae_limiter.embedded.identifiers import event_prefix
 from zae_limiter.embedded.tables import Tables
 
 DAY_MS = 86_400_000
-EVERY_WRITES = 1000
-BATCH = 200
+EVERY_CHARGES = 100
+BATCH = 2 * EVERY_CHARGES  # faster than charges can make new buckets
 
 
 def forget(

@@ -66,10 +66,15 @@ def recover(tables: Tables, namespace_id: str, now_ms: int) -> str:
 
 
 def begin_purge(tables: Tables, namespace_id: str) -> None:
-    """Only a deleted namespace may be purged, or one whose purge was interrupted."""
+    """Only a deleted namespace may be purged, or one whose purge was interrupted.
+
+    A client that was open during a purge may have written since: such rows can be purged, too.
+    """
     known = tables.get_namespace(namespace_id)
     if known is None:
-        raise NamespaceNotFoundError(namespace_id)
+        if namespace_id == RESERVED_NAMESPACE or not tables.purge_rows(namespace_id, 1):
+            raise NamespaceNotFoundError(namespace_id)
+        return
     if known.status == ACTIVE:
         raise NamespaceStateError(namespace_id, "is active; delete_namespace() it before a purge")
     tables.put_namespace(

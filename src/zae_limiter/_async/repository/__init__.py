@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zae_limiter._async.repository.buckets import BucketPart
+from zae_limiter._async.repository.context import check_multiplier
 from zae_limiter._async.repository.entities import EntityPart
 from zae_limiter._async.repository.history import HistoryPart
 from zae_limiter._async.repository.limits import LimitPart
@@ -78,22 +80,28 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
             raise NamespaceNotFoundError(name)
         policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
         return Repository(
-            self._context.scoped(found.namespace_id, name, policy, bucket_ttl_multiplier)
+            self._context.scoped(
+                found.namespace_id, name, policy, check_multiplier(bucket_ttl_multiplier)
+            )
         )
 
     def with_settings(
-        self, on_unavailable: OnUnavailable | str | None, bucket_ttl_multiplier: int | None
+        self,
+        on_unavailable: OnUnavailable | str | None = None,
+        bucket_ttl_multiplier: int | None = None,
+        clock: Clock | None = None,
     ) -> Repository:
-        """The same repository with settings that a limiter brings (deprecated)."""
-        if on_unavailable is None and bucket_ttl_multiplier is None:
+        """The same repository with settings that a limiter brings."""
+        if on_unavailable is None and bucket_ttl_multiplier is None and clock is None:
             return self
         context = self._context
-        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        return Repository(
-            context.scoped(
-                context.namespace_id, context.namespace_name, policy, bucket_ttl_multiplier
-            )
+        settled = context.scoped(
+            context.namespace_id,
+            context.namespace_name,
+            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            check_multiplier(bucket_ttl_multiplier),
         )
+        return Repository(replace(settled, clock=clock or context.clock))
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -125,9 +133,13 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         self._context.cache.clear()
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the store. Scoped repositories close with it."""
-        await self._context.engine.close()
-        self._context.parallel.close()
+        """Finish what is under way and let go of the store. Scoped repositories close with it.
+
+        Closing a scoped repository leaves the store to the one that opened it.
+        """
+        if self._context.owns_engine:
+            await self._context.engine.close()
+            self._context.parallel.close()
 
     async def __aenter__(self) -> Repository:
         return self

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from zae_limiter._async.repository.context import Context
-from zae_limiter.admission.charge import Plan, view
+from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import governs, is_newer
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -48,6 +49,13 @@ class Scope:
             ]
         )
 
+    def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
+        """Whether one of the buckets has seen newer configuration and differs from this."""
+        return any(
+            image is not None and is_newer(image, in_force) and not governs(image, in_force)
+            for image, (_, in_force) in zip(images, self.buckets, strict=True)
+        )
+
     def check_names(self, amounts: Mapping[str, int], field: str = "consume") -> None:
         """A limit that nobody in this scope has is a mistake, and is not ignored."""
         if amounts.keys() <= self.names:
@@ -73,15 +81,15 @@ class Admission:
     ) -> Resolved:
         """What applies to an (entity, resource); ``fresh`` skips the cache."""
         context = self._context
-        key = (context.namespace_id, entity_id, resource)
-        if fresh:
-            context.cache.forget(key)
-        found = context.cache.get(key, now_ms)
+        whose = context.cache_scope, entity_id
+        found = None if fresh else context.cache.get(whose, resource, now_ms)
         if found is None:
             generation = context.cache.generation
-            snapshot = await context.engine.configs.snapshot(*key)
+            snapshot = await context.engine.configs.snapshot(
+                context.namespace_id, entity_id, resource
+            )
             found = resolve(snapshot, context.bucket_ttl_multiplier)
-            context.cache.put(key, found, now_ms, generation)
+            context.cache.put(whose, resource, found, now_ms, generation)
         return found
 
     async def scope(
@@ -91,7 +99,6 @@ class Admission:
         limits: tuple[Limit, ...] | None,
         stored_first: bool,
         cascade: bool | None,
-        now_ms: int,
         *,
         fresh: bool = False,
     ) -> Scope:
@@ -100,10 +107,11 @@ class Admission:
         ``limits`` are the call's own; with ``stored_first`` they only stand in where none are
         stored. ``fresh`` skips the cache.
         """
+        now_ms = self.clock()
         resolved = await self.resolve(entity_id, resource, now_ms, fresh=fresh)
         in_force = resolved.in_force
         if limits is not None and not (stored_first and in_force is not None):
-            in_force = self._override(limits)
+            in_force = self._override(limits, resolved)
         if in_force is None:
             raise ValidationError(
                 "limits",
@@ -120,13 +128,15 @@ class Admission:
             return Scope(resource, ((entity_id, in_force),))
         return Scope(resource, ((entity_id, in_force), (parent_id, parent.in_force)))
 
-    def _override(self, limits: tuple[Limit, ...]) -> InForce:
+    def _override(self, limits: tuple[Limit, ...], resolved: Resolved) -> InForce:
+        """The call's limits, prepared once for each configuration that they meet."""
         overrides, multiplier = self._context.overrides, self._context.bucket_ttl_multiplier
-        known = overrides.get((multiplier, limits))
+        key = (limits, multiplier, resolved.in_force, resolved.version)
+        known = overrides.get(key)
         if known is None:
             if len(overrides) >= MAX_OVERRIDES:
                 overrides.clear()
-            known = overrides[multiplier, limits] = override(limits, multiplier)
+            known = overrides[key] = override(limits, resolved, multiplier)
         return known
 
     async def charge(
@@ -135,24 +145,22 @@ class Admission:
         context = self._context
         return await context.engine.buckets.charge(context.namespace_id, request, receipt)
 
-    async def settle(self, settlements: tuple[Settlement, ...], now_ms: int) -> None:
+    async def settle(self, settlements: tuple[Settlement, ...], receipt: list[None]) -> None:
         context = self._context
-        await context.engine.buckets.settle(context.namespace_id, settlements, now_ms)
+        await context.engine.buckets.settle(
+            context.namespace_id, settlements, context.clock, receipt
+        )
 
-    async def views(self, scope: Scope, now_ms: int) -> list[Plan]:
-        """Every bucket of the scope as it stands, nothing charged."""
+    async def images(self, scope: Scope) -> list[BucketImage | None]:
+        """Every bucket of the scope as it is stored."""
         store, namespace_id = self._context.engine.buckets, self._context.namespace_id
-        images = await agather(
+        return await agather(
             self._context.parallel,
             *(
                 lambda entity_id=entity_id: store.get(namespace_id, entity_id, scope.resource)
                 for entity_id, _ in scope.buckets
             ),
         )
-        return [
-            view(image, in_force, now_ms)
-            for image, (_, in_force) in zip(images, scope.buckets, strict=True)
-        ]
 
     def outage_policy(self, call: OnUnavailable | None) -> OnUnavailable:
         """Call, then repository, then what the system defaults last said, then block."""

@@ -10,7 +10,7 @@ from zae_limiter.admission.report import bucket_states
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.limit import check_amounts
-from zae_limiter.naming import check_entity_id, check_limit_name, check_resource
+from zae_limiter.naming import check_entity_id, check_limit_name, check_principal, check_resource
 
 
 class BucketPart(Part):
@@ -58,7 +58,7 @@ class BucketPart(Part):
             check_entity_id(entity_id),
             check_resource(resource),
             self._context.clock(),
-            principal,
+            check_principal(principal),
         )
 
     async def top_up(
@@ -78,7 +78,7 @@ class BucketPart(Part):
             check_resource(resource),
             checked,
             self._context.clock(),
-            principal,
+            check_principal(principal),
         )
 
     def _states(self, found: Iterable[StoredBucket]) -> list[BucketState]:

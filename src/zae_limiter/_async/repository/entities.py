@@ -8,7 +8,7 @@ from zae_limiter._async.repository.part import Part
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.timestamps import iso_from_ms
-from zae_limiter.naming import check_entity_id
+from zae_limiter.naming import check_entity_id, check_principal, check_text
 
 
 class EntityPart(Part):
@@ -31,16 +31,18 @@ class EntityPart(Part):
         now_ms = self._context.clock()
         entity = Entity(
             id=check_entity_id(entity_id),
-            name=name,
+            name=check_text(name, "name"),
             parent_id=_check_parent(entity_id, parent_id, cascade),
             cascade=cascade,
             metadata=_check_metadata(metadata),
             created_at=iso_from_ms(now_ms),
         )
-        await self._context.engine.entities.create(
-            self._context.namespace_id, entity, now_ms, principal
-        )
-        self._context.cache.clear()
+        try:
+            await self._context.engine.entities.create(
+                self._context.namespace_id, entity, now_ms, check_principal(principal)
+            )
+        finally:  # also when cancelled: it may have been done
+            self._context.cache.evict(self._context.cache_scope, entity_id)
         return entity
 
     async def get_entity(self, entity_id: str) -> Entity | None:
@@ -60,13 +62,15 @@ class EntityPart(Part):
 
         Children keep pointing to it. Deleting what does not exist does nothing.
         """
-        await self._context.engine.entities.delete(
-            self._context.namespace_id,
-            check_entity_id(entity_id),
-            self._context.clock(),
-            principal,
-        )
-        self._context.cache.clear()
+        try:
+            await self._context.engine.entities.delete(
+                self._context.namespace_id,
+                check_entity_id(entity_id),
+                self._context.clock(),
+                check_principal(principal),
+            )
+        finally:
+            self._context.cache.evict(self._context.cache_scope, entity_id)
 
 
 def _check_parent(entity_id: str, parent_id: str | None, cascade: bool) -> str | None:
@@ -88,6 +92,8 @@ def _check_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     if not isinstance(metadata, Mapping):
         raise ValidationError("metadata", metadata, "must be a mapping of text to text")
     for key, value in metadata.items():
-        if not isinstance(key, str) or not isinstance(value, str):
+        check_text(key, "metadata")
+        check_text(value, f"metadata.{key}")
+        if key is None or value is None:
             raise ValidationError("metadata", {key: value}, "must be a mapping of text to text")
     return dict(metadata)

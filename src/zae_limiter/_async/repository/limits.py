@@ -16,6 +16,7 @@ from zae_limiter.models.limit import Limit, check_limits, check_positive
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_entity_id,
+    check_principal,
     check_resource,
     check_resource_or_default,
 )
@@ -151,14 +152,26 @@ class LimitPart(Part):
         self, entity_id: str, resource: str, config: LevelConfig, principal: str | None
     ) -> None:
         context = self._context
-        await context.engine.configs.put(
-            context.namespace_id, entity_id, resource, config, context.clock(), principal
-        )
-        context.cache.clear()
+        check_principal(principal)
+        try:
+            await context.engine.configs.put(
+                context.namespace_id, entity_id, resource, config, context.clock(), principal
+            )
+        finally:  # also when cancelled: it may have been done
+            self._evict(entity_id)
 
     async def _delete(self, entity_id: str, resource: str, principal: str | None) -> None:
         context = self._context
-        await context.engine.configs.delete(
-            context.namespace_id, entity_id, resource, context.clock(), principal
-        )
-        context.cache.clear()
+        check_principal(principal)
+        try:
+            await context.engine.configs.delete(
+                context.namespace_id, entity_id, resource, context.clock(), principal
+            )
+        finally:
+            self._evict(entity_id)
+
+    def _evict(self, entity_id: str) -> None:
+        if entity_id:
+            self._context.cache.evict(self._context.cache_scope, entity_id)
+        else:
+            self._context.cache.clear()

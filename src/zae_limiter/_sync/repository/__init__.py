@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.buckets import BucketPart
+from zae_limiter._sync.repository.context import check_multiplier
 from zae_limiter._sync.repository.entities import EntityPart
 from zae_limiter._sync.repository.history import HistoryPart
 from zae_limiter._sync.repository.limits import LimitPart
@@ -80,22 +82,28 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
             raise NamespaceNotFoundError(name)
         policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
         return SyncRepository(
-            self._context.scoped(found.namespace_id, name, policy, bucket_ttl_multiplier)
+            self._context.scoped(
+                found.namespace_id, name, policy, check_multiplier(bucket_ttl_multiplier)
+            )
         )
 
     def with_settings(
-        self, on_unavailable: OnUnavailable | str | None, bucket_ttl_multiplier: int | None
+        self,
+        on_unavailable: OnUnavailable | str | None = None,
+        bucket_ttl_multiplier: int | None = None,
+        clock: Clock | None = None,
     ) -> SyncRepository:
-        """The same repository with settings that a limiter brings (deprecated)."""
-        if on_unavailable is None and bucket_ttl_multiplier is None:
+        """The same repository with settings that a limiter brings."""
+        if on_unavailable is None and bucket_ttl_multiplier is None and clock is None:
             return self
         context = self._context
-        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        return SyncRepository(
-            context.scoped(
-                context.namespace_id, context.namespace_name, policy, bucket_ttl_multiplier
-            )
+        settled = context.scoped(
+            context.namespace_id,
+            context.namespace_name,
+            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            check_multiplier(bucket_ttl_multiplier),
         )
+        return SyncRepository(replace(settled, clock=clock or context.clock))
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -127,9 +135,13 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
         self._context.cache.clear()
 
     def close(self) -> None:
-        """Finish what is under way and let go of the store. Scoped repositories close with it."""
-        self._context.engine.close()
-        self._context.parallel.close()
+        """Finish what is under way and let go of the store. Scoped repositories close with it.
+
+        Closing a scoped repository leaves the store to the one that opened it.
+        """
+        if self._context.owns_engine:
+            self._context.engine.close()
+            self._context.parallel.close()
 
     def __enter__(self) -> SyncRepository:
         return self

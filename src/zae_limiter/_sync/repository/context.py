@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from zae_limiter._sync.config_cache import SyncConfigCache
 from zae_limiter._sync.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency import Counter, Parallel
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.models.limit import Limit
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,14 @@ class Context:
     stack_name: str
     on_unavailable: OnUnavailable | None
     bucket_ttl_multiplier: int
-    overrides: dict[tuple[int, tuple[Limit, ...]], InForce] = field(default_factory=dict)
+    overrides: dict[Any, InForce] = field(default_factory=dict)
     lost_settlements: Counter = field(default_factory=Counter)
+    owns_engine: bool = True
+
+    @cached_property
+    def cache_scope(self) -> tuple[str, int]:
+        """What resolved limits depend on besides the entity and the resource."""
+        return self.namespace_id, self.bucket_ttl_multiplier
 
     def scoped(
         self,
@@ -43,6 +51,7 @@ class Context:
             self,
             namespace_id=namespace_id,
             namespace_name=namespace_name,
+            owns_engine=False,
             on_unavailable=on_unavailable or self.on_unavailable,
             bucket_ttl_multiplier=(
                 self.bucket_ttl_multiplier
@@ -50,3 +59,10 @@ class Context:
                 else bucket_ttl_multiplier
             ),
         )
+
+
+def check_multiplier(value: int | None) -> int | None:
+    """How many times its time to fill a bucket is remembered; 0 for ever."""
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValidationError("bucket_ttl_multiplier", value, "must be a whole number, at least 0")
+    return value

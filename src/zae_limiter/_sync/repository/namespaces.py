@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from zae_limiter._sync.repository.part import Part
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.config import Namespace
-from zae_limiter.naming import check_namespace
+from zae_limiter.naming import check_namespace, check_namespace_id
 
 PURGE_BATCH = 500
 
@@ -60,7 +60,9 @@ class NamespacePart(Part):
 
     def recover_namespace(self, namespace_id: str) -> str:
         """Undo a delete; returns the name."""
-        return self._context.engine.namespaces.recover(namespace_id, self._context.clock())
+        return self._context.engine.namespaces.recover(
+            check_namespace_id(namespace_id), self._context.clock()
+        )
 
     def purge_namespace(
         self, namespace_id: str, progress: Callable[[int], None] | None = None
@@ -70,7 +72,7 @@ class NamespacePart(Part):
         ``progress`` is told the count after each batch. If interrupted, call it again.
         """
         store = self._context.engine.namespaces
-        store.begin_purge(namespace_id)
+        store.begin_purge(check_namespace_id(namespace_id))
         removed = 0
         while batch := store.purge_batch(namespace_id, PURGE_BATCH):
             removed += batch

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from zae_limiter._sync.repository.part import Part
-from zae_limiter.naming import RESERVED_NAMESPACE
+from zae_limiter.naming import RESERVED_NAMESPACE, check_document
 
 VERSION_RECORD = "version"
 PROVISIONER_STATE = "provisioner"
@@ -20,10 +20,12 @@ class RecordPart(Part):
         return self._context.engine.records.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     def set_version_record(self, record: dict[str, Any]) -> None:
-        self._context.engine.records.put(RESERVED_NAMESPACE, VERSION_RECORD, record)
+        self._context.engine.records.put(RESERVED_NAMESPACE, VERSION_RECORD, check_document(record))
 
     def get_provisioner_state(self) -> dict[str, Any] | None:
         return self._context.engine.records.get(self._context.namespace_id, PROVISIONER_STATE)
 
     def put_provisioner_state(self, state: dict[str, Any]) -> None:
-        self._context.engine.records.put(self._context.namespace_id, PROVISIONER_STATE, state)
+        self._context.engine.records.put(
+            self._context.namespace_id, PROVISIONER_STATE, check_document(state)
+        )

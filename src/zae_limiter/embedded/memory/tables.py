@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+from heapq import heappop, heappush
 from typing import Any, cast
 
 from zae_limiter.admission.image import BucketImage
@@ -46,6 +49,7 @@ class MemoryTables:
     def __init__(self) -> None:
         self.journal = Journal()
         self._buckets: dict[tuple[str, str, str], BucketImage] = {}
+        self._expiries: list[tuple[int, tuple[str, str, str]]] = []
         self._usage: dict[tuple[str, str, str, int], WindowUsage] = {}
         self._configs: dict[tuple[str, str, str], LevelConfig] = {}
         self._versions: dict[tuple[str], int] = {}
@@ -62,7 +66,12 @@ class MemoryTables:
     def put_bucket(
         self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
     ) -> None:
-        self.journal.put(self._buckets, (namespace_id, entity_id, resource), image)
+        key = (namespace_id, entity_id, resource)
+        before = self._buckets.get(key)
+        expires_ms = image.expires_ms
+        if expires_ms is not None and (before is None or before.expires_ms != expires_ms):
+            heappush(self._expiries, (expires_ms, key))
+        self.journal.put(self._buckets, key, image)
 
     def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
         self.journal.delete(self._buckets, (namespace_id, entity_id, resource))
@@ -80,12 +89,12 @@ class MemoryTables:
         )
 
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
-        expired = []
-        for key, image in self._buckets.items():
-            if image.expires_ms is not None and image.expires_ms <= now_ms:
+        expired: list[BucketRow] = []
+        while self._expiries and self._expiries[0][0] <= now_ms and len(expired) < limit:
+            expires_ms, key = heappop(self._expiries)
+            image = self._buckets.get(key)
+            if image is not None and image.expires_ms == expires_ms:  # else: moved on, or gone
                 expired.append(BucketRow(*key, image))
-                if len(expired) == limit:
-                    break
         return expired
 
     # --- usage
@@ -153,10 +162,11 @@ class MemoryTables:
     # --- entities
 
     def get_entity(self, namespace_id: str, entity_id: str) -> Entity | None:
-        return self._entities.get((namespace_id, entity_id))
+        entity = self._entities.get((namespace_id, entity_id))
+        return None if entity is None else _copied(entity)
 
     def put_entity(self, namespace_id: str, entity: Entity) -> None:
-        self.journal.put(self._entities, (namespace_id, entity.id), entity)
+        self.journal.put(self._entities, (namespace_id, entity.id), _copied(entity))
 
     def delete_entity(self, namespace_id: str, entity_id: str) -> None:
         self.journal.delete(self._entities, (namespace_id, entity_id))
@@ -164,7 +174,7 @@ class MemoryTables:
     def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         return sorted(
             (
-                entity
+                _copied(entity)
                 for key, entity in self._entities.items()
                 if key[0] == namespace_id and entity.parent_id == parent_id
             ),
@@ -234,15 +244,20 @@ class MemoryTables:
     # --- records
 
     def get_record(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        return self._records.get((namespace_id, key))
+        return deepcopy(self._records.get((namespace_id, key)))
 
     def put_record(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
-        self.journal.put(self._records, (namespace_id, key), value)
+        self.journal.put(self._records, (namespace_id, key), deepcopy(value))
 
     def _forget(self, table: dict[Any, Any], keys: list[Any]) -> int:
         for key in keys:
             self.journal.delete(table, key)
         return len(keys)
+
+
+def _copied(entity: Entity) -> Entity:
+    """Nobody outside may hold a dictionary of the store's."""
+    return replace(entity, metadata=dict(entity.metadata))
 
 
 def _matches(

@@ -58,6 +58,32 @@ class SqliteDatabase:
 
     def write(self, tickets: Sequence[Ticket]) -> None:
         """Run all tickets in one transaction, each as if alone. Never raises for a ticket."""
+        waiting = list(tickets)
+        while waiting and not self._lock.acquire(min(ticket.deadline for ticket in waiting)):
+            now = time.monotonic()
+            for ticket in waiting:
+                if ticket.deadline <= now:
+                    ticket.fail(self._held_by_another())
+            waiting = [ticket for ticket in waiting if ticket.deadline > now]
+        try:
+            if waiting:
+                self._write_locked(waiting)
+        finally:
+            self._lock.release()
+
+    def write_one(self, ticket: Ticket) -> None:
+        """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
+        self._check_process()
+        try:
+            if not self._lock.acquire(ticket.deadline):
+                raise self._held_by_another()
+            self._transaction([ticket])
+        except _STORE_ERRORS as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._lock.release()
+
+    def _write_locked(self, tickets: Sequence[Ticket]) -> None:
         try:
             self._transaction(tickets)
         except Exception as error:  # noqa: BLE001 - handed to the caller
@@ -65,43 +91,34 @@ class SqliteDatabase:
                 tickets[0].fail(translate(error, self.path))
                 return
             for ticket in tickets:  # one of them is at fault: let each stand for itself
-                self.write([ticket])
-
-    def write_one(self, ticket: Ticket) -> None:
-        """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
-        try:
-            self._transaction([ticket])
-        except _STORE_ERRORS as error:
-            raise translate(error, self.path) from error
+                self._write_locked([ticket])
 
     def _transaction(self, tickets: Sequence[Ticket]) -> None:
-        self._check_process()
-        deadline = min(ticket.deadline for ticket in tickets)
-        if not self._lock.acquire(max(0.0, deadline - time.monotonic())):
-            raise RateLimiterUnavailable(
-                f"another process held {self.path!r} for more than {self._timeout_s:g} s; "
-                "look for a stopped process, or raise request_timeout"
-            )
-        try:
-            self._set_busy_timeout(deadline)
-            self._commit(tickets)
-        finally:
-            self._lock.release()
-
-    def _commit(self, tickets: Sequence[Ticket]) -> None:
         writer = self._writer
-        writer.execute("BEGIN IMMEDIATE")
-        self._write_tables.begin()
         try:
+            if writer.in_transaction:  # an interrupt came right after a BEGIN
+                writer.execute("ROLLBACK")
+            self._set_busy_timeout(min(ticket.deadline for ticket in tickets))
+            writer.execute("BEGIN IMMEDIATE")
+            self._write_tables.begin()
             for ticket in tickets:
                 ticket.run(self._write_tables)
             writer.execute("COMMIT")
-        except BaseException:
-            if writer.in_transaction:  # otherwise it was committed, and the receipts stand
+        except BaseException as error:
+            # An interrupt after the COMMIT leaves the receipts as they are: they stand. SQLite
+            # itself may have rolled back on an error of its own.
+            if writer.in_transaction or isinstance(error, sqlite3.Error):
                 for ticket in tickets:
                     ticket.take_back()
+            if writer.in_transaction:
                 writer.execute("ROLLBACK")
             raise
+
+    def _held_by_another(self) -> RateLimiterUnavailable:
+        return RateLimiterUnavailable(
+            f"another process held {self.path!r} for more than {self._timeout_s:g} s; "
+            "look for a stopped process, or raise request_timeout"
+        )
 
     def _set_busy_timeout(self, deadline: float) -> None:
         """Programs that do not know our lock may hold SQLite's own; wait no longer in total."""
@@ -123,13 +140,16 @@ class SqliteDatabase:
     def read_one(self, ticket: Ticket) -> None:
         """Run one ticket on a consistent view of the file."""
         self._check_process()
+        reader = self._reader
         try:
-            self._reader.execute("BEGIN")
-            self._read_tables.begin()
+            if reader.in_transaction:  # an interrupt came right after a BEGIN
+                reader.execute("ROLLBACK")
+            reader.execute("BEGIN")
             try:
+                self._read_tables.begin()
                 ticket.run(self._read_tables)
             finally:
-                self._reader.execute("COMMIT")
+                reader.execute("COMMIT")
         except _STORE_ERRORS as error:
             raise translate(error, self.path) from error
 
@@ -147,9 +167,9 @@ class SqliteDatabase:
         return connection
 
     def _prepare(self) -> None:
-        if not self._lock.acquire(self._timeout_s):
-            raise RateLimiterUnavailable(f"another process holds {self.path!r}; try again")
         try:
+            if not self._lock.acquire(time.monotonic() + self._timeout_s):
+                raise self._held_by_another()
             self._writer.execute("PRAGMA journal_mode = WAL")
             migrate(self._writer, self.path)
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from types import ModuleType
 
 fcntl: ModuleType | None
@@ -22,75 +23,88 @@ class FileLock:
     """An exclusive lock between processes. Not for threads: callers take a real lock first."""
 
     def __init__(self, path: str) -> None:
-        self._files: list[int] = []
+        self._stages: list[_Stage] = []
         if fcntl is not None:
-            self._files = [_open(path + suffix) for suffix in ("-gate", "-lock")]
+            self._stages = [_Stage(path + suffix) for suffix in ("-gate", "-lock")]
 
-    def acquire(self, timeout_s: float) -> bool:
-        """False if the lock could not be had in time."""
-        for position, file in enumerate(self._files):
-            if not _take(file, timeout_s):
-                if position:
-                    _give(self._files[0])
-                return False
-        if self._files:
-            _give(self._files[0])
-        return True
+    def acquire(self, deadline: float) -> bool:
+        """False if the lock could not be had until ``deadline`` (monotonic seconds)."""
+        if not self._stages:
+            return True
+        gate, lock = self._stages
+        try:
+            return gate.take(deadline) and lock.take(deadline)
+        finally:
+            gate.give()
 
     def release(self) -> None:
-        if self._files:
-            _give(self._files[1])
+        """Let go; does nothing if it is not held."""
+        if self._stages:
+            self._stages[1].give()
 
     def close(self) -> None:
-        for file in self._files:
-            os.close(file)
-        self._files = []
+        for stage in self._stages:
+            stage.close()
+        self._stages = []
 
 
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+class _Stage:
+    """One flock. It knows no timeout of its own, so waiting for it is done in a thread.
 
-
-def _take(file: int, timeout_s: float) -> bool:
-    assert fcntl is not None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _Waiter(file).wait(timeout_s)
-    return True
-
-
-def _give(file: int) -> None:
-    assert fcntl is not None
-    fcntl.flock(file, fcntl.LOCK_UN)
-
-
-class _Waiter:
-    """Waits in the kernel's queue, in a thread of its own: flock itself knows no timeout.
-
-    If the caller gives up, the thread gives the lock back as soon as it gets it.
+    There is at most one such thread: a caller that gives up leaves it in the kernel's queue, and
+    the next caller finds it there. A lock that nobody wants any more is given back.
     """
 
-    def __init__(self, file: int) -> None:
-        self._file = os.dup(file)  # the same lock; stays valid when the caller closes its own
-        self._lock = threading.Lock()
-        self._taken = threading.Event()
-        self._given_up = False
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._changed = threading.Condition()
+        self._queued = False
+        self._wanted = False
+        self._closed = False
 
-    def wait(self, timeout_s: float) -> bool:
-        threading.Thread(target=self._queue, daemon=True, name="zael-file-lock").start()
-        if self._taken.wait(timeout_s):
-            return True
-        with self._lock:
-            self._given_up = not self._taken.is_set()
-            return not self._given_up
+    def take(self, deadline: float) -> bool:
+        with self._changed:
+            if not self._queued:
+                if self._try():
+                    return True
+                self._queued = True
+                threading.Thread(target=self._queue, daemon=True, name="zael-file-lock").start()
+            self._wanted = True
+            try:
+                left = max(0.0, deadline - time.monotonic())
+                return self._changed.wait_for(lambda: not self._queued, left)
+            finally:
+                self._wanted = False
+
+    def give(self) -> None:
+        """Let go of it, also after an interrupt somewhere in ``take``."""
+        assert fcntl is not None
+        with self._changed:
+            if not self._queued and not self._closed:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            if not self._queued:
+                os.close(self._file)
+
+    def _try(self) -> bool:
+        assert fcntl is not None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def _queue(self) -> None:
         assert fcntl is not None
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        with self._lock:
-            if self._given_up:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+        with self._changed:
+            self._queued = False
+            if self._closed:
+                os.close(self._file)
+            elif self._wanted:
+                self._changed.notify()
             else:
-                self._taken.set()
-        os.close(self._file)
+                fcntl.flock(self._file, fcntl.LOCK_UN)

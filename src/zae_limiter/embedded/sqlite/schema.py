@@ -55,15 +55,16 @@ OWNED_TABLES = ("bucket", "usage", "config", "config_version", "entity", "audit"
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring the file to the current schema. The caller holds the write lock."""
     found = connection.execute("PRAGMA user_version").fetchone()[0]
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    if owner != APPLICATION_ID and not _is_empty(connection):
+        raise InfrastructureError(
+            f"{path!r} is a SQLite file of another program; choose another path"
+        )
     if found == len(MIGRATIONS):
         return
     if found > len(MIGRATIONS):
         raise IncompatibleSchemaError(
             found, len(MIGRATIONS), f"update zae-limiter to open {path!r}"
-        )
-    if found == 0 and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-        raise InfrastructureError(
-            f"{path!r} is a SQLite file of another program; choose another path"
         )
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -77,3 +78,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None

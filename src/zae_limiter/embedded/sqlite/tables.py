@@ -50,6 +50,7 @@ class SqliteTables:
         key = (namespace_id, entity_id, resource)
         row = self._execute(_GET_BUCKET, key).fetchone()
         if row is None:
+            self._expiry.pop(key, None)
             return None
         known = self._decoded.get(key)
         image = known[1] if known and known[0] == row[0] else stored.decode_bucket(row[0])
@@ -65,6 +66,7 @@ class SqliteTables:
             self._execute(_PUT_BUCKET_STATE, (state, *key))
         else:
             self._execute(_PUT_BUCKET, (*key, state, image.expires_ms))
+            self._expiry[key] = image.expires_ms
         if len(self._decoded) >= MAX_DECODED:
             self._decoded.clear()
         self._decoded[key] = (state, image)
@@ -261,6 +263,7 @@ class SqliteTables:
 
     def purge_rows(self, namespace_id: str, limit: int) -> int:
         removed = 0
+        self._expiry.clear()
         for table in OWNED_TABLES:
             if removed < limit:
                 removed += self._purge_table(table, namespace_id, limit - removed)

@@ -11,6 +11,7 @@ from zae_limiter._async.engines.embedded.namespaces import EmbeddedNamespaces
 from zae_limiter._async.engines.embedded.records import EmbeddedRecords
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.naming import RESERVED_NAMESPACE
 
 __all__ = ["EmbeddedClient", "EmbeddedEngine"]
 
@@ -26,7 +27,6 @@ class EmbeddedEngine:
         usage_retention_days: int,
         audit_retention_days: int,
     ) -> None:
-        self.name = capabilities.engine
         self.capabilities = capabilities
         self._client = client
         self.buckets = EmbeddedBuckets(client, usage_retention_days, audit_retention_days)
@@ -44,10 +44,11 @@ class EmbeddedEngine:
         await self._client.close()
 
     async def delete_all(self) -> None:
-        for namespace in await self.namespaces.all():
-            while await self.namespaces.purge_batch(namespace.namespace_id, 10_000):
+        ids = [namespace.namespace_id for namespace in await self.namespaces.all()]
+        for namespace_id in (*ids, RESERVED_NAMESPACE):
+            while await self.namespaces.purge_batch(namespace_id, 10_000):
                 pass
-            await self._client.write(_forget_namespace, (namespace.namespace_id,))
+            await self._client.write(_forget_namespace, (namespace_id,))
 
 
 def _forget_namespace(tables: Tables, namespace_id: str) -> None:

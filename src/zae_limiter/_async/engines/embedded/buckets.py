@@ -9,6 +9,7 @@ from zae_limiter._async.engines.embedded.client import EmbeddedClient
 from zae_limiter._async.ports import StoredBucket
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
+from zae_limiter.clock import Clock
 from zae_limiter.embedded import buckets, housekeeping
 from zae_limiter.embedded.audit import Change
 
@@ -26,14 +27,20 @@ class EmbeddedBuckets:
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
     ) -> ChargeOutcome:
-        if next(self._charges) % housekeeping.EVERY_WRITES == 0:
-            await self._client.write(housekeeping.forget, (request.now_ms, *self._retention))
+        if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
+            await self._client.write(housekeeping.forget, (request.clock(), *self._retention))
         return await self._client.write(buckets.charge, (namespace_id, request), receipt)
 
     async def settle(
-        self, namespace_id: str, settlements: tuple[Settlement, ...], now_ms: int
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: list[None],
     ) -> None:
-        await self._client.write(buckets.settle, (namespace_id, settlements, now_ms), must_run=True)
+        await self._client.write(
+            buckets.settle, (namespace_id, settlements, clock), receipt, must_run=True
+        )
 
     async def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
         return await self._client.read(buckets.get, (namespace_id, entity_id, resource))

@@ -11,6 +11,7 @@ from zae_limiter._sync.engines.embedded.client import EmbeddedClient
 from zae_limiter._sync.ports import StoredBucket
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
+from zae_limiter.clock import Clock
 from zae_limiter.embedded import buckets, housekeeping
 from zae_limiter.embedded.audit import Change
 
@@ -28,12 +29,20 @@ class EmbeddedBuckets:
     def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
     ) -> ChargeOutcome:
-        if next(self._charges) % housekeeping.EVERY_WRITES == 0:
-            self._client.write(housekeeping.forget, (request.now_ms, *self._retention))
+        if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
+            self._client.write(housekeeping.forget, (request.clock(), *self._retention))
         return self._client.write(buckets.charge, (namespace_id, request), receipt)
 
-    def settle(self, namespace_id: str, settlements: tuple[Settlement, ...], now_ms: int) -> None:
-        self._client.write(buckets.settle, (namespace_id, settlements, now_ms), must_run=True)
+    def settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: list[None],
+    ) -> None:
+        self._client.write(
+            buckets.settle, (namespace_id, settlements, clock), receipt, must_run=True
+        )
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
         return self._client.read(buckets.get, (namespace_id, entity_id, resource))

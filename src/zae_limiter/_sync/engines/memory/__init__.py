@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
 from zae_limiter.embedded.memory.store import MemoryStore, open_store
+from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.backend import BackendCapabilities
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ class MemoryClient:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
+        self._closed = False
 
     def write(
         self,
@@ -36,13 +38,20 @@ class MemoryClient:
         *,
         must_run: bool = False,
     ) -> T:
+        self._check_open()
         return self._store.run(operation, args, [] if receipt is None else receipt)
 
     def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        self._check_open()
         return self._store.run(operation, args, [])
 
     def close(self) -> None:
-        """Nothing to let go of: a named store lives on with its other users."""
+        """A named store lives on with its other users."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RateLimiterUnavailable("the repository is closed; open it again")
 
 
 def open_memory(

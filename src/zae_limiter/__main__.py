@@ -1,0 +1,10 @@
+"""``python -m zae_limiter``: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from zae_limiter.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

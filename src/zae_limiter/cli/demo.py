@@ -1,0 +1,109 @@
+"""``zae-limiter demo``: simulated traffic on a real limiter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from zae_limiter.cli.errors import DONE, FAILED, Interrupted
+from zae_limiter.cli.options import Seconds, output_option, url_option
+from zae_limiter.cli.render import make_console, number, print_json
+
+if TYPE_CHECKING:
+    from zae_limiter.cli.demo_live import View
+    from zae_limiter.demo.result import DemoResult
+    from zae_limiter.demo.run import DemoOptions
+
+MAX_TENANTS = 50
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=Seconds(0.1, 3600),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the traffic lasts.",
+)
+@click.option(
+    "--tenants",
+    type=click.IntRange(1, MAX_TENANTS),
+    default=4,
+    show_default=True,
+    help="How many projects, with two keys each.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Of the dice that the callers throw.",
+)
+@url_option
+@output_option
+@click.pass_context
+def demo(
+    ctx: click.Context, seconds: float, tenants: int, seed: int, url: str | None, output: str
+) -> None:
+    """Watch the limiter at work on simulated LLM traffic.
+
+    Tenants call a model with their keys. Each call takes a request and its estimated tokens
+    from the key and from its project, all or nothing, and settles the true cost afterwards.
+    At the end, the callers' own log is checked: no limit may have let more through, in any
+    window of time, than its capacity, its refill and what was given back.
+
+    The data is kept in a temporary SQLite file, or in a namespace of its own in the store that
+    --url names, and removed afterwards. Exits with 1 if a limit let too much through.
+
+    \b
+    Examples:
+      zae-limiter demo
+      zae-limiter demo --seconds 5 --tenants 8
+      zae-limiter demo --url memory:// --output json
+    """
+    from zae_limiter.cli.demo_live import view_for
+    from zae_limiter.demo.run import DemoOptions
+
+    as_json = output == "json"
+    options = DemoOptions(seconds, tenants, seed)
+    result = _run(url, options, view_for(make_console(stderr=as_json), silent=as_json))
+    ctx.exit(conclude(result, options, output))
+
+
+def conclude(result: DemoResult, options: DemoOptions, output: str) -> int:
+    """Print the result; returns the exit code."""
+    from zae_limiter.cli import demo_report
+
+    if output == "json":
+        print_json(demo_report.as_json(result, options))
+    else:
+        demo_report.print_report(make_console(), result)
+    return DONE if result.holds else FAILED
+
+
+def _run(url: str | None, options: DemoOptions, view: View) -> DemoResult:
+    import asyncio
+
+    from zae_limiter.demo.run import run_demo
+    from zae_limiter.demo.store import demo_repository
+
+    async def run() -> DemoResult:
+        async with demo_repository(url) as repository:
+            with view:
+                view.begin(repository.capabilities.engine, options)
+                return await run_demo(repository, options, view.show, view.every_seconds)
+
+    try:
+        return asyncio.run(run())
+    except KeyboardInterrupt:
+        raise Interrupted(_so_far(view)) from None
+
+
+def _so_far(view: View) -> str:
+    if view.last is None:
+        return "before any traffic; nothing is left behind"
+    total, seconds = view.last.total, view.last.seconds
+    calls = f"{number(total.admitted)} admitted, {number(total.limited)} limited"
+    return f"after {seconds:.1f} s: {calls}; nothing is left behind"
