@@ -2,11 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import governs, is_newer
+from zae_limiter.admission.request import Charge
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSnapshot, ConfigSource, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
+
+
+class Scope:
+    """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
+
+    __slots__ = ("buckets", "names", "resource")
+
+    def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
+        self.resource = resource
+        self.buckets = buckets
+        names = buckets[0][1].known
+        self.names = names if len(buckets) == 1 else names | buckets[1][1].known
+
+    def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
+        """Each bucket is charged for the limits that it has."""
+        self.check_names(amounts, field)
+        resource = self.resource
+        return tuple(
+            [
+                Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
+                for entity_id, in_force in self.buckets
+            ]
+        )
+
+    def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
+        """Whether one of the buckets has seen newer configuration and differs from this."""
+        return any(
+            image is not None and is_newer(image, in_force) and not governs(image, in_force)
+            for image, (_, in_force) in zip(images, self.buckets, strict=True)
+        )
+
+    def check_names(self, amounts: Mapping[str, int], field: str = "consume") -> None:
+        """A limit that nobody in this scope has is a mistake, and is not ignored."""
+        if amounts.keys() <= self.names:
+            return
+        unknown = min(amounts.keys() - self.names)
+        raise ValidationError(
+            f"{field}.{unknown}",
+            amounts[unknown],
+            f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(self.names))}",
+        )
 
 
 class Resolved(NamedTuple):
@@ -20,17 +66,21 @@ class Resolved(NamedTuple):
     parent_id: str | None
     cascade: bool
     version: int  # the namespace's configuration count
+    alone: Scope | None  # the stored limits without a parent, made once for many calls
 
 
-def resolve(snapshot: ConfigSnapshot, ttl_multiplier: int) -> Resolved:
+def resolve(
+    snapshot: ConfigSnapshot, entity_id: str, resource: str, ttl_multiplier: int
+) -> Resolved:
     """Apply the precedence: entity+resource, entity ``_default_``, resource, system."""
-    entity = snapshot.entity
+    entity, in_force = snapshot.entity, _winning(snapshot, ttl_multiplier)
     return Resolved(
-        _winning(snapshot, ttl_multiplier),
+        in_force,
         snapshot.system.on_unavailable if snapshot.system else None,
         entity.parent_id if entity is not None else None,
         entity is not None and entity.cascade,
         snapshot.version,
+        None if in_force is None else Scope(resource, ((entity_id, in_force),)),
     )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from zae_limiter._async.repository import Repository
-from zae_limiter._async.repository.admission import Admission, Scope
+from zae_limiter._async.repository.admission import Admission
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
@@ -18,8 +17,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
-
-logger = logging.getLogger("zae_limiter")
+from zae_limiter.resolution import Scope
 
 
 class Call:
@@ -74,7 +72,10 @@ class Call:
     ) -> Grant:
         """Charge all or nothing; raises RateLimitExceeded. The last receipt says what stands."""
         admission = self.admission
-        charges = (await self.scope()).charges(amounts)
+        scope = await admission.scope(
+            self.entity_id, self.resource, self.limits, self.stored_first, self.cascade
+        )
+        charges = scope.charges(amounts)
         request = ChargeRequest(charges, admission.clock, False, is_acquire)
         outcome = await admission.charge(request, receipt)
         if type(outcome) is StaleLimits:
@@ -99,7 +100,9 @@ class Call:
             await self.settle(settlements, receipt)
         except Exception:
             self.admission.count_lost_settlement()
-            logger.exception(
+            import logging
+
+            logging.getLogger("zae_limiter").exception(
                 "could not settle %s for %r on %r",
                 [(each.entity_id, each.amounts_milli) for each in settlements],
                 self.entity_id,

@@ -13,7 +13,7 @@ from zae_limiter.models.limit import check_amounts
 
 
 class Held(NamedTuple):
-    """What one charge took and the lease still holds; goes back to just the same buckets."""
+    """What one charge took (or, negative, was given back); belongs to just its buckets."""
 
     grant: Grant
     amounts: dict[str, int]
@@ -41,7 +41,7 @@ class Lease:
     def consumed(self) -> dict[str, int]:
         """Net tokens per limit, adjustments included."""
         with self._lock:
-            return _sum(*(held.amounts for held in self._held), self._pending)
+            return _sum(*[each.amounts for each in self._held], self._pending)
 
     async def adjust(self, /, **amounts: int) -> None:
         """Add to what the block costs (or subtract), written when it ends.
@@ -58,33 +58,36 @@ class Lease:
         """Take more tokens now; raises RateLimitExceeded like acquire."""
         checked = self._check("consume", amounts)
         receipt: list[ChargeOutcome] = []
+        taken: list[Held] = []
         try:
             grant = await self._call.charge(checked, receipt, is_acquire=False)
-            with self._lock:
-                self._held.append(Held(grant, checked))
+            taken.append(Held(grant, checked))
+            self._held.extend(taken)
         except RateLimiterUnavailable as error:
             if not self._call.admits_in_outage(error):
                 raise
         except BaseException:
-            await self._call.give_back(receipt, checked)
+            if not self._holds(taken):  # else the end of the block gives it back
+                await self._call.give_back(receipt, checked)
             raise
 
     async def release(self, /, **amounts: int) -> None:
         """Give tokens of this lease back now, those taken last first."""
         checked = self._check("release", amounts)
-        with self._lock:
-            if not self._held:
-                return
-            self._check_names("release", checked)
-            parts = self._take_out(checked)
         receipt: list[None] = []
+        returned: list[Held] = []
         try:
-            returned = _flat(grant.settlements(negated(part)) for grant, part in parts)
-            await self._call.settle(returned, receipt)
+            with self._lock:
+                if not self._held:
+                    return
+                self._check_names("release", checked)
+                returned = self._parts(checked)
+                self._held.extend(returned)  # before it is written: nobody may return it twice
+            await self._call.settle(_flat([g.settlements(part) for g, part in returned]), receipt)
         except BaseException:
-            if not receipt:  # still ours, to be given back at the end
+            if not receipt and self._holds(returned):
                 with self._lock:
-                    self._held.extend(parts)
+                    self._held = [each for each in self._held if not _is_one_of(each, returned)]
             raise
 
     async def _end(self, failed: bool) -> None:
@@ -99,31 +102,46 @@ class Lease:
     def _owed(self, failed: bool) -> tuple[Settlement, ...]:
         with self._lock:
             if failed:
-                return _flat(each.grant.settlements(negated(each.amounts)) for each in self._held)
+                return _flat([g.settlements(negated(amounts)) for g, amounts in self._net()])
             return _flat(
-                self._first_with(name).settlements({name: amount})
-                for name, amount in self._pending.items()
+                [
+                    self._first_with(name).settlements({name: amount})
+                    for name, amount in self._pending.items()
+                ]
             )
 
     def _first_with(self, name: str) -> Grant:
         """Adjustments go where the limit was first charged: a credit must not go elsewhere."""
-        return next(each.grant for each in self._held if name in each.grant.names())
+        for each in self._held:
+            if name in each.grant.names():
+                return each.grant
+        raise AssertionError(f"{name} was checked when it was adjusted")
 
-    def _take_out(self, amounts: Mapping[str, int]) -> list[Held]:
-        """Remove amounts from what is held; nothing is removed if one of them is too large."""
-        for name, amount in amounts.items():
-            held = sum(each.amounts.get(name, 0) for each in self._held)
-            if amount > held:
-                raise ValidationError(
-                    f"release.{name}", amount, f"is more than this lease holds ({held})"
-                )
+    def _net(self) -> list[Held]:
+        """What is still held of each charge, the oldest first."""
+        charges: dict[int, Held] = {}
+        for grant, amounts in self._held:
+            before = charges.get(id(grant), Held(grant, {}))
+            charges[id(grant)] = Held(grant, _sum(before.amounts, amounts))
+        return list(charges.values())
+
+    def _holds(self, parts: list[Held]) -> bool:
+        return bool(parts) and _is_one_of(parts[0], self._held)
+
+    def _parts(self, amounts: Mapping[str, int]) -> list[Held]:
+        """Credits that make up ``amounts``, the newest charges first."""
         left, parts = dict(amounts), []
-        for each in reversed(self._held):
-            part = {name: min(left.get(name, 0), held) for name, held in each.amounts.items()}
-            for name, amount in part.items():
-                each.amounts[name] -= amount
-                left[name] = left.get(name, 0) - amount
-            parts.append(Held(each.grant, part))
+        for grant, held in reversed(self._net()):
+            part = {name: -min(amount, held.get(name, 0)) for name, amount in left.items()}
+            left = _sum(left, part)
+            parts.append(Held(grant, part))
+        for name, missing in left.items():
+            if missing:
+                raise ValidationError(
+                    f"release.{name}",
+                    amounts[name],
+                    f"is more than this lease holds ({amounts[name] - missing})",
+                )
         return parts
 
     def _check(
@@ -134,7 +152,7 @@ class Lease:
         return check_amounts(amounts, operation, signed=signed)
 
     def _check_names(self, operation: str, amounts: Mapping[str, int]) -> None:
-        known = frozenset().union(*(each.grant.names() for each in self._held))
+        known = frozenset().union(*[each.grant.names() for each in self._held])
         for name, amount in amounts.items():
             if name not in known:
                 raise ValidationError(
@@ -143,6 +161,11 @@ class Lease:
                     f"is not a limit of {self._call.resource!r}; "
                     f"its limits are {', '.join(sorted(known))}",
                 )
+
+
+def _is_one_of(part: Held, parts: list[Held]) -> bool:
+    """By identity: two charges may well be equal."""
+    return any([each is part for each in parts])
 
 
 def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
@@ -154,4 +177,4 @@ def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _flat(groups: Iterable[tuple[Settlement, ...]]) -> tuple[Settlement, ...]:
-    return tuple(each for group in groups for each in group)
+    return tuple([each for group in groups for each in group])

@@ -13,7 +13,7 @@ from zae_limiter._async.repository import Repository
 from zae_limiter.admission.charge import statuses, view
 from zae_limiter.admission.report import resource_capacity
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency import awithin
+from zae_limiter.concurrency.calls import awithin
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.bucket import ResourceCapacity
 from zae_limiter.models.config import OnUnavailable

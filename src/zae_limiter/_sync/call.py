@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter._sync.repository.admission import Admission, Scope
+from zae_limiter._sync.repository.admission import Admission
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
@@ -20,8 +19,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
-
-logger = logging.getLogger("zae_limiter")
+from zae_limiter.resolution import Scope
 
 
 class Call:
@@ -76,7 +74,10 @@ class Call:
     ) -> Grant:
         """Charge all or nothing; raises RateLimitExceeded. The last receipt says what stands."""
         admission = self.admission
-        charges = self.scope().charges(amounts)
+        scope = admission.scope(
+            self.entity_id, self.resource, self.limits, self.stored_first, self.cascade
+        )
+        charges = scope.charges(amounts)
         request = ChargeRequest(charges, admission.clock, False, is_acquire)
         outcome = admission.charge(request, receipt)
         if type(outcome) is StaleLimits:
@@ -99,7 +100,9 @@ class Call:
             self.settle(settlements, receipt)
         except Exception:
             self.admission.count_lost_settlement()
-            logger.exception(
+            import logging
+
+            logging.getLogger("zae_limiter").exception(
                 "could not settle %s for %r on %r",
                 [(each.entity_id, each.amounts_milli) for each in settlements],
                 self.entity_id,

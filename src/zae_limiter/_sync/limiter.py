@@ -15,7 +15,7 @@ from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.charge import statuses, view
 from zae_limiter.admission.report import resource_capacity
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency import within
+from zae_limiter.concurrency.calls import within
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.bucket import ResourceCapacity
 from zae_limiter.models.config import OnUnavailable

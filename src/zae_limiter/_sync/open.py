@@ -13,7 +13,7 @@ from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.clock import Clock, HostClock
-from zae_limiter.concurrency import Parallel
+from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import InfrastructureNotFoundError, NamespaceNotFoundError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.naming import check_namespace, check_stack_name

@@ -37,7 +37,6 @@ def plan_charge(
     image: BucketImage | None,
     charge: Charge,
     now_ms: int,
-    *,
     refreshed: bool = False,
     is_acquire: bool = True,
 ) -> Plan | None:

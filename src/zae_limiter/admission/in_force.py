@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from collections.abc import Mapping
 
 from zae_limiter.admission.image import Rate
@@ -69,8 +69,8 @@ class InForce:
 
 def alias_of(name: str, rate: Rate) -> str:
     """Stored name of a limit that a call brought where configuration governs another one."""
-    text = ",".join(map(str, rate))
-    return f"{name}{ALIAS}{hashlib.blake2s(text.encode(), digest_size=4).hexdigest()}"
+    digest = zlib.crc32(",".join(map(str, rate)).encode())
+    return f"{name}{ALIAS}{digest:08x}"
 
 
 def plain_name(key: str) -> str:

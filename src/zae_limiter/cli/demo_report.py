@@ -23,14 +23,12 @@ MAX_WIDTH = 1000  # that no table reaches
 
 def print_report(console: Console, result: DemoResult) -> None:
     """Who got what, and whether it was too much."""
+    lines = [(_summary(result), ""), *_notes(result), *_verdict(Glyphs.of(console), result)]
     console.print()
     console.print(_table_that_fits(console, result))
     console.print()
-    console.print(_summary(result), soft_wrap=True)
-    for line in _notes(result):
-        console.print(line, style="dim", soft_wrap=True)
-    for text, style in _verdict(Glyphs.of(console), result):
-        console.print(text, style=style, soft_wrap=True)
+    for text, style in lines:
+        console.print(text, style=style, soft_wrap=not console.is_terminal)
 
 
 class Layout(NamedTuple):
@@ -97,7 +95,7 @@ def _uses(glyphs: Glyphs, uses: Sequence[LimitUse], layout: Layout) -> Iterator[
         used = _aligned([figure(use.used) for use in uses])
         allowed = _aligned([figure(use.allowed) for use in uses])
         yield (
-            Column(f"{name} / allowed", justify="right", no_wrap=True),
+            Column(f"{name}/allowed", justify="right", no_wrap=True),
             [Text.assemble(u, (f" / {a}", "dim")) for u, a in zip(used, allowed, strict=True)],
         )
     yield (
@@ -127,36 +125,38 @@ def _aligned(cells: list[str]) -> list[str]:
 def _summary(result: DemoResult) -> str:
     return (
         f"{number(result.acquires)} acquires in {result.seconds:.1f} s "
-        f"({number(round(result.acquires_per_second))} per second) on {result.engine}: "
+        f"({number(round(result.acquires_per_second))}/s) on {result.engine}: "
         f"{number(result.admitted)} admitted, {number(result.limited)} limited"
     )
 
 
-def _notes(result: DemoResult) -> list[str]:
+def _notes(result: DemoResult) -> list[tuple[str, str]]:
     notes = []
-    if any(use.used > use.allowed for entity in result.entities for use in entity.limits):
+    uses = [use for entity in result.entities for use in entity.limits]
+    if result.holds and any(use.used > use.allowed for use in uses):
         notes.append("over 100%: in debt, repaid before the next call is admitted")
     if result.lost_settlements:
-        notes.append(
-            f"{result.lost_settlements} settlements were lost in an outage; debts are not checked"
-        )
-    return notes
+        lost = number(result.lost_settlements)
+        notes.append(f"{lost} settlements were lost in an outage, so debts are not checked")
+    return [(note, "dim") for note in notes]
 
 
 def _verdict(glyphs: Glyphs, result: DemoResult) -> list[tuple[str, str]]:
-    rule = f"admitted {glyphs.at_most} capacity + refill + given back"
+    allowed = "capacity + refill + given back"
     if result.holds:
-        windows = sum(window.windows for window in result.windows)
+        windows = number(sum(window.windows for window in result.windows))
         fullest = max((_share(window) for window in result.windows), default=0.0)
-        where = f"in all {number(windows)} windows of {len(result.windows)} limits"
+        where = f"in all {windows} windows of {len(result.windows)} limits"
         return [
-            (f"invariant holds: {rule}", "bold green"),
+            (f"invariant holds: admitted {glyphs.at_most} {allowed}", "bold green"),
             (f"  {where}; the fullest is at {100 * fullest:.1f}%", "green"),
         ]
     worst = sorted(result.violations, key=_share, reverse=True)
-    count = f"{len(worst)} of {len(result.windows)} limits"
-    lines = [(f"invariant VIOLATED: {count} admitted more than allowed ({rule})", "bold red")]
-    return lines + [(f"  {_described(window)}", "red") for window in worst]
+    limits = f"{len(worst)} of {len(result.windows)} limits"
+    return [
+        (f"invariant VIOLATED in {limits}: admitted > {allowed}", "bold red"),
+        *((f"  {_described(window)}", "red") for window in worst),
+    ]
 
 
 def _share(window: Window) -> float:

@@ -5,6 +5,7 @@ Kept beside the limiter, never asked of it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,11 +25,17 @@ class Moment(NamedTuple):
     done_ms: int
 
 
+def steady_clock() -> Clock:
+    """Epoch milliseconds that only ever go on."""
+    anchor_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000
+
+
 class Stopwatch:
     """The clock of one caller, who makes one call at a time: it notes when it was read.
 
-    A limiter judges a call at a stamp that it reads from its clock during the call. As a rule
-    it reads it once, and then the stamp is known exactly.
+    A limiter judges a call at a stamp that it reads from its clock during the call, maybe in
+    another thread. When it reads it once, or within one millisecond, the stamp is known exactly.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from zae_limiter._async.repository import Repository
-from zae_limiter.clock import HostClock
-from zae_limiter.demo.log import GrantLog
+from zae_limiter.demo.log import GrantLog, steady_clock
 from zae_limiter.demo.result import DemoResult, demo_result
 from zae_limiter.demo.scenario import KEY_LIMITS, RESOURCE, Project, members, projects
 from zae_limiter.demo.traffic import Stage, Tally, callers
@@ -63,7 +62,7 @@ async def run_demo(
     """
     cast = projects(options.tenants)
     await _set_up(repository, cast)
-    now, clock = asyncio.get_running_loop().time(), HostClock()
+    now, clock = asyncio.get_running_loop().time(), steady_clock()
     stage = Stage(
         repository,
         GrantLog(),

@@ -25,25 +25,25 @@ from zae_limiter.models.audit import AuditAction
 
 def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
     """Charge every bucket or none, at the moment at which the transaction has its turn."""
-    now_ms = request.clock()
-    plans, closed = [], []
-    for wanted in request.charges:
-        image, window = _rolled(
-            tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), now_ms
-        )
-        plan = plan_charge(
-            image, wanted, now_ms, refreshed=request.refreshed, is_acquire=request.is_acquire
-        )
+    charges, clock, refreshed, is_acquire = request
+    now_ms = clock()
+    plans: list[tuple[Plan, WindowUsage | None]] = []
+    fits = True
+    for wanted in charges:
+        image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
+        if image is not None:
+            image, window = roll(image, now_ms)
+        plan = plan_charge(image, wanted, now_ms, refreshed, is_acquire)
         if plan is None:
             return STALE
-        plans.append(plan)
-        closed.append(window)
-    granted = [plan.granted for plan in plans if plan.granted is not None]
-    if len(granted) < len(plans):
+        fits = fits and plan.granted is not None
+        plans.append((plan, window))
+    if not fits:
         return _rejection(request, plans, now_ms)
-    for wanted, image, window in zip(request.charges, granted, closed, strict=True):
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, window)
-    return Grant(request.charges)
+    for wanted, (plan, window) in zip(charges, plans, strict=True):
+        assert plan.granted is not None
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.granted, window)
+    return Grant(charges)
 
 
 def settle(
@@ -118,9 +118,11 @@ def _rolled(
     return (None, None) if image is None else roll(image, now_ms)
 
 
-def _rejection(request: ChargeRequest, plans: list[Plan], now_ms: int) -> Rejection:
+def _rejection(
+    request: ChargeRequest, plans: list[tuple[Plan, WindowUsage | None]], now_ms: int
+) -> Rejection:
     found = []
-    for wanted, plan in zip(request.charges, plans, strict=True):
+    for wanted, (plan, _) in zip(request.charges, plans, strict=True):
         found.extend(statuses(wanted, plan.seen, now_ms))
     return Rejection(tuple(found))
 

@@ -10,7 +10,8 @@ from zae_limiter._async.config_cache import ConfigCache
 from zae_limiter._async.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency import Counter, Parallel
+from zae_limiter.concurrency.counter import Counter
+from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 

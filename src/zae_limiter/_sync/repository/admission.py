@@ -4,14 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.rebase import governs, is_newer
 from zae_limiter.admission.request import (
-    Charge,
     ChargeOutcome,
     ChargeRequest,
     Grant,
@@ -20,54 +16,13 @@ from zae_limiter.admission.request import (
     StaleLimits,
 )
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency import gather
+from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
-from zae_limiter.resolution import Resolved, override, resolve
+from zae_limiter.resolution import Resolved, Scope, override, resolve
 
 MAX_OVERRIDES = 1000
-
-
-class Scope:
-    """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
-
-    __slots__ = ("buckets", "names", "resource")
-
-    def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
-        self.resource = resource
-        self.buckets = buckets
-        names = buckets[0][1].known
-        self.names = names if len(buckets) == 1 else names | buckets[1][1].known
-
-    def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
-        """Each bucket is charged for the limits that it has."""
-        self.check_names(amounts, field)
-        resource = self.resource
-        return tuple(
-            [
-                Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
-                for entity_id, in_force in self.buckets
-            ]
-        )
-
-    def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
-        """Whether one of the buckets has seen newer configuration and differs from this."""
-        return any(
-            image is not None and is_newer(image, in_force) and not governs(image, in_force)
-            for image, (_, in_force) in zip(images, self.buckets, strict=True)
-        )
-
-    def check_names(self, amounts: Mapping[str, int], field: str = "consume") -> None:
-        """A limit that nobody in this scope has is a mistake, and is not ignored."""
-        if amounts.keys() <= self.names:
-            return
-        unknown = min(amounts.keys() - self.names)
-        raise ValidationError(
-            f"{field}.{unknown}",
-            amounts[unknown],
-            f"is not a limit of {self.resource!r}; its limits are {', '.join(sorted(self.names))}",
-        )
 
 
 class Admission:
@@ -88,7 +43,7 @@ class Admission:
         if found is None:
             generation = context.cache.generation
             snapshot = context.engine.configs.snapshot(context.namespace_id, entity_id, resource)
-            found = resolve(snapshot, context.bucket_ttl_multiplier)
+            found = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
             context.cache.put(whose, resource, found, now_ms, generation)
         return found
 
@@ -109,9 +64,12 @@ class Admission:
         """
         now_ms = self.clock()
         resolved = self.resolve(entity_id, resource, now_ms, fresh=fresh)
+        cascades = resolved.cascade if cascade is None else cascade
         in_force = resolved.in_force
         if limits is not None and not (stored_first and in_force is not None):
             in_force = self._override(limits, resolved)
+        elif resolved.alone is not None and not cascades:
+            return resolved.alone
         if in_force is None:
             raise ValidationError(
                 "limits",
@@ -120,7 +78,6 @@ class Admission:
                 "set_system_defaults() them, or pass limits=",
             )
         parent_id = resolved.parent_id
-        cascades = resolved.cascade if cascade is None else cascade
         if parent_id is None or not cascades:
             return Scope(resource, ((entity_id, in_force),))
         parent = self.resolve(parent_id, resource, now_ms, fresh=fresh)

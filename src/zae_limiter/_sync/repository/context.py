@@ -12,7 +12,8 @@ from zae_limiter._sync.config_cache import SyncConfigCache
 from zae_limiter._sync.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency import Counter, Parallel
+from zae_limiter.concurrency.counter import Counter
+from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 

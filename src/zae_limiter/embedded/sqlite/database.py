@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from zae_limiter.concurrency import Ticket
+from zae_limiter.concurrency.worker import Ticket
 from zae_limiter.embedded.sqlite.file_lock import FileLock
 from zae_limiter.embedded.sqlite.schema import migrate
 from zae_limiter.embedded.sqlite.tables import SqliteTables
@@ -75,13 +75,16 @@ class SqliteDatabase:
         """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
         self._check_process()
         try:
-            if not self._lock.acquire(ticket.deadline):
-                raise self._held_by_another()
-            self._transaction([ticket])
+            try:
+                if not self._lock.acquire(ticket.deadline):
+                    raise self._held_by_another()
+                self._transaction([ticket])
+            finally:
+                self._lock.release()
         except _STORE_ERRORS as error:
             raise translate(error, self.path) from error
         finally:
-            self._lock.release()
+            self._lock.release()  # again, for an interrupt that struck inside the first one
 
     def _write_locked(self, tickets: Sequence[Ticket]) -> None:
         try:

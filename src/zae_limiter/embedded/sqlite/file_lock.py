@@ -38,9 +38,9 @@ class FileLock:
             gate.give()
 
     def release(self) -> None:
-        """Let go; does nothing if it is not held."""
-        if self._stages:
-            self._stages[1].give()
+        """Let go, also of what an interrupted ``acquire`` left; may be called twice."""
+        for stage in self._stages:
+            stage.give()
 
     def close(self) -> None:
         for stage in self._stages:
@@ -58,12 +58,14 @@ class _Stage:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         self._changed = threading.Condition()
+        self._held = False  # true before the lock is taken and until it has been given back
         self._queued = False
         self._wanted = False
         self._closed = False
 
     def take(self, deadline: float) -> bool:
         with self._changed:
+            self._held = True
             if not self._queued:
                 if self._try():
                     return True
@@ -79,9 +81,12 @@ class _Stage:
     def give(self) -> None:
         """Let go of it, also after an interrupt somewhere in ``take``."""
         assert fcntl is not None
+        if not self._held:
+            return
         with self._changed:
             if not self._queued and not self._closed:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
+            self._held = False
 
     def close(self) -> None:
         with self._changed:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
-from zae_limiter.concurrency import AWorker, ablocking
+from zae_limiter.concurrency.calls import ablocking
+from zae_limiter.concurrency.worker import AWorker
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 from zae_limiter.models.backend import BackendCapabilities
 

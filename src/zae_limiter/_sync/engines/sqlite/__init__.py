@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
-from zae_limiter.concurrency import Worker, blocking
+from zae_limiter.concurrency.calls import blocking
+from zae_limiter.concurrency.worker import Worker
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 from zae_limiter.models.backend import BackendCapabilities
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +17,17 @@ from zae_limiter.testing.clock import FakeClock
 from zae_limiter.testing.contract._async.spec import EngineSpec
 
 USER, API = "user-1", "api"
+
+
+class Failure(Exception):
+    """What goes wrong in a block."""
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """What runs in it must fail."""
+    with pytest.raises(Failure):
+        yield
 
 
 class World:

@@ -5,11 +5,25 @@
 from __future__ import annotations
 
 from zae_limiter.testing.contract._sync.amounts import AmountContract
+from zae_limiter.testing.contract._sync.debts import DebtContract
 from zae_limiter.testing.contract._sync.idle import IdleContract
+from zae_limiter.testing.contract._sync.leases import LeaseContract
+from zae_limiter.testing.contract._sync.rates import RateContract
+from zae_limiter.testing.contract._sync.rollback import RollbackContract
+from zae_limiter.testing.contract._sync.skew import SkewContract
+from zae_limiter.testing.contract._sync.waiting import WaitingContract
+from zae_limiter.testing.contract.interrupts import InterruptContract
 
 
 class EngineContract(
     AmountContract,
+    DebtContract,
     IdleContract,
+    InterruptContract,
+    LeaseContract,
+    RateContract,
+    RollbackContract,
+    SkewContract,
+    WaitingContract,
 ):
     """All that every engine promises."""

@@ -1,27 +1,21 @@
-"""Paired primitives: the ``A…`` form for the async tree, the plain one for its sync mirror."""
+"""One thread at a time for a store that wants no more: tickets and those who run them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 import time
-import warnings
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.exceptions import RateLimiterUnavailable
 
 T = TypeVar("T")
 
 MAX_BATCH = 256
-
-
-# --- one writer at a time ----------------------------------------------------------------------
 
 
 class Ticket:
@@ -243,163 +237,26 @@ class Worker:
         """Run ``operation(target, *args)``; an interrupt is raised once it stands or is undone."""
         ticket = Ticket(operation, args, receipt, self._timeout_s, must_run)
         try:
-            if not self._lock.acquire(timeout=self._timeout_s):
-                raise RateLimiterUnavailable("the store did not answer in time")
-            if self._closed:
-                raise RateLimiterUnavailable("the repository is closed; open it again")
-            self._run_one(ticket)
+            try:
+                self._enter()
+                self._run_one(ticket)
+            finally:
+                self._leave()
         finally:
-            while self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
-                self._lock.release()
+            self._leave()  # again, for an interrupt that struck inside the first one
         return receipt[-1]
+
+    def _enter(self) -> None:
+        if not self._lock.acquire(timeout=self._timeout_s):
+            raise RateLimiterUnavailable("the store did not answer in time")
+        if self._closed:
+            raise RateLimiterUnavailable("the repository is closed; open it again")
+
+    def _leave(self) -> None:
+        while self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+            self._lock.release()
 
     def close(self) -> None:
         """No more work; what runs is waited for."""
         with self._lock:
             self._closed = True
-
-
-# --- several calls at once ---------------------------------------------------------------------
-
-PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
-
-
-class Parallel:
-    """How the sync tree runs independent calls side by side; decided once, when opened."""
-
-    def __init__(self, mode: str = "auto") -> None:
-        if mode not in PARALLEL_MODES:
-            raise ValidationError(
-                "parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}"
-            )
-        self.mode = _best_mode() if mode == "auto" else mode
-        if mode != "auto":
-            _warn_if_unsuited(mode)
-        self._pool: ThreadPoolExecutor | None = None
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-
-    def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Results in order; the first error in order is raised after all have ended."""
-        if len(calls) == 1:
-            return [calls[0]()]
-        if self.mode == "threadpool":
-            return self._run_in_threads(calls)
-        if self.mode == "gevent" and _gevent_is_patched():
-            return _run_in_greenlets(calls)
-        return [call() for call in calls]
-
-    def close(self) -> None:
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown()
-
-    def _run_in_threads(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        with self._lock:
-            if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
-                self._pid = os.getpid()
-                self._pool = ThreadPoolExecutor(2, thread_name_prefix="zael-parallel")
-            futures = [self._pool.submit(call) for call in calls]
-        for future in futures:
-            future.exception()
-        return [future.result() for future in futures]
-
-
-def _gevent_is_patched() -> bool:
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("socket"))
-
-
-def _best_mode() -> str:
-    if _gevent_is_patched():
-        return "gevent"
-    return "serial" if (os.cpu_count() or 1) == 1 else "threadpool"
-
-
-def _warn_if_unsuited(mode: str) -> None:
-    if mode == "gevent" and not _gevent_is_patched():
-        _warn("parallel_mode='gevent' without gevent's monkey-patching runs calls one by one")
-    if mode == "threadpool" and (os.cpu_count() or 1) == 1:
-        _warn("parallel_mode='threadpool' on a single CPU gains nothing and costs switches")
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=5)
-
-
-def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:
-    import gevent  # type: ignore[import-untyped]
-
-    greenlets = [gevent.spawn(call) for call in calls]
-    gevent.joinall(greenlets)
-    return [greenlet.get() for greenlet in greenlets]
-
-
-async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> list[T]:
-    """Run the calls side by side; the first error in order is raised after all have ended.
-
-    ``parallel`` matters to the sync tree only.
-    """
-    results = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return cast(list[T], results)
-
-
-def gather(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:
-    """Run the calls as ``parallel`` says."""
-    return parallel.run(calls)
-
-
-class Counter:
-    """A count that threads may add to."""
-
-    __slots__ = ("_lock", "value")
-
-    def __init__(self) -> None:
-        self.value = 0
-        self._lock = threading.Lock()
-
-    def add(self, amount: int = 1) -> None:
-        with self._lock:
-            self.value += amount
-
-
-# --- calls that block --------------------------------------------------------------------------
-
-
-async def ablocking(call: Callable[..., T], *args: Any) -> T:
-    """Run a call that blocks without blocking the event loop."""
-    return await asyncio.to_thread(call, *args)
-
-
-def blocking(call: Callable[..., T], *args: Any) -> T:
-    """Run it."""
-    return call(*args)
-
-
-async def awithin(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
-    """Raises TimeoutError if the call takes longer."""
-    return await asyncio.wait_for(call(), seconds)
-
-
-def within(seconds: float, call: Callable[[], T]) -> T:
-    """Raises TimeoutError if the call takes longer; it ends by itself, unheard."""
-    results: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            results.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-            results.put((None, error))
-
-    threading.Thread(target=run, daemon=True, name="zael-within").start()
-    try:
-        result, error = results.get(timeout=seconds)
-    except Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]

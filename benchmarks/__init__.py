@@ -1,0 +1,1 @@
+"""Measures this limiter beside others: ``python -m benchmarks``."""

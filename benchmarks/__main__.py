@@ -1,0 +1,91 @@
+"""The command line: ``python -m benchmarks --help``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from benchmarks.cases import cases_of
+from benchmarks.contestants import all_contestants
+from benchmarks.docs import write_docs
+from benchmarks.report import print_report, write_json
+from benchmarks.requirements import verdicts
+from benchmarks.runner import Plan, Results, run
+
+WIDTH = 110  # where there is no terminal to ask
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    plan = _plan(options)
+    if not plan.steps:
+        print(f"nothing matches {options.only!r}")
+        return 2
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    results = _run_shown(plan, console)
+    found = verdicts(results)
+    print_report(console, results, found)
+    write_json(options.json, results, found)
+    console.print(f"\nall samples: {options.json}", style="dim")
+    if options.write_docs:
+        write_docs(results, found)
+    failed = any(verdict.holds is False for verdict in found)
+    return 1 if options.check and failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("--rounds", type=int, default=7, help="how often everything is measured (7)")
+    add("--seconds", type=float, default=0.25, help="length of one sample (0.25)")
+    add(
+        "--only",
+        metavar="PATTERN",
+        default="",
+        help="regular expression on the lines and headings of the table, 'writers' and 'import'",
+    )
+    add("--json", metavar="PATH", type=Path, default=Path(".bench/latest.json"))
+    add("--write-docs", action="store_true", help="put the tables into docs/benchmarks.md")
+    add("--check", action="store_true", help="exit 1 if something that must hold does not")
+    return parser
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    def wanted(name: str) -> bool:
+        return re.search(options.only, name, re.IGNORECASE) is not None
+
+    contestants = all_contestants()
+    return Plan(
+        cases=[each for each in cases_of(contestants) if wanted(each.id) or wanted(each.group)],
+        writers=[each for each in contestants if each.writers and wanted(f"{each.name}, writers")],
+        imports=wanted("import"),
+        rounds=options.rounds,
+        seconds=options.seconds,
+        writer_seconds=12 * options.seconds,
+    )
+
+
+def _run_shown(plan: Plan, console: Console) -> Results:
+    """A bar on a terminal; elsewhere a line whenever a tenth is done."""
+    columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=plan.steps)
+        done = 0
+
+        def show(what: str) -> None:
+            nonlocal done
+            progress.update(task, description=what, completed=done)
+            if not console.is_terminal and done * 10 % plan.steps < 10:
+                console.print(f"{done * 100 // plan.steps:3} %  {what}")
+            done += 1
+
+        return run(plan, show)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

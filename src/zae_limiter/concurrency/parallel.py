@@ -1,0 +1,112 @@
+"""Several calls at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from zae_limiter.exceptions import ValidationError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+
+PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
+
+
+class Parallel:
+    """How the sync tree runs independent calls side by side; decided once, when opened."""
+
+    def __init__(self, mode: str = "auto") -> None:
+        if mode not in PARALLEL_MODES:
+            raise ValidationError(
+                "parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}"
+            )
+        self.mode = _best_mode() if mode == "auto" else mode
+        if mode != "auto":
+            _warn_if_unsuited(mode)
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+
+    def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Results in order; the first error in order is raised after all have ended."""
+        if len(calls) == 1:
+            return [calls[0]()]
+        if self.mode == "threadpool":
+            return self._run_in_threads(calls)
+        if self.mode == "gevent" and _gevent_is_patched():
+            return _run_in_greenlets(calls)
+        return [call() for call in calls]
+
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    def _run_in_threads(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        with self._lock:
+            from concurrent.futures import ThreadPoolExecutor
+
+            if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
+                self._pid = os.getpid()
+                self._pool = ThreadPoolExecutor(2, thread_name_prefix="zael-parallel")
+            futures = [self._pool.submit(call) for call in calls]
+        for future in futures:
+            future.exception()
+        return [future.result() for future in futures]
+
+
+def _gevent_is_patched() -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("socket"))
+
+
+def _best_mode() -> str:
+    if _gevent_is_patched():
+        return "gevent"
+    return "serial" if (os.cpu_count() or 1) == 1 else "threadpool"
+
+
+def _warn_if_unsuited(mode: str) -> None:
+    if mode == "gevent" and not _gevent_is_patched():
+        _warn("parallel_mode='gevent' without gevent's monkey-patching runs calls one by one")
+    if mode == "threadpool" and (os.cpu_count() or 1) == 1:
+        _warn("parallel_mode='threadpool' on a single CPU gains nothing and costs switches")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=5)
+
+
+def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:
+    import gevent  # type: ignore[import-untyped]
+
+    greenlets = [gevent.spawn(call) for call in calls]
+    gevent.joinall(greenlets)
+    return [greenlet.get() for greenlet in greenlets]
+
+
+async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> list[T]:
+    """Run the calls side by side; the first error in order is raised after all have ended.
+
+    ``parallel`` matters to the sync tree only.
+    """
+    import asyncio
+
+    results = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(list[T], results)
+
+
+def gather(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:
+    """Run the calls as ``parallel`` says."""
+    return parallel.run(calls)

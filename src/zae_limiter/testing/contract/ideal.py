@@ -1,0 +1,26 @@
+"""A token bucket in exact fractions, to hold the real ones against."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from zae_limiter.models.limit import Limit
+
+
+class IdealBucket:
+    """One limit; starts full."""
+
+    def __init__(self, limit: Limit, now_ms: int) -> None:
+        self._capacity = Fraction(limit.capacity)
+        self._per_ms = Fraction(limit.refill_amount, limit.refill_period_ms)
+        self._level = self._capacity
+        self._at_ms = now_ms
+
+    def level(self, now_ms: int) -> Fraction:
+        accrued = (now_ms - self._at_ms) * self._per_ms
+        return min(self._capacity, self._level + accrued)
+
+    def take(self, amount: int, now_ms: int) -> None:
+        """Whether it is there or not; a negative amount gives back."""
+        self._level = min(self._capacity, self.level(now_ms) - amount)
+        self._at_ms = now_ms

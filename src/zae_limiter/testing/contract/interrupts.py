@@ -1,0 +1,171 @@
+"""Ctrl-C at any moment: for the sync tree only, a cancelled task is the async counterpart."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from zae_limiter._sync.lease import SyncLease
+from zae_limiter._sync.limiter import SyncRateLimiter
+from zae_limiter._sync.repository import SyncRepository
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.limit import Limit
+from zae_limiter.testing.clock import FakeClock
+from zae_limiter.testing.contract._sync.base import Contract
+from zae_limiter.testing.contract._sync.spec import EngineSpec
+from zae_limiter.testing.contract.signal_points import InterruptAt
+
+CAPACITY = 100
+TIMEOUT_S = 0.5
+CHILD, PARENT, API = "child", "parent", "api"
+
+
+def adjusting(lease: SyncLease) -> None:
+    lease.adjust(rpm=7)
+
+
+def consuming_and_releasing(lease: SyncLease) -> None:
+    lease.consume(rpm=5)
+    lease.release(rpm=3)
+
+
+def failing(lease: SyncLease) -> None:
+    lease.consume(rpm=5)
+    raise ArithmeticError
+
+
+# Each block with what it costs in the end, the acquire of 10 included; a failing one costs nothing.
+BLOCKS: list[tuple[Callable[[SyncLease], None], int]] = [
+    (adjusting, 17),
+    (consuming_and_releasing, 12),
+    (failing, 0),
+]
+
+
+class InterruptContract(Contract):
+    """A lease counts wholly or not at all, and no lock stays behind."""
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @pytest.mark.parametrize(("block", "cost"), BLOCKS)
+    @pytest.mark.parametrize("cascade", [False, True], ids=["alone", "cascade"])
+    def test_an_interrupt_at_any_point_leaves_no_half_counted_lease_and_no_lock(
+        self,
+        engine_spec: EngineSpec,
+        clock: FakeClock,
+        cascade: bool,
+        block: Callable[[SyncLease], None],
+        cost: int,
+    ) -> None:
+        faults = list(_faults(_Bench(engine_spec, clock, cascade), block, cost))
+        assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
+
+
+def _faults(bench: _Bench, block: Callable[[SyncLease], None], cost: int) -> Iterator[str]:
+    """Interrupt at the first point, the second, ... until there is no such point any more."""
+    with bench:
+        for position in itertools.count(1):
+            bench.prepare()
+            interrupt = InterruptAt(position)
+            ended = False
+            with (
+                suppress(KeyboardInterrupt, ArithmeticError),
+                interrupt,
+                bench.limiter.acquire(CHILD, API, {"rpm": 10}) as lease,
+            ):
+                try:
+                    block(lease)
+                finally:
+                    ended = True
+            if interrupt.struck is None:
+                return
+            problem = bench.silence() or bench.miscount({0, cost} if ended else {0})
+            if problem:
+                yield f"{interrupt.struck}: {problem}"
+            if bench.silence() and not bench.reopen():
+                yield "(the store cannot be used any more: later points were not tried)"
+                return
+
+
+class _Bench:
+    """A repository that is interrupted, and another one that looks on."""
+
+    def __init__(self, spec: EngineSpec, clock: FakeClock, cascade: bool) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._entities = [CHILD, PARENT] if cascade else [CHILD]
+
+    def __enter__(self) -> _Bench:
+        self._open()
+        self._repo.set_system_defaults([Limit.per_minute("rpm", CAPACITY)])
+        if PARENT in self._entities:
+            self._repo.create_entity(CHILD, parent_id=PARENT, cascade=True)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._close()
+
+    def _open(self) -> None:
+        self._repo = self._spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
+        self.limiter = SyncRateLimiter(self._repo)
+        self._other: SyncRepository = self._repo
+        if self._spec.shared:
+            self._other = self._spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
+
+    def _close(self) -> None:
+        self._repo.close()
+        self._other.close()
+
+    def reopen(self) -> bool:
+        """Start again after a fault; False if that does not help."""
+        self._close()
+        return self._spec.capabilities.durable and _in_time(self._open)
+
+    def prepare(self) -> None:
+        """Full buckets, and configuration to be read anew."""
+        self._repo.invalidate_config_cache()
+        for entity_id in self._entities:
+            self._repo.reset_bucket(entity_id, API)
+
+    def silence(self) -> str | None:
+        """Who gets no answer any more, if anybody."""
+        for name, repository in (("the same", self._repo), ("another", self._other)):
+            if not _in_time(lambda repository=repository: _acquire(repository)):  # type: ignore[misc]
+                return f"afterwards {name} repository does not answer another thread"
+        return None
+
+    def miscount(self, allowed: set[int]) -> str | None:
+        """What is gone from the buckets, if it is neither nothing nor the cost."""
+        spent = [CAPACITY - self._tokens(entity_id) for entity_id in self._entities]
+        if len(set(spent)) > 1 or spent[0] not in allowed:
+            return f"{spent} tokens are gone, not {' or '.join(map(str, sorted(allowed)))}"
+        return None
+
+    def _tokens(self, entity_id: str) -> int:
+        state = self._other.get_bucket(entity_id, API, "rpm")
+        return CAPACITY if state is None else state.tokens
+
+
+def _acquire(repository: SyncRepository) -> None:
+    with SyncRateLimiter(repository).acquire("bystander", API, {"rpm": 0}):
+        pass
+
+
+def _in_time(call: Callable[[], None], seconds: float = 1.0) -> bool:
+    """Whether a call succeeds within a second in a thread of its own."""
+    done: list[float] = []
+
+    def run() -> None:
+        with suppress(ZAELimiterError):
+            call()
+            done.append(time.monotonic())
+
+    until = time.monotonic() + seconds
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return bool(done) and done[0] < until

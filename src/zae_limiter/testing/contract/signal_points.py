@@ -1,0 +1,66 @@
+"""Interrupts at every point at which they can strike.
+
+CPython runs signal handlers, and so raises KeyboardInterrupt, only when a function starts and when
+a call into C returns (and when a loop goes round, which adds nothing here). A profile function is
+called at just these points, and what it raises comes out of the call as an interrupt would. Raising
+at every line would also strike where no signal can, such as between the last statement of a
+``with lock:`` block and the release of the lock.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import zae_limiter
+
+LIBRARY = str(Path(zae_limiter.__file__).parent)
+TESTING = str(Path(__file__).parents[1])
+
+
+class InterruptAt:
+    """Inside it the ``position``-th point within the library raises KeyboardInterrupt."""
+
+    def __init__(self, position: int) -> None:
+        self._left = position
+        self.struck: str | None = None  # where, once it has happened
+
+    def __enter__(self) -> InterruptAt:
+        sys.setprofile(self._at_point)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        sys.setprofile(None)
+
+    def _at_point(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event not in ("call", "c_return") or not _is_ours(frame):
+            return
+        if event == "call" and frame.f_code.co_name == "__exit__":
+            return  # no context manager written in Python can catch what strikes that early
+        self._left -= 1
+        if self._left == 0:
+            sys.setprofile(None)
+            self.struck = f"{event} {_path_to(frame)}"
+            raise KeyboardInterrupt
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith(LIBRARY) and not file.startswith(TESTING)
+
+
+def _path_to(frame: FrameType | None) -> str:
+    """``database.py:93 _commit < database.py:73 write_one < ...``, the innermost first."""
+    steps = []
+    while frame is not None and _is_ours(frame):
+        code = frame.f_code
+        steps.append(f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return " < ".join(steps[:4])
