@@ -1,0 +1,31 @@
+"""The public API has the types that a user sees."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("user_program.py")
+
+
+def mypy(path):
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_typed_program_passes_strict_checking():
+    result = mypy(PROGRAM)
+    assert result.returncode == 0, result.stdout
+
+
+def test_a_wrong_use_is_found(tmp_path):
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "from zae_limiter import Limit, SyncRateLimiter\n"
+        "SyncRateLimiter().acquire('key', 'gpt-4', {'rpm': 'one'})\n"
+        "Limit.per_minute('rpm', 1.5)\n"
+        "SyncRateLimiter().set_limits('key')\n"
+    )
+    found = mypy(wrong).stdout
+    for line, code in ((2, "dict-item"), (3, "arg-type"), (4, "call-arg")):
+        assert f"wrong.py:{line}: error:" in found, found
+        assert f"[{code}]" in found, found

@@ -1,0 +1,54 @@
+"""A user's program, checked by mypy in strict mode; it is never run."""
+
+from typing import assert_type
+
+from zae_limiter import (
+    Availability,
+    BucketState,
+    ConfigSource,
+    Entity,
+    Lease,
+    Limit,
+    OnUnavailable,
+    RateLimiter,
+    RateLimitExceeded,
+    Repository,
+    SyncLease,
+    SyncRateLimiter,
+    SyncRepository,
+    UsageSnapshot,
+)
+
+
+async def asynchronous() -> None:
+    repo = await Repository.open("tenant", url="memory://")
+    assert_type(repo, Repository)
+    limiter = RateLimiter(repository=repo)
+    async with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.consumed, dict[str, int])
+        await lease.adjust(tpm=3)
+    assert_type(await limiter.available("key", "gpt-4"), dict[str, int])
+    assert_type(await limiter.check_availability("key", "gpt-4"), Availability)
+    assert_type(await limiter.create_entity("key", parent_id="p", cascade=True), Entity)
+    assert_type(await limiter.get_limits("key"), list[Limit])
+    assert_type(await repo.get_buckets("key"), list[BucketState])
+    assert_type(
+        await repo.resolve_limits("key", "gpt-4"),
+        tuple[list[Limit] | None, OnUnavailable | None, ConfigSource | None],
+    )
+    assert_type(await repo.get_usage_snapshots("key"), tuple[list[UsageSnapshot], str | None])
+
+
+def synchronous() -> None:
+    repo = SyncRepository.open("tenant", url="memory://", parallel_mode="serial")
+    assert_type(repo, SyncRepository)
+    limiter = SyncRateLimiter(repository=repo)
+    try:
+        with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
+            assert_type(lease, SyncLease)
+            lease.adjust(tpm=3)
+    except RateLimitExceeded as error:
+        assert_type(error.retry_after_header, str | None)
+    assert_type(limiter.create_entity("key"), Entity)
+    assert_type(repo.namespace("other"), SyncRepository)
