@@ -1,0 +1,174 @@
+"""DynamoDB keys, as documented: one table, every key prefixed with its namespace's id."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.naming import RESERVED_NAMESPACE
+
+__all__ = [
+    "RESERVED_NAMESPACE",
+    "BucketKey",
+    "gsi1_pk_parent",
+    "gsi1_sk_child",
+    "gsi2_pk_resource",
+    "gsi2_sk_bucket",
+    "gsi2_sk_usage",
+    "gsi3_pk_entity",
+    "gsi3_pk_entity_config",
+    "gsi3_sk_bucket",
+    "gsi4_pk_namespace",
+    "parse_bucket_pk",
+    "pk_audit",
+    "pk_bucket",
+    "pk_entity",
+    "pk_resource",
+    "pk_system",
+    "sk_audit",
+    "sk_config",
+    "sk_entity_config_resources",
+    "sk_meta",
+    "sk_namespace",
+    "sk_nsid",
+    "sk_provisioner",
+    "sk_resources",
+    "sk_state",
+    "sk_usage",
+    "sk_version",
+]
+
+# --- partition keys
+
+
+def pk_system(namespace_id: str) -> str:
+    return f"{namespace_id}/SYSTEM#"
+
+
+def pk_resource(namespace_id: str, resource: str) -> str:
+    return f"{namespace_id}/RESOURCE#{resource}"
+
+
+def pk_entity(namespace_id: str, entity_id: str) -> str:
+    return f"{namespace_id}/ENTITY#{entity_id}"
+
+
+def pk_bucket(namespace_id: str, entity_id: str, resource: str, shard_id: int) -> str:
+    """Each shard of a bucket is a partition of its own."""
+    return f"{namespace_id}/BUCKET#{entity_id}#{resource}#{shard_id}"
+
+
+def pk_audit(namespace_id: str, entity_id: str) -> str:
+    return f"{namespace_id}/AUDIT#{entity_id}"
+
+
+class BucketKey(NamedTuple):
+    """The parts of a bucket's partition key."""
+
+    namespace_id: str
+    entity_id: str
+    resource: str
+    shard_id: int
+
+
+def parse_bucket_pk(pk: str) -> BucketKey:
+    """Take a bucket's partition key apart; raises ValidationError for any other key."""
+    namespace_id, slash, rest = pk.partition("/")
+    parts = rest.split("#")
+    if not slash or len(parts) != 4 or parts[0] != "BUCKET" or not parts[3].isdecimal():
+        raise ValidationError("pk", pk, "is not the key of a bucket")
+    return BucketKey(namespace_id, parts[1], parts[2], int(parts[3]))
+
+
+# --- sort keys
+
+
+def sk_meta() -> str:
+    return "#META"
+
+
+def sk_state() -> str:
+    return "#STATE"
+
+
+def sk_config(resource: str | None = None) -> str:
+    """Of the system or a resource; with ``resource``, of an entity on that resource."""
+    return "#CONFIG" if resource is None else f"#CONFIG#{resource}"
+
+
+def sk_resources() -> str:
+    """The registry of resources that have defaults."""
+    return "#RESOURCES"
+
+
+def sk_entity_config_resources() -> str:
+    """The registry of resources that entities have limits on, with counts."""
+    return "#ENTITY_CONFIG_RESOURCES"
+
+
+def sk_version() -> str:
+    return "#VERSION"
+
+
+def sk_provisioner() -> str:
+    return "#PROVISIONER"
+
+
+def sk_namespace(name: str) -> str:
+    """From name to id."""
+    return f"#NAMESPACE#{name}"
+
+
+def sk_nsid(namespace_id: str) -> str:
+    """From id to name."""
+    return f"#NSID#{namespace_id}"
+
+
+def sk_usage(resource: str, window_key: str) -> str:
+    return f"#USAGE#{resource}#{window_key}"
+
+
+def sk_audit(event_id: str) -> str:
+    return f"#AUDIT#{event_id}"
+
+
+# --- keys of the indexes
+
+
+def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:
+    return f"{namespace_id}/PARENT#{parent_id}"
+
+
+def gsi1_sk_child(entity_id: str) -> str:
+    return f"CHILD#{entity_id}"
+
+
+def gsi2_pk_resource(namespace_id: str, resource: str) -> str:
+    return f"{namespace_id}/RESOURCE#{resource}"
+
+
+def gsi2_sk_bucket(entity_id: str, shard_id: int) -> str:
+    return f"BUCKET#{entity_id}#{shard_id}"
+
+
+def gsi2_sk_usage(window_key: str, entity_id: str) -> str:
+    return f"USAGE#{window_key}#{entity_id}"
+
+
+def gsi3_pk_entity(namespace_id: str, entity_id: str) -> str:
+    """Where an entity's buckets are found."""
+    return f"{namespace_id}/ENTITY#{entity_id}"
+
+
+def gsi3_sk_bucket(resource: str, shard_id: int) -> str:
+    return f"BUCKET#{resource}#{shard_id}"
+
+
+def gsi3_pk_entity_config(namespace_id: str, resource: str) -> str:
+    """Where the entities with limits on a resource are found."""
+    return f"{namespace_id}/ENTITY_CONFIG#{resource}"
+
+
+def gsi4_pk_namespace(namespace_id: str) -> str:
+    """Where everything of a namespace is found."""
+    return namespace_id
