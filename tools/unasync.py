@@ -57,6 +57,7 @@ NAMES = {
     "AWaiter": "Waiter",
     "AWorker": "Worker",
     "ablocking": "blocking",
+    "apause": "pause",
     "agather": "gather",
     "ashield": "shield",
     "asleep": "sleep",

@@ -20,7 +20,8 @@ class HostClock:
 
     A step forwards would hand out tokens for time that did not pass; a step backwards would
     freeze every bucket until the clock has caught up. But the processes of a machine must agree
-    in the end: a host clock that stays more than 2 s off for 5 s is adopted.
+    in the end: a host clock that stays more than 2 s ahead for 5 s is adopted, and one that stays
+    as far behind is waited for at half speed.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class HostClock:
         self._anchor_ns = wall_ns() - self._boot_ns()
         self._check_at_ns = 0
         self._off_since_ns: int | None = None
+        self._checked_ns = 0
 
     def __call__(self) -> int:
         boot_ns = self._boot_ns()
@@ -41,6 +43,7 @@ class HostClock:
         return (self._anchor_ns + boot_ns) // _MS
 
     def _check(self, boot_ns: int) -> None:
+        """Compare with the host's time; once a second, since it costs a second reading."""
         self._check_at_ns = boot_ns + _CHECK_EVERY_NS
         anchor_ns = self._wall_ns() - boot_ns
         if abs(anchor_ns - self._anchor_ns) <= _TOLERATED_NS:
@@ -48,7 +51,9 @@ class HostClock:
         elif self._off_since_ns is None:
             self._off_since_ns = boot_ns
         elif boot_ns - self._off_since_ns >= _ADOPTED_AFTER_NS:
-            self._anchor_ns, self._off_since_ns = anchor_ns, None
+            slowest_ns = self._anchor_ns - (boot_ns - self._checked_ns) // 2
+            self._anchor_ns = max(anchor_ns, slowest_ns)
+        self._checked_ns = boot_ns
 
 
 def _since_boot_ns() -> int:

@@ -34,7 +34,9 @@ def parse_url(url: object) -> StoreUrl:
         raise ValidationError("url", url, f"must be {FORMS}") from None
     if parts.scheme not in OPTIONS or "://" not in url:
         raise ValidationError("url", url, f"must be {FORMS}")
-    options = dict(parse_qsl(parts.query))
+    if parts.fragment or url.endswith("#"):
+        raise ValidationError("url", url, "contains '#'; write %23 for it in a path")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - OPTIONS[parts.scheme])
     if unknown:
         raise ValidationError("url", url, f"has no option {unknown[0]!r}")

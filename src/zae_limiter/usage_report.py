@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import NamedTuple
+from itertools import groupby, islice
+from typing import Any, NamedTuple, Protocol
 
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import WindowUsage
@@ -13,8 +14,17 @@ from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowType
 
 HOURS = {WindowType.HOURLY: 1, WindowType.DAILY: 24}
+MAX_PAGE = 10**6
 DELIMITER = "#"  # no id or name may contain it
 END_OF_TIME = 24 * 366 * 8000  # hours; ISO text has four-digit years
+
+
+class UsageRow(Protocol):
+    """An hour of one bucket; unpacks to entity, resource and usage."""
+
+    @property
+    def usage(self) -> WindowUsage: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class UsageQuery(NamedTuple):
@@ -45,28 +55,23 @@ class UsageQuery(NamedTuple):
         return cls(windows, start, end)
 
     @property
-    def from_hour(self) -> int:
-        return self.start_hour
-
-    @property
-    def to_hour(self) -> int:
+    def last_hour(self) -> int:
         """The last window may start just before the end and last a day."""
         return self.end_hour + max(HOURS[window] for window in self.windows) - 1
 
 
-def snapshots(
-    rows: Iterable[tuple[str, str, WindowUsage]], query: UsageQuery
-) -> list[UsageSnapshot]:
-    """Hours added up into windows, oldest first."""
-    totals: dict[tuple[int, WindowType, str, str], WindowUsage] = {}
-    for entity_id, resource, usage in rows:
-        for window in query.windows:
-            start = usage.hour - usage.hour % HOURS[window]
-            if query.start_hour <= start < query.end_hour:
-                key = (start, window, entity_id, resource)
-                known = totals.get(key)
-                totals[key] = usage if known is None else known.plus(usage)
-    return sorted((_snapshot(*key, usage) for key, usage in totals.items()), key=_order)
+def snapshots(rows: Iterable[UsageRow], query: UsageQuery) -> Iterator[UsageSnapshot]:
+    """Hours, in their order, added up into windows, oldest first; a day at a time."""
+    for _, hours in groupby(rows, key=lambda row: row.usage.hour // HOURS[WindowType.DAILY]):
+        totals: dict[tuple[int, WindowType, str, str], WindowUsage] = {}
+        for entity_id, resource, usage in hours:
+            for window in query.windows:
+                start = usage.hour - usage.hour % HOURS[window]
+                if query.start_hour <= start < query.end_hour:
+                    key = (start, window, entity_id, resource)
+                    known = totals.get(key)
+                    totals[key] = usage if known is None else known.plus(usage)
+        yield from sorted((_snapshot(*key, usage) for key, usage in totals.items()), key=_order)
 
 
 def _snapshot(
@@ -83,35 +88,43 @@ def _snapshot(
     )
 
 
-def page(
-    found: list[UsageSnapshot], limit: int, next_key: str | None
+def page_of(
+    rows: Iterable[UsageRow], query: UsageQuery, limit: int, next_key: str | None
 ) -> tuple[list[UsageSnapshot], str | None]:
     """At most ``limit`` snapshots after ``next_key``, and the key of the page after them."""
-    rest = found
-    if next_key is not None:
-        if not isinstance(next_key, str) or next_key.count(DELIMITER) != 3:
-            raise ValidationError("next_key", next_key, "must be what the previous page returned")
-        last = tuple(next_key.split(DELIMITER))
-        rest = [each for each in found if _order(each) > last]
-    more = len(rest) > limit
-    return rest[:limit], DELIMITER.join(_order(rest[limit - 1])) if more else None
+    last = _parse_key(next_key)
+    rest = (each for each in snapshots(rows, query) if last is None or _order(each) > last)
+    limit = min(limit, MAX_PAGE)
+    found = list(islice(rest, limit + 1))
+    if len(found) <= limit:
+        return found, None
+    return found[:limit], DELIMITER.join(_order(found[limit - 1]))
+
+
+def _parse_key(next_key: str | None) -> tuple[str, ...] | None:
+    if next_key is None:
+        return None
+    if not isinstance(next_key, str) or next_key.count(DELIMITER) != 3:
+        raise ValidationError("next_key", next_key, "must be what the previous page returned")
+    return tuple(next_key.split(DELIMITER))
 
 
 def _order(each: UsageSnapshot) -> tuple[str, ...]:
     return each.window_start, each.window_type, each.entity_id, each.resource
 
 
-def summary(found: list[UsageSnapshot]) -> UsageSummary:
+def summary_of(rows: Iterable[UsageRow], query: UsageQuery) -> UsageSummary:
     """Totals, and averages per window."""
     total: dict[str, int] = {}
-    for each in found:
+    count, first, last = 0, None, None
+    for each in snapshots(rows, query):
+        count, first, last = count + 1, first or each.window_start, each.window_start
         for name, amount in each.counters.items():
             total[name] = total.get(name, 0) + amount
-    starts = [each.window_start for each in found]
     return UsageSummary(
-        snapshot_count=len(found),
+        snapshot_count=count,
         total=total,
-        average={name: amount / len(found) for name, amount in total.items()},
-        min_window_start=min(starts, default=None),
-        max_window_start=max(starts, default=None),
+        average={name: amount / count for name, amount in total.items()},
+        min_window_start=first,
+        max_window_start=last,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter._async.open import Settings, open_repository
+from zae_limiter._async.open import Settings, open_repository, repository_over
+from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.context import check_multiplier
 from zae_limiter.clock import Clock, check_clock
@@ -90,6 +91,10 @@ class RepositoryBuilder:
     async def build(self) -> Repository:
         """Open the store; raises NamespaceNotFoundError for an unknown namespace."""
         return await open_repository(Settings(**self._settings))
+
+    async def over(self, engine: Engine) -> Repository:
+        """The same over an engine that is open already."""
+        return await repository_over(engine, type(engine).__name__, Settings(**self._settings))
 
     def _set(self, **settings: Any) -> RepositoryBuilder:
         self._settings.update(settings)

@@ -121,7 +121,10 @@ class Call:
         if self.repository is None:  # it could not even be opened
             return self.on_unavailable is OnUnavailable.ALLOW
         error.stack_name = error.stack_name or self.repository.stack_name
-        return self.admission.outage_policy(self.on_unavailable) is OnUnavailable.ALLOW
+        if self.admission.outage_policy(self.on_unavailable) is not OnUnavailable.ALLOW:
+            return False
+        self.admission.note_uncharged(error)
+        return True
 
 
 def negated(amounts: Mapping[str, int]) -> dict[str, int]:

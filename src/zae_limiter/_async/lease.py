@@ -62,7 +62,10 @@ class Lease:
         try:
             grant = await self._call.charge(checked, receipt, is_acquire=False)
             taken.append(Held(grant, checked))
-            self._held.extend(taken)
+            with self._lock:
+                if not self._open:  # the block ended meanwhile, and has settled without this
+                    raise LeaseExpiredError("consume")
+                self._held.extend(taken)
         except RateLimiterUnavailable as error:
             if not self._call.admits_in_outage(error):
                 raise
@@ -95,7 +98,8 @@ class Lease:
 
         If it is interrupted before that stands, it can be called again.
         """
-        self._open = False
+        with self._lock:
+            self._open = False
         if (failed or self._pending) and not self._settled:
             await self._call.settle_quietly(self._owed(failed), self._settled)
 
@@ -165,7 +169,10 @@ class Lease:
 
 def _is_one_of(part: Held, parts: list[Held]) -> bool:
     """By identity: two charges may well be equal."""
-    return any([each is part for each in parts])
+    for each in parts:  # noqa: SIM110 - a generator that an interrupt ends complains
+        if each is part:
+            return True
+    return False
 
 
 def _sum(*parts: Mapping[str, int]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock, check_clock
@@ -59,6 +59,7 @@ class Management:
     list_resources_with_entity_configs = _of_repository(
         Repository.list_resources_with_entity_configs
     )
+    get_resource_capacity = _of_repository(Repository.get_resource_capacity)
     get_audit_events = _of_repository(Repository.get_audit_events)
     get_usage_snapshots = _of_repository(Repository.get_usage_snapshots)
     get_usage_summary = _of_repository(Repository.get_usage_summary)
@@ -66,14 +67,13 @@ class Management:
     def __init__(
         self, repository: Repository | None, clock: Clock | None, deprecated: dict[str, Any]
     ) -> None:
-        for name in deprecated:
-            if name not in DEPRECATED:
-                raise TypeError(f"RateLimiter() got an unexpected keyword argument {name!r}")
-            warnings.warn(
-                f"RateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
-                DeprecationWarning,
-                stacklevel=4,
-            )
+        for name, given in deprecated.items():
+            if given is not None:
+                warnings.warn(
+                    f"RateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
+                    DeprecationWarning,
+                    stacklevel=3,
+                )
         if repository is not None and not isinstance(repository, Repository):
             raise ValidationError("repository", repository, "must be an open Repository")
         self._deprecated = deprecated
@@ -99,7 +99,7 @@ class Management:
             await self._repository.close()
             self._repository = None
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -110,7 +110,7 @@ class Management:
         given = self._deprecated
         builder = Repository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
-        builder.clock(self._clock).auto_update(given.get("auto_update", True))
+        builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
         builder.on_unavailable(given.get("on_unavailable"))
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])

@@ -45,14 +45,16 @@ class Settings:
 
 async def open_repository(settings: Settings) -> Repository:
     """Open the engine that the URL names, and the namespace."""
-    name = check_namespace(
-        settings.namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
-    )
-    parallel = Parallel(settings.parallel_mode)
-    clock = settings.clock or HostClock()
     place = _place(settings)
-    engine = await _open_engine(place, settings)
+    _namespace(settings)  # a bad name is found before anything is made
+    return await repository_over(await _open_engine(place, settings), place.place, settings)
+
+
+async def repository_over(engine: Engine, stack_name: str, settings: Settings) -> Repository:
+    """A repository over an open engine, which is closed if that fails."""
+    clock, name = settings.clock or HostClock(), _namespace(settings)
     try:
+        parallel = Parallel(settings.parallel_mode, useful=not engine.capabilities.atomic_cascade)
         namespace_id = await _namespace_id(engine, name, settings.register, clock())
     except BaseException:
         await engine.close()
@@ -65,10 +67,16 @@ async def open_repository(settings: Settings) -> Repository:
             parallel=parallel,
             namespace_id=namespace_id,
             namespace_name=name,
-            stack_name=place.place,
+            stack_name=stack_name,
             on_unavailable=settings.on_unavailable,
             bucket_ttl_multiplier=settings.bucket_ttl_multiplier,
         )
+    )
+
+
+def _namespace(settings: Settings) -> str:
+    return check_namespace(
+        settings.namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
     )
 
 

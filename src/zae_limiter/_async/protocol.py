@@ -1,4 +1,4 @@
-"""What a limiter needs of a repository: for those who wrap or replace it."""
+"""What every repository has in common, async and over any engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zae_limiter.models.entity import Entity
 
 @runtime_checkable
 class RepositoryProtocol(Protocol):
-    """The part of a repository that limiting uses. Engines plug in below it, at the ports."""
+    """For annotations. An engine of one's own plugs in below: see ``Repository.over``."""
 
     admission: Admission
 
@@ -30,8 +30,8 @@ class RepositoryProtocol(Protocol):
 
     async def get_entity(self, entity_id: str) -> Entity | None: ...
 
-    async def get_resource_buckets(
-        self, resource: str, limit_name: str | None = None
+    async def get_buckets(
+        self, entity_id: str, resource: str | None = None
     ) -> list[BucketState]: ...
 
     async def ping(self) -> bool: ...

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter._sync.open import Settings, open_repository
+from zae_limiter._sync.open import Settings, open_repository, repository_over
+from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.context import check_multiplier
 from zae_limiter.clock import Clock, check_clock
@@ -92,6 +93,10 @@ class SyncRepositoryBuilder:
     def build(self) -> SyncRepository:
         """Open the store; raises NamespaceNotFoundError for an unknown namespace."""
         return open_repository(Settings(**self._settings))
+
+    def over(self, engine: Engine) -> SyncRepository:
+        """The same over an engine that is open already."""
+        return repository_over(engine, type(engine).__name__, Settings(**self._settings))
 
     def _set(self, **settings: Any) -> SyncRepositoryBuilder:
         self._settings.update(settings)

@@ -64,7 +64,10 @@ class SyncLease:
         try:
             grant = self._call.charge(checked, receipt, is_acquire=False)
             taken.append(Held(grant, checked))
-            self._held.extend(taken)
+            with self._lock:
+                if not self._open:  # the block ended meanwhile, and has settled without this
+                    raise LeaseExpiredError("consume")
+                self._held.extend(taken)
         except RateLimiterUnavailable as error:
             if not self._call.admits_in_outage(error):
                 raise
@@ -97,7 +100,8 @@ class SyncLease:
 
         If it is interrupted before that stands, it can be called again.
         """
-        self._open = False
+        with self._lock:
+            self._open = False
         if (failed or self._pending) and not self._settled:
             self._call.settle_quietly(self._owed(failed), self._settled)
 
@@ -167,7 +171,10 @@ class SyncLease:
 
 def _is_one_of(part: Held, parts: list[Held]) -> bool:
     """By identity: two charges may well be equal."""
-    return any([each is part for each in parts])
+    for each in parts:  # noqa: SIM110 - a generator that an interrupt ends complains
+        if each is part:
+            return True
+    return False
 
 
 def _sum(*parts: Mapping[str, int]) -> dict[str, int]:

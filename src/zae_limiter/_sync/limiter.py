@@ -6,22 +6,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.call import Call
 from zae_limiter._sync.management import Management
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.charge import statuses, view
-from zae_limiter.admission.report import resource_capacity
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import within
-from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.models.bucket import ResourceCapacity
+from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.models.limit import Limit, check_amounts, check_limits
+from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
 from zae_limiter.models.status import Availability, LimitStatus
-from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_limit_name, check_resource
+from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
 
 
 class SyncRateLimiter(Management):
@@ -36,8 +33,23 @@ class SyncRateLimiter(Management):
         *,
         speculative_writes: bool = True,
         clock: Clock | None = None,
-        **deprecated: Any,
+        name: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        stack_options: object = None,
+        on_unavailable: OnUnavailable | str | None = None,
+        auto_update: bool | None = None,
+        bucket_ttl_refill_multiplier: int | None = None,
     ) -> None:
+        deprecated = {
+            "name": name,
+            "region": region,
+            "endpoint_url": endpoint_url,
+            "stack_options": stack_options,
+            "on_unavailable": on_unavailable,
+            "auto_update": auto_update,
+            "bucket_ttl_refill_multiplier": bucket_ttl_refill_multiplier,
+        }
         super().__init__(repository, clock, deprecated)
         self.speculative_writes = speculative_writes
 
@@ -45,7 +57,7 @@ class SyncRateLimiter(Management):
         self,
         entity_id: str,
         resource: str,
-        consume: Mapping[str, int],
+        consume: Mapping[str, int] | Mapping[LimitName, int],
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool = False,
         on_unavailable: OnUnavailable | str | None = None,
@@ -120,27 +132,13 @@ class SyncRateLimiter(Management):
 
     def is_available(self, timeout: float = 1.0) -> bool:
         """Whether the store answers within ``timeout`` seconds."""
+        if type(timeout) not in (int, float) or not timeout > 0:
+            raise ValidationError("timeout", timeout, "must be a number of seconds above 0")
         try:
             within(timeout, self._ping)
         except (InfrastructureError, TimeoutError):
             return False
         return True
-
-    def get_resource_capacity(
-        self, resource: str, limit_name: str, parents_only: bool = False
-    ) -> ResourceCapacity:
-        """One limit of a resource over all entities that use it, or over those at the top."""
-        check_limit_name(limit_name, "limit_name")
-        repository = self._repository or self._opened()
-        states = repository.get_resource_buckets(resource, limit_name)
-        if parents_only:
-            entities = [repository.get_entity(state.entity_id) for state in states]
-            states = [
-                state
-                for state, entity in zip(states, entities, strict=True)
-                if entity is None or entity.is_parent
-            ]
-        return resource_capacity(resource, limit_name, states)
 
     # --- changes
 

@@ -8,7 +8,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock, check_clock
@@ -63,6 +63,7 @@ class Management:
     list_resources_with_entity_configs = _of_repository(
         SyncRepository.list_resources_with_entity_configs
     )
+    get_resource_capacity = _of_repository(SyncRepository.get_resource_capacity)
     get_audit_events = _of_repository(SyncRepository.get_audit_events)
     get_usage_snapshots = _of_repository(SyncRepository.get_usage_snapshots)
     get_usage_summary = _of_repository(SyncRepository.get_usage_summary)
@@ -70,14 +71,13 @@ class Management:
     def __init__(
         self, repository: SyncRepository | None, clock: Clock | None, deprecated: dict[str, Any]
     ) -> None:
-        for name in deprecated:
-            if name not in DEPRECATED:
-                raise TypeError(f"SyncRateLimiter() got an unexpected keyword argument {name!r}")
-            warnings.warn(
-                f"SyncRateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
-                DeprecationWarning,
-                stacklevel=4,
-            )
+        for name, given in deprecated.items():
+            if given is not None:
+                warnings.warn(
+                    f"SyncRateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
+                    DeprecationWarning,
+                    stacklevel=3,
+                )
         if repository is not None and not isinstance(repository, SyncRepository):
             raise ValidationError("repository", repository, "must be an open SyncRepository")
         self._deprecated = deprecated
@@ -103,7 +103,7 @@ class Management:
             self._repository.close()
             self._repository = None
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -114,7 +114,7 @@ class Management:
         given = self._deprecated
         builder = SyncRepository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
-        builder.clock(self._clock).auto_update(given.get("auto_update", True))
+        builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
         builder.on_unavailable(given.get("on_unavailable"))
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])

@@ -5,32 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
-from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.clock import Clock
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace
 from zae_limiter.models.entity import Entity
-
-
-class StoredBucket(NamedTuple):
-    """A bucket and whose it is."""
-
-    entity_id: str
-    resource: str
-    image: BucketImage
-
-
-class HourOfUsage(NamedTuple):
-    """What one bucket used in one hour."""
-
-    entity_id: str
-    resource: str
-    usage: WindowUsage
+from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.usage_report import UsageQuery
 
 
 class BucketStore(Protocol):
@@ -66,11 +52,15 @@ class BucketStore(Protocol):
     def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
         """One bucket; None means that it is full."""
 
-    def of_entity(self, namespace_id: str, entity_id: str) -> list[StoredBucket]:
-        """All buckets of an entity, sorted by resource."""
+    def states(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
+    ) -> list[BucketState]:
+        """All buckets of an entity, of a resource, or of both, sorted by entity and resource."""
 
-    def of_resource(self, namespace_id: str, resource: str) -> list[StoredBucket]:
-        """All buckets on a resource, sorted by entity."""
+    def capacity(
+        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
+    ) -> ResourceCapacity:
+        """One limit of a resource over all its entities, or those without a parent."""
 
     def reset(
         self,
@@ -185,17 +175,23 @@ class NamespaceStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """Consumption by the hour; every net token counted exactly once."""
+    """Consumption by the hour and day; every net token counted exactly once."""
 
-    def hours(
+    def page(
         self,
         namespace_id: str,
         entity_id: str | None,
         resource: str | None,
-        from_hour: int,
-        to_hour: int,
-    ) -> list[HourOfUsage]:
-        """Hours since 1970 with ``from_hour <= hour < to_hour``; rows of one hour add up."""
+        query: UsageQuery,
+        limit: int,
+        next_key: str | None,
+    ) -> tuple[list[UsageSnapshot], str | None]:
+        """Windows, oldest first, after ``next_key``; and the key of the next page."""
+
+    def summary(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
+    ) -> UsageSummary:
+        """Totals over all windows of the query."""
 
 
 class AuditLog(Protocol):

@@ -18,6 +18,8 @@ from zae_limiter.admission.request import Charge
 from zae_limiter.models.limit import MILLI
 from zae_limiter.models.status import LimitStatus
 
+CENTURY_MS = 100 * 366 * 86_400_000  # kept that long is kept for ever
+
 
 class Plan(NamedTuple):
     """A decision about one bucket: the state to write, or None if it does not fit."""
@@ -91,7 +93,7 @@ def kept_until(expires_ms: int | None, in_force: InForce, now_ms: int) -> int | 
         return None
     if expires_ms is not None and expires_ms - now_ms > keep_ms // 2:
         return expires_ms
-    return now_ms + keep_ms
+    return now_ms + keep_ms if keep_ms < CENTURY_MS else None
 
 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:

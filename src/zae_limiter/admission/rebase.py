@@ -14,6 +14,9 @@ from zae_limiter.admission.image import (
     level_milli,
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
+from zae_limiter.exceptions import ValidationError
+
+MAX_STORED = 64
 
 
 def fresh(in_force: InForce, now_ms: int) -> BucketImage:
@@ -58,6 +61,13 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
         state = limits.get(key)
         limits[key] = full(rate, now_ms) if state is None else _at_rate(state, rate, now_ms)
     _drop_full_aliases(limits, in_force.keys, now_ms)
+    if len(limits) > MAX_STORED:
+        raise ValidationError(
+            "limits",
+            len(limits),
+            f"a bucket holds at most {MAX_STORED} different limits, those of recent calls "
+            "included; store changing limits with set_limits()",
+        )
     version = max(image.config_version, in_force.governing_version)
     return image._replace(limits=limits, config_version=version)
 

@@ -55,7 +55,7 @@ def open_window(image: BucketImage) -> WindowUsage | None:
 def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | None]:
     """The bucket with its window brought to ``now_ms``, and the window that this closed.
 
-    A stamp earlier than the window (a clock that went back) counts for the window. Limits that
+    A stamp earlier than the window (a clock that went back) counts for the window.
     """
     hour = now_ms // HOUR_MS
     if hour <= image.window_hour:

@@ -47,3 +47,14 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     if error is not None:
         raise error
     return result  # type: ignore[return-value]
+
+
+async def apause() -> None:
+    """Let others run between two pieces of long work."""
+    import asyncio
+
+    await asyncio.sleep(0)
+
+
+def pause() -> None:
+    """Threads take turns by themselves."""

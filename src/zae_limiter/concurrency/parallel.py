@@ -22,12 +22,14 @@ PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
 class Parallel:
     """How the sync tree runs independent calls side by side; decided once, when opened."""
 
-    def __init__(self, mode: str = "auto") -> None:
+    def __init__(self, mode: str = "auto", *, useful: bool = True) -> None:
         if mode not in PARALLEL_MODES:
             raise ValidationError(
                 "parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}"
             )
-        self.mode = _best_mode() if mode == "auto" else mode
+        self.mode = mode
+        if mode == "auto":  # a store that takes one call at a time gains nothing
+            self.mode = _best_mode() if useful else "serial"
         if mode != "auto":
             _warn_if_unsuited(mode)
         self._pool: ThreadPoolExecutor | None = None
@@ -82,7 +84,11 @@ def _warn_if_unsuited(mode: str) -> None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=5)
+    """Names the line outside this package that asked for it."""
+    frame, level = sys._getframe(), 1  # noqa: SLF001 - the only way before Python 3.12
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("zae_limiter."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 
 T = TypeVar("T")
 
@@ -63,11 +63,11 @@ class Ticket:
             return self._claim.pop()
         return False
 
-    def is_late(self, now: float) -> bool:
-        """Whether its caller has waited long enough; what must run has all its time from now."""
+    def starts(self, now: float) -> bool:
+        """Whether it is still wanted; what must run has all its time from now on."""
         if self.must_run:
             self.deadline = now + self.wait_s
-        return self.deadline <= now
+        return self.deadline > now
 
     def run(self, target: Any) -> None:
         self.receipt.append(self.operation(target, *self.args))
@@ -138,9 +138,9 @@ class AWorker:
     def _submit(self, ticket: Ticket) -> None:
         with self._lock:
             if self._closed:
-                raise RateLimiterUnavailable("the repository is closed; open it again")
+                raise InfrastructureError("the repository is closed; open it again")
             if self._pid != os.getpid():
-                raise RateLimiterUnavailable(
+                raise InfrastructureError(
                     "the repository was opened before a fork; open it in each process"
                 )
             if self._thread is None:
@@ -153,7 +153,7 @@ class AWorker:
             batch, last = _next_batch(self._queue)
             claimed = [ticket for ticket in batch if ticket.claim()]
             now = time.monotonic()
-            ready = [ticket for ticket in claimed if not ticket.is_late(now)]
+            ready = [ticket for ticket in claimed if ticket.starts(now)]
             for ticket in claimed:
                 if ticket.deadline <= now:
                     ticket.fail(RateLimiterUnavailable("the store did not answer in time"))
@@ -210,6 +210,19 @@ async def _end_of(ticket: Ticket) -> None:
             await ticket.future
 
 
+def one_by_one(run_one: Callable[[Ticket], None]) -> Callable[[Sequence[Ticket]], None]:
+    """A batch in which every ticket stands for itself."""
+
+    def run_batch(tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            try:
+                run_one(ticket)
+            except Exception as error:  # noqa: BLE001 - handed to the caller
+                ticket.fail(error)
+
+    return run_batch
+
+
 class Worker:
     """Runs tickets in the threads that bring them, one at a time."""
 
@@ -235,6 +248,8 @@ class Worker:
         must_run: bool = False,
     ) -> T:
         """Run ``operation(target, *args)``; an interrupt is raised once it stands or is undone."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+            raise InfrastructureError("a signal handler must not use a store that it interrupts")
         ticket = Ticket(operation, args, receipt, self._timeout_s, must_run)
         try:
             try:
@@ -250,7 +265,7 @@ class Worker:
         if not self._lock.acquire(timeout=self._timeout_s):
             raise RateLimiterUnavailable("the store did not answer in time")
         if self._closed:
-            raise RateLimiterUnavailable("the repository is closed; open it again")
+            raise InfrastructureError("the repository is closed; open it again")
 
     def _leave(self) -> None:
         while self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above

@@ -8,6 +8,7 @@ from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import Plan, plan_charge, statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.request import (
     STALE,
     ChargeOutcome,
@@ -21,13 +22,16 @@ from zae_limiter.embedded.audit import Change, record
 from zae_limiter.embedded.tables import BucketRow, Tables
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.audit import AuditAction
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
+
+_Decision = tuple[Plan, WindowUsage | None, BucketImage | None]
 
 
 def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
     """Charge every bucket or none, at the moment at which the transaction has its turn."""
     charges, clock, refreshed, is_acquire = request
     now_ms = clock()
-    plans: list[tuple[Plan, WindowUsage | None]] = []
+    plans: list[_Decision] = []
     fits = True
     for wanted in charges:
         image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
@@ -37,10 +41,10 @@ def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeO
         if plan is None:
             return STALE
         fits = fits and plan.granted is not None
-        plans.append((plan, window))
+        plans.append((plan, window, image))
     if not fits:
-        return _rejection(request, plans, now_ms)
-    for wanted, (plan, window) in zip(charges, plans, strict=True):
+        return _rejection(tables, namespace_id, request, plans, now_ms)
+    for wanted, (plan, window, _) in zip(charges, plans, strict=True):
         assert plan.granted is not None
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.granted, window)
     return Grant(charges)
@@ -69,11 +73,40 @@ def get(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> Buc
     return tables.get_bucket(namespace_id, entity_id, resource)
 
 
-def listing(
-    tables: Tables, namespace_id: str, entity_id: str | None, resource: str | None
-) -> list[BucketRow]:
-    """All buckets of an entity or of a resource."""
-    return tables.buckets(namespace_id, entity_id, resource)
+def states(
+    tables: Tables,
+    namespace_id: str,
+    entity_id: str | None,
+    resource: str | None,
+    clock: Callable[[], int],
+) -> list[BucketState]:
+    """All buckets of an entity, of a resource, or of both."""
+    now_ms = clock()
+    return [
+        state
+        for row in tables.buckets(namespace_id, entity_id, resource)
+        for state in bucket_states(row.entity_id, row.resource, row.image, now_ms)
+    ]
+
+
+def capacity(
+    tables: Tables,
+    namespace_id: str,
+    resource: str,
+    limit_name: str,
+    parents_only: bool,
+    clock: Callable[[], int],
+) -> ResourceCapacity:
+    """One limit of a resource over its entities; an unknown entity has no parent."""
+
+    def counts(state: BucketState) -> bool:
+        if state.limit_name != limit_name:
+            return False
+        entity = tables.get_entity(namespace_id, state.entity_id) if parents_only else None
+        return entity is None or entity.is_parent
+
+    found = states(tables, namespace_id, None, resource, clock)
+    return resource_capacity(resource, limit_name, filter(counts, found))
 
 
 def reset(tables: Tables, namespace_id: str, change: Change) -> bool:
@@ -119,11 +152,19 @@ def _rolled(
 
 
 def _rejection(
-    request: ChargeRequest, plans: list[tuple[Plan, WindowUsage | None]], now_ms: int
+    tables: Tables,
+    namespace_id: str,
+    request: ChargeRequest,
+    plans: list[_Decision],
+    now_ms: int,
 ) -> Rejection:
+    """Nothing is charged. But limits that have changed take effect now: a bucket that stayed at
+    its old rate would never grow to what a larger request needs."""
     found = []
-    for wanted, (plan, _) in zip(request.charges, plans, strict=True):
+    for wanted, (plan, window, image) in zip(request.charges, plans, strict=True):
         found.extend(statuses(wanted, plan.seen, now_ms))
+        if image is not None and plan.seen is not image:
+            _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, window)
     return Rejection(tuple(found))
 
 

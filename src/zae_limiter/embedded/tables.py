@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from zae_limiter.admission.image import BucketImage
@@ -54,7 +55,7 @@ class Tables(Protocol):
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> list[UsageRow]: ...
+    ) -> Iterator[UsageRow]: ...
     def forget_usage(self, before_hour: int, limit: int) -> int: ...
 
     # configuration; system defaults have neither entity nor resource

@@ -17,7 +17,7 @@ def iso_from_ms(ms: int) -> str:
 
 
 def ms_from_iso(value: str | datetime, field: str = "time") -> int:
-    """Accepts ISO text or a datetime; without a zone it is UTC."""
+    """Accepts ISO text or a datetime, rounded up; without a zone it is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -27,4 +27,4 @@ def ms_from_iso(value: str | datetime, field: str = "time") -> int:
         raise ValidationError(field, value, "must be ISO text or a datetime")
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
-    return (value - _UNIX) // timedelta(milliseconds=1)
+    return -(-(value - _UNIX) // timedelta(milliseconds=1))

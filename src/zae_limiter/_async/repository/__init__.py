@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository.buckets import BucketPart
 from zae_limiter._async.repository.context import check_multiplier
 from zae_limiter._async.repository.entities import EntityPart
@@ -56,6 +57,19 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
         # sync: builder.parallel_mode(parallel_mode)
         return await builder.register_missing_namespace().build()
+
+    @classmethod
+    async def over(
+        cls,
+        engine: Engine,
+        namespace: str | None = None,
+        *,
+        config_cache_ttl: float = 60,
+        clock: Clock | None = None,
+    ) -> Repository:
+        """A repository over an engine of your own, which it closes with itself."""
+        builder = cls.builder().namespace(namespace).config_cache_ttl(config_cache_ttl)
+        return await builder.clock(clock).register_missing_namespace().over(engine)
 
     @staticmethod
     def builder() -> RepositoryBuilder:
@@ -117,6 +131,11 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
     def lost_settlements(self) -> int:
         """Adjustments and refunds that an outage kept from being written; each is logged."""
         return self._context.lost_settlements.value
+
+    @property
+    def uncharged_admissions(self) -> int:
+        """Calls that an outage let through without a charge; logged every ten seconds."""
+        return self._context.uncharged.value
 
     async def ping(self) -> bool:
         """True if the store answers; raises what is wrong otherwise."""

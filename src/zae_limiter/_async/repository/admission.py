@@ -21,6 +21,7 @@ from zae_limiter.models.limit import Limit
 from zae_limiter.resolution import Resolved, Scope, override, resolve
 
 MAX_OVERRIDES = 1000
+UNCHARGED_LOG_S = 10.0
 
 
 class Admission:
@@ -36,15 +37,16 @@ class Admission:
     ) -> Resolved:
         """What applies to an (entity, resource); ``fresh`` skips the cache."""
         context = self._context
-        whose = context.cache_scope, entity_id
-        found = None if fresh else context.cache.get(whose, resource, now_ms)
+        whose = context.namespace_id, entity_id
+        what = resource, context.bucket_ttl_multiplier
+        found = None if fresh else context.cache.get(whose, what, now_ms)
         if found is None:
             generation = context.cache.generation
             snapshot = await context.engine.configs.snapshot(
                 context.namespace_id, entity_id, resource
             )
             found = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
-            context.cache.put(whose, resource, found, now_ms, generation)
+            context.cache.put(whose, what, found, now_ms, generation)
         return found
 
     async def scope(
@@ -124,6 +126,19 @@ class Admission:
         context = self._context
         stored = context.cache.policy(context.namespace_id)
         return call or context.on_unavailable or stored or OnUnavailable.BLOCK
+
+    def note_uncharged(self, error: Exception) -> None:
+        """Say, but not for each call, that calls are let through uncharged."""
+        uncharged = self._context.uncharged
+        uncharged.add()
+        if uncharged.is_due(UNCHARGED_LOG_S):
+            import logging
+
+            logging.getLogger("zae_limiter").warning(
+                "the store does not answer, %d calls were admitted uncharged so far: %s",
+                uncharged.value,
+                error,
+            )
 
     def count_lost_settlement(self) -> None:
         self._context.lost_settlements.add()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from zae_limiter._async.ports import StoredBucket
 from zae_limiter._async.repository.part import Part
-from zae_limiter.admission.report import bucket_states
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.bucket import BucketState
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.models.limit import check_amounts
 from zae_limiter.naming import check_entity_id, check_limit_name, check_principal, check_resource
 
@@ -28,26 +26,35 @@ class BucketPart(Part):
 
     async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
         """All buckets of an entity, or those on one resource."""
-        store, namespace_id = self._context.engine.buckets, self._context.namespace_id
         check_entity_id(entity_id)
-        if resource is None:
-            return self._states(await store.of_entity(namespace_id, entity_id))
-        image = await store.get(namespace_id, entity_id, check_resource(resource))
-        found = [] if image is None else [StoredBucket(entity_id, resource, image)]
-        return self._states(found)
+        if resource is not None:
+            check_resource(resource)
+        return await self._context.engine.buckets.states(
+            self._context.namespace_id, entity_id, resource, self._context.clock
+        )
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
         """Every entity's bucket on a resource."""
-        found = await self._context.engine.buckets.of_resource(
-            self._context.namespace_id, check_resource(resource)
+        if limit_name is not None:
+            check_limit_name(limit_name, "limit_name")
+        found = await self._context.engine.buckets.states(
+            self._context.namespace_id, None, check_resource(resource), self._context.clock
         )
-        return [
-            state
-            for state in self._states(found)
-            if limit_name is None or state.limit_name == limit_name
-        ]
+        return [each for each in found if limit_name is None or each.limit_name == limit_name]
+
+    async def get_resource_capacity(
+        self, resource: str, limit_name: str, parents_only: bool = False
+    ) -> ResourceCapacity:
+        """One limit of a resource over all entities that use it, or over those at the top."""
+        return await self._context.engine.buckets.capacity(
+            self._context.namespace_id,
+            check_resource(resource),
+            check_limit_name(limit_name, "limit_name"),
+            parents_only,
+            self._context.clock,
+        )
 
     async def reset_bucket(
         self, entity_id: str, resource: str, principal: str | None = None
@@ -80,7 +87,3 @@ class BucketPart(Part):
             self._context.clock(),
             check_principal(principal),
         )
-
-    def _states(self, found: Iterable[StoredBucket]) -> list[BucketState]:
-        now_ms = self._context.clock()
-        return [state for bucket in found for state in bucket_states(*bucket, now_ms)]

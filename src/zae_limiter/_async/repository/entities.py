@@ -42,7 +42,7 @@ class EntityPart(Part):
                 self._context.namespace_id, entity, now_ms, check_principal(principal)
             )
         finally:  # also when cancelled: it may have been done
-            self._context.cache.evict(self._context.cache_scope, entity_id)
+            self._context.cache.evict(self._context.namespace_id, entity_id)
         return entity
 
     async def get_entity(self, entity_id: str) -> Entity | None:
@@ -70,7 +70,7 @@ class EntityPart(Part):
                 check_principal(principal),
             )
         finally:
-            self._context.cache.evict(self._context.cache_scope, entity_id)
+            self._context.cache.evict(self._context.namespace_id, entity_id)
 
 
 def _check_parent(entity_id: str, parent_id: str | None, cascade: bool) -> str | None:

@@ -9,8 +9,8 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.limit import check_positive
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary
-from zae_limiter.naming import RESERVED_NAMESPACE, check_entity_id, check_resource
-from zae_limiter.usage_report import UsageQuery, page, snapshots, summary
+from zae_limiter.naming import RESERVED_NAMESPACE, check_entity_id, check_resource, check_text
+from zae_limiter.usage_report import UsageQuery
 
 
 class HistoryPart(Part):
@@ -24,8 +24,9 @@ class HistoryPart(Part):
         Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, the life of a
         namespace under ``$NAMESPACE:name``.
         """
-        if not isinstance(entity_id, str) or not entity_id:
+        if not check_text(entity_id, "entity_id"):
             raise ValidationError("entity_id", entity_id, "must be an id or a $ subject")
+        check_text(start_event_id, "start_event_id")
         registry = entity_id.startswith("$NAMESPACE:")
         return await self._context.engine.audit.events(
             RESERVED_NAMESPACE if registry else self._context.namespace_id,
@@ -49,8 +50,15 @@ class HistoryPart(Part):
         Windows that start in ``[start_time, end_time)`` of an entity, a resource, or both.
         """
         check_positive(limit, "limit")
-        found = await self._snapshots(entity_id, resource, window_type, start_time, end_time)
-        return page(found, limit, next_key)
+        _check_subject(entity_id, resource)
+        return await self._context.engine.usage.page(
+            self._context.namespace_id,
+            entity_id,
+            resource,
+            UsageQuery.parse(window_type, start_time, end_time),
+            limit,
+            next_key,
+        )
 
     async def get_usage_summary(
         self,
@@ -61,27 +69,19 @@ class HistoryPart(Part):
         end_time: str | datetime | None = None,
     ) -> UsageSummary:
         """Totals, and averages per window; over hours unless ``window_type`` says otherwise."""
-        found = await self._snapshots(
-            entity_id, resource, window_type or "hourly", start_time, end_time
+        _check_subject(entity_id, resource)
+        return await self._context.engine.usage.summary(
+            self._context.namespace_id,
+            entity_id,
+            resource,
+            UsageQuery.parse(window_type or "hourly", start_time, end_time),
         )
-        return summary(found)
 
-    async def _snapshots(
-        self,
-        entity_id: str | None,
-        resource: str | None,
-        window_type: str | None,
-        start_time: str | datetime | None,
-        end_time: str | datetime | None,
-    ) -> list[UsageSnapshot]:
-        if entity_id is None and resource is None:
-            raise ValidationError("entity_id", None, "name an entity, a resource, or both")
-        if entity_id is not None:
-            check_entity_id(entity_id)
-        if resource is not None:
-            check_resource(resource)
-        query = UsageQuery.parse(window_type, start_time, end_time)
-        rows = await self._context.engine.usage.hours(
-            self._context.namespace_id, entity_id, resource, query.from_hour, query.to_hour
-        )
-        return snapshots([(row.entity_id, row.resource, row.usage) for row in rows], query)
+
+def _check_subject(entity_id: str | None, resource: str | None) -> None:
+    if entity_id is None and resource is None:
+        raise ValidationError("entity_id", None, "name an entity, a resource, or both")
+    if entity_id is not None:
+        check_entity_id(entity_id)
+    if resource is not None:
+        check_resource(resource)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from zae_limiter._async.repository.part import Part
+from zae_limiter.concurrency.calls import apause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.config import Namespace
 from zae_limiter.naming import check_namespace, check_namespace_id
@@ -74,6 +75,7 @@ class NamespacePart(Part):
         removed = 0
         while batch := await store.purge_batch(namespace_id, PURGE_BATCH):
             removed += batch
+            await apause()
             if progress is not None:
                 progress(removed)
         await store.finish_purge(namespace_id, self._context.clock())

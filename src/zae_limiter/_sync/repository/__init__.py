@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository.buckets import BucketPart
 from zae_limiter._sync.repository.context import check_multiplier
 from zae_limiter._sync.repository.entities import EntityPart
@@ -58,6 +59,19 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
         builder.parallel_mode(parallel_mode)
         return builder.register_missing_namespace().build()
+
+    @classmethod
+    def over(
+        cls,
+        engine: Engine,
+        namespace: str | None = None,
+        *,
+        config_cache_ttl: float = 60,
+        clock: Clock | None = None,
+    ) -> SyncRepository:
+        """A repository over an engine of your own, which it closes with itself."""
+        builder = cls.builder().namespace(namespace).config_cache_ttl(config_cache_ttl)
+        return builder.clock(clock).register_missing_namespace().over(engine)
 
     @staticmethod
     def builder() -> SyncRepositoryBuilder:
@@ -119,6 +133,11 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
     def lost_settlements(self) -> int:
         """Adjustments and refunds that an outage kept from being written; each is logged."""
         return self._context.lost_settlements.value
+
+    @property
+    def uncharged_admissions(self) -> int:
+        """Calls that an outage let through without a charge; logged every ten seconds."""
+        return self._context.uncharged.value
 
     def ping(self) -> bool:
         """True if the store answers; raises what is wrong otherwise."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from zae_limiter._sync.config_cache import SyncConfigCache
@@ -16,6 +15,8 @@ from zae_limiter.concurrency.counter import Counter
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
+
+MAX_MULTIPLIER = 10**6
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,8 @@ class Context:
     bucket_ttl_multiplier: int
     overrides: dict[Any, InForce] = field(default_factory=dict)
     lost_settlements: Counter = field(default_factory=Counter)
+    uncharged: Counter = field(default_factory=Counter)
     owns_engine: bool = True
-
-    @cached_property
-    def cache_scope(self) -> tuple[str, int]:
-        """What resolved limits depend on besides the entity and the resource."""
-        return self.namespace_id, self.bucket_ttl_multiplier
 
     def scoped(
         self,
@@ -64,6 +61,8 @@ class Context:
 
 def check_multiplier(value: int | None) -> int | None:
     """How many times its time to fill a bucket is remembered; 0 for ever."""
-    if value is not None and (type(value) is not int or value < 0):
-        raise ValidationError("bucket_ttl_multiplier", value, "must be a whole number, at least 0")
+    if value is not None and (type(value) is not int or not 0 <= value <= MAX_MULTIPLIER):
+        raise ValidationError(
+            "bucket_ttl_multiplier", value, f"must be a whole number from 0 to {MAX_MULTIPLIER}"
+        )
     return value

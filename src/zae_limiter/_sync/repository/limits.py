@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zae_limiter._sync.repository.part import Part
-from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import (
     CacheStats,
     ConfigSource,
@@ -21,8 +20,10 @@ from zae_limiter.naming import (
     check_principal,
     check_resource,
     check_resource_or_default,
+    check_text,
 )
 
+MAX_PAGE = 10**6
 NONE = ""  # "no entity" or "no resource" in the key of a level
 
 
@@ -87,6 +88,7 @@ class LimitPart(Part):
         """Limits where nothing else applies, and what to do in an outage."""
         policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
         self._put(NONE, NONE, LevelConfig(check_limits(limits), policy), principal)
+        self._context.cache.set_policy(self._context.namespace_id, policy)
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         config = self._get(NONE, NONE)
@@ -94,6 +96,7 @@ class LimitPart(Part):
 
     def delete_system_defaults(self, principal: str | None = None) -> None:
         self._delete(NONE, NONE, principal)
+        self._context.cache.set_policy(self._context.namespace_id, None)
 
     # --- across levels
 
@@ -103,13 +106,12 @@ class LimitPart(Part):
         """A page of entity ids, and the cursor of the next one (None at the end)."""
         if limit is not None:
             check_positive(limit, "limit")
-        if cursor is not None and not isinstance(cursor, str):
-            raise ValidationError("cursor", cursor, "must be what the previous page returned")
+        check_text(cursor, "cursor")
         found = self._context.engine.configs.configured_entities(
             self._context.namespace_id,
             check_resource_or_default(resource),
             cursor or NONE,
-            None if limit is None else limit + 1,
+            None if limit is None else min(limit, MAX_PAGE) + 1,
         )
         if limit is None or len(found) <= limit:
             return found, None
@@ -168,6 +170,6 @@ class LimitPart(Part):
 
     def _evict(self, entity_id: str) -> None:
         if entity_id:
-            self._context.cache.evict(self._context.cache_scope, entity_id)
+            self._context.cache.evict(self._context.namespace_id, entity_id)
         else:
             self._context.cache.clear()

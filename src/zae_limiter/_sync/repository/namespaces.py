@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from zae_limiter._sync.repository.part import Part
+from zae_limiter.concurrency.calls import pause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.config import Namespace
 from zae_limiter.naming import check_namespace, check_namespace_id
@@ -76,6 +77,7 @@ class NamespacePart(Part):
         removed = 0
         while batch := store.purge_batch(namespace_id, PURGE_BATCH):
             removed += batch
+            pause()
             if progress is not None:
                 progress(removed)
         store.finish_purge(namespace_id, self._context.clock())

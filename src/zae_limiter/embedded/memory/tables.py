@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -50,6 +51,7 @@ class MemoryTables:
         self.journal = Journal()
         self._buckets: dict[tuple[str, str, str], BucketImage] = {}
         self._expiries: list[tuple[int, tuple[str, str, str]]] = []
+        self._scheduled: set[tuple[str, str, str]] = set()  # one entry in the heap for each
         self._usage: dict[tuple[str, str, str, int], WindowUsage] = {}
         self._configs: dict[tuple[str, str, str], LevelConfig] = {}
         self._versions: dict[tuple[str], int] = {}
@@ -67,10 +69,9 @@ class MemoryTables:
         self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
     ) -> None:
         key = (namespace_id, entity_id, resource)
-        before = self._buckets.get(key)
-        expires_ms = image.expires_ms
-        if expires_ms is not None and (before is None or before.expires_ms != expires_ms):
-            heappush(self._expiries, (expires_ms, key))
+        if image.expires_ms is not None and key not in self._scheduled:
+            self._scheduled.add(key)
+            heappush(self._expiries, (image.expires_ms, key))
         self.journal.put(self._buckets, key, image)
 
     def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
@@ -91,9 +92,14 @@ class MemoryTables:
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
         expired: list[BucketRow] = []
         while self._expiries and self._expiries[0][0] <= now_ms and len(expired) < limit:
-            expires_ms, key = heappop(self._expiries)
+            _, key = heappop(self._expiries)
             image = self._buckets.get(key)
-            if image is not None and image.expires_ms == expires_ms:  # else: moved on, or gone
+            if image is None or image.expires_ms is None:
+                self._scheduled.discard(key)
+                continue
+            # It stays scheduled until it is gone; its expiry may have moved on meanwhile.
+            heappush(self._expiries, (max(image.expires_ms, now_ms + 1), key))
+            if image.expires_ms <= now_ms:
                 expired.append(BucketRow(*key, image))
         return expired
 
@@ -113,13 +119,14 @@ class MemoryTables:
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> list[UsageRow]:
-        return [
+    ) -> Iterator[UsageRow]:
+        found = [
             UsageRow(key[1], key[2], usage)
             for key, usage in self._usage.items()
             if from_hour <= usage.hour < to_hour
             and _matches(key, namespace_id, entity_id, resource)
         ]
+        return iter(sorted(found, key=lambda row: row.usage.hour))
 
     def forget_usage(self, before_hour: int, limit: int) -> int:
         return self._forget(self._usage, [k for k in self._usage if k[3] < before_hour][:limit])
@@ -225,7 +232,8 @@ class MemoryTables:
     # --- audit
 
     def add_audit(self, namespace_id: str, event: AuditEvent) -> None:
-        self.journal.put(self._audit, (namespace_id, event.entity_id, event.event_id), event)
+        key = (namespace_id, event.entity_id, event.event_id)
+        self.journal.put(self._audit, key, deepcopy(event))
 
     def audit(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
@@ -236,7 +244,8 @@ class MemoryTables:
             if key[:2] == (namespace_id, entity_id)
             and (before_event_id is None or key[2] < before_event_id)
         ]
-        return sorted(found, key=lambda event: event.event_id, reverse=True)[:limit]
+        newest = sorted(found, key=lambda event: event.event_id, reverse=True)[:limit]
+        return deepcopy(newest)
 
     def forget_audit(self, before_event_id: str, limit: int) -> int:
         return self._forget(self._audit, [k for k in self._audit if k[2] < before_event_id][:limit])

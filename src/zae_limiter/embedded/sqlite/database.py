@@ -1,4 +1,4 @@
-"""One SQLite file: a connection that writes in ordered batches and one that reads."""
+"""One SQLite file: a connection that writes in ordered batches and two that read."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zae_limiter.concurrency.worker import Ticket
+from zae_limiter.embedded.sqlite.errors import STORE_ERRORS, translate
 from zae_limiter.embedded.sqlite.file_lock import FileLock
-from zae_limiter.embedded.sqlite.schema import migrate
+from zae_limiter.embedded.sqlite.schema import check_owner, migrate
 from zae_limiter.embedded.sqlite.tables import SqliteTables
 from zae_limiter.exceptions import (
+    InfrastructureError,
     InfrastructureNotFoundError,
-    PermissionDenied,
     RateLimiterUnavailable,
     ValidationError,
 )
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 CACHED_STATEMENTS = 128
-_STORE_ERRORS = (sqlite3.Error, OSError)
 
 
 class SqliteDatabase:
-    """Not thread-safe: one caller writes at a time and one reads; the workers see to that."""
+    """Not thread-safe: each connection has one caller at a time; the workers see to that."""
 
     def __init__(self, path: str, synchronous: str, timeout_s: float) -> None:
         if synchronous.upper() not in SYNCHRONOUS:
@@ -36,36 +36,38 @@ class SqliteDatabase:
         self._timeout_s = timeout_s
         self._busy_ms = -1
         self._pid = os.getpid()
+        self._connections: list[sqlite3.Connection] = []
+        self._lock: FileLock | None = None
         _check_place(path)
         try:
-            self._lock = FileLock(path)
-            self._writer = self._connect(synchronous)
-            self._prepare()
-            self._reader = self._connect(synchronous)
-        except _STORE_ERRORS as error:
-            raise translate(error, path) from error
-        self._write_tables = SqliteTables(self._writer)
-        self._read_tables = SqliteTables(self._reader)
+            self._open(synchronous)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, STORE_ERRORS):
+                raise translate(error, path) from error
+            raise
 
     def close(self) -> None:
-        """Close both connections; the last one out folds the log into the file."""
+        """Close everything; the last process out folds the log into the file."""
         if os.getpid() == self._pid:
-            self._reader.close()
-            self._writer.close()
-        self._lock.close()
+            for connection in self._connections:
+                connection.close()
+        if self._lock is not None:
+            self._lock.close()
 
     # --- writing
 
     def write(self, tickets: Sequence[Ticket]) -> None:
         """Run all tickets in one transaction, each as if alone. Never raises for a ticket."""
+        assert self._lock is not None
         waiting = list(tickets)
-        while waiting and not self._lock.acquire(min(ticket.deadline for ticket in waiting)):
-            now = time.monotonic()
-            for ticket in waiting:
-                if ticket.deadline <= now:
-                    ticket.fail(self._held_by_another())
-            waiting = [ticket for ticket in waiting if ticket.deadline > now]
         try:
+            while waiting and not self._lock.acquire(min(each.deadline for each in waiting)):
+                now = time.monotonic()
+                for ticket in waiting:
+                    if ticket.deadline <= now:
+                        ticket.fail(self._held_by_another())
+                waiting = [ticket for ticket in waiting if ticket.deadline > now]
             if waiting:
                 self._write_locked(waiting)
         finally:
@@ -74,6 +76,7 @@ class SqliteDatabase:
     def write_one(self, ticket: Ticket) -> None:
         """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
         self._check_process()
+        assert self._lock is not None
         try:
             try:
                 if not self._lock.acquire(ticket.deadline):
@@ -81,7 +84,7 @@ class SqliteDatabase:
                 self._transaction([ticket])
             finally:
                 self._lock.release()
-        except _STORE_ERRORS as error:
+        except STORE_ERRORS as error:
             raise translate(error, self.path) from error
         finally:
             self._lock.release()  # again, for an interrupt that struck inside the first one
@@ -103,9 +106,9 @@ class SqliteDatabase:
                 writer.execute("ROLLBACK")
             self._set_busy_timeout(min(ticket.deadline for ticket in tickets))
             writer.execute("BEGIN IMMEDIATE")
-            self._write_tables.begin()
+            self._tables.begin()
             for ticket in tickets:
-                ticket.run(self._write_tables)
+                ticket.run(self._tables)
             writer.execute("COMMIT")
         except BaseException as error:
             # An interrupt after the COMMIT leaves the receipts as they are: they stand. SQLite
@@ -117,12 +120,6 @@ class SqliteDatabase:
                 writer.execute("ROLLBACK")
             raise
 
-    def _held_by_another(self) -> RateLimiterUnavailable:
-        return RateLimiterUnavailable(
-            f"another process held {self.path!r} for more than {self._timeout_s:g} s; "
-            "look for a stopped process, or raise request_timeout"
-        )
-
     def _set_busy_timeout(self, deadline: float) -> None:
         """Programs that do not know our lock may hold SQLite's own; wait no longer in total."""
         left_ms = max(1, int((deadline - time.monotonic()) * 1000))
@@ -130,33 +127,49 @@ class SqliteDatabase:
             self._writer.execute(f"PRAGMA busy_timeout = {left_ms}")
             self._busy_ms = left_ms
 
+    def _held_by_another(self) -> RateLimiterUnavailable:
+        return RateLimiterUnavailable(
+            f"another process held {self.path!r} for more than {self._timeout_s:g} s; "
+            "look for a stopped process, or raise request_timeout"
+        )
+
     # --- reading
 
-    def read(self, tickets: Sequence[Ticket]) -> None:
-        """Run each ticket on a consistent view of the file. Never raises for a ticket."""
-        for ticket in tickets:
-            try:
-                self.read_one(ticket)
-            except Exception as error:  # noqa: BLE001 - handed to the caller
-                ticket.fail(error)
+    def lookup(self, ticket: Ticket) -> None:
+        """Something small that a caller waits for."""
+        self._read(self._lookup, self._lookup_tables, ticket)
 
-    def read_one(self, ticket: Ticket) -> None:
+    def listing(self, ticket: Ticket) -> None:
+        """Something that may take long; it holds nobody up but other listings."""
+        self._read(self._listing, self._listing_tables, ticket)
+
+    def _read(self, reader: sqlite3.Connection, tables: SqliteTables, ticket: Ticket) -> None:
         """Run one ticket on a consistent view of the file."""
         self._check_process()
-        reader = self._reader
         try:
             if reader.in_transaction:  # an interrupt came right after a BEGIN
                 reader.execute("ROLLBACK")
             reader.execute("BEGIN")
             try:
-                self._read_tables.begin()
-                ticket.run(self._read_tables)
+                tables.begin()
+                ticket.run(tables)
             finally:
                 reader.execute("COMMIT")
-        except _STORE_ERRORS as error:
+        except STORE_ERRORS as error:
             raise translate(error, self.path) from error
 
     # --- opening
+
+    def _open(self, synchronous: str) -> None:
+        self._writer = self._connect(synchronous)
+        check_owner(self._writer, self.path)  # before anything of ours is put beside the file
+        self._lock = FileLock(self.path)
+        self._prepare(self._lock)
+        self._lookup = self._connect(synchronous)
+        self._listing = self._connect(synchronous)
+        self._tables = SqliteTables(self._writer)
+        self._lookup_tables = SqliteTables(self._lookup)
+        self._listing_tables = SqliteTables(self._listing)
 
     def _connect(self, synchronous: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -166,38 +179,24 @@ class SqliteDatabase:
             check_same_thread=False,
             cached_statements=CACHED_STATEMENTS,
         )
+        self._connections.append(connection)
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         return connection
 
-    def _prepare(self) -> None:
+    def _prepare(self, lock: FileLock) -> None:
         try:
-            if not self._lock.acquire(time.monotonic() + self._timeout_s):
+            if not lock.acquire(time.monotonic() + self._timeout_s):
                 raise self._held_by_another()
             self._writer.execute("PRAGMA journal_mode = WAL")
             migrate(self._writer, self.path)
         finally:
-            self._lock.release()
+            lock.release()
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise RateLimiterUnavailable(
+            raise InfrastructureError(
                 f"{self.path!r} was opened before a fork; open the repository in each process"
             )
-
-
-def translate(error: Exception, path: str) -> Exception:
-    """No sqlite3 error leaves this package bare."""
-    if not isinstance(error, _STORE_ERRORS):
-        return error
-    denied = isinstance(error, PermissionError)
-    if isinstance(error, sqlite3.OperationalError):
-        denied = "readonly" in str(error) or "unable to open" in str(error)
-    if denied:
-        return PermissionDenied(
-            f"cannot write {path!r}: {error}; check the permissions of the file and its folder",
-            cause=error,
-        )
-    return RateLimiterUnavailable(f"SQLite file {path!r}: {error}", cause=error)
 
 
 def _check_place(path: str) -> None:

@@ -7,10 +7,12 @@ at most one process can overtake the one that waits longest.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
+from pathlib import Path
 from types import ModuleType
+
+from zae_limiter.concurrency.fork import renew_after_fork
 
 fcntl: ModuleType | None
 try:
@@ -25,7 +27,8 @@ class FileLock:
     def __init__(self, path: str) -> None:
         self._stages: list[_Stage] = []
         if fcntl is not None:
-            self._stages = [_Stage(path + suffix) for suffix in ("-gate", "-lock")]
+            self._stages = [_Stage(Path(path + suffix)) for suffix in ("-gate", "-lock")]
+            renew_after_fork(self)
 
     def acquire(self, deadline: float) -> bool:
         """False if the lock could not be had until ``deadline`` (monotonic seconds)."""
@@ -47,6 +50,20 @@ class FileLock:
             stage.close()
         self._stages = []
 
+    def after_fork(self) -> None:
+        """A child that kept the files open would keep the lock of a parent that was killed."""
+        for stage in self._stages:
+            stage.file.close()
+        self._stages = []
+
+
+class _Wait:
+    """One place in the kernel's queue."""
+
+    def __init__(self) -> None:
+        self.wanted = True
+        self.arrived = threading.Event()
+
 
 class _Stage:
     """One flock. It knows no timeout of its own, so waiting for it is done in a thread.
@@ -55,61 +72,76 @@ class _Stage:
     the next caller finds it there. A lock that nobody wants any more is given back.
     """
 
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        self._changed = threading.Condition()
-        self._held = False  # true before the lock is taken and until it has been given back
-        self._queued = False
-        self._wanted = False
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("ab", buffering=0)
+        self._lock = threading.Lock()  # taken by `with` alone, which no interrupt can split
+        self._held = False  # true before the flock is taken and until it has been given back
+        self._waiting: _Wait | None = None
         self._closed = False
 
     def take(self, deadline: float) -> bool:
-        with self._changed:
+        with self._lock:
             self._held = True
-            if not self._queued:
+            if self._waiting is None:
                 if self._try():
                     return True
-                self._queued = True
-                threading.Thread(target=self._queue, daemon=True, name="zael-file-lock").start()
-            self._wanted = True
-            try:
-                left = max(0.0, deadline - time.monotonic())
-                return self._changed.wait_for(lambda: not self._queued, left)
-            finally:
-                self._wanted = False
+                self._queue_up()
+            wait = self._waiting
+            if wait is None:  # no thread could be started
+                return False
+            wait.wanted = True
+        wait.arrived.wait(max(0.0, deadline - time.monotonic()))
+        with self._lock:
+            wait.wanted = False
+            return wait.arrived.is_set()
 
     def give(self) -> None:
         """Let go of it, also after an interrupt somewhere in ``take``."""
-        assert fcntl is not None
         if not self._held:
             return
-        with self._changed:
-            if not self._queued and not self._closed:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.wanted = False
+            elif not self._closed:
+                self._flock("LOCK_UN")
             self._held = False
 
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             self._closed = True
-            if not self._queued:
-                os.close(self._file)
+            if self._waiting is None:
+                self.file.close()
+
+    def _queue_up(self) -> None:
+        self._waiting = _Wait()
+        thread = threading.Thread(
+            target=self._queue, args=(self._waiting,), daemon=True, name="zael-file-lock"
+        )
+        try:
+            thread.start()
+        except BaseException as error:
+            self._waiting = None
+            if not isinstance(error, RuntimeError):
+                raise
+
+    def _queue(self, wait: _Wait) -> None:
+        self._flock("LOCK_EX")
+        with self._lock:
+            self._waiting = None
+            if self._closed:
+                self.file.close()
+            elif wait.wanted:
+                wait.arrived.set()
+            else:
+                self._flock("LOCK_UN")
 
     def _try(self) -> bool:
-        assert fcntl is not None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock("LOCK_EX", "LOCK_NB")
         except BlockingIOError:
             return False
         return True
 
-    def _queue(self) -> None:
+    def _flock(self, *operations: str) -> None:
         assert fcntl is not None
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        with self._changed:
-            self._queued = False
-            if self._closed:
-                os.close(self._file)
-            elif self._wanted:
-                self._changed.notify()
-            else:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+        fcntl.flock(self.file, sum(getattr(fcntl, operation) for operation in operations))

@@ -55,11 +55,6 @@ OWNED_TABLES = ("bucket", "usage", "config", "config_version", "entity", "audit"
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring the file to the current schema. The caller holds the write lock."""
     found = connection.execute("PRAGMA user_version").fetchone()[0]
-    owner = connection.execute("PRAGMA application_id").fetchone()[0]
-    if owner != APPLICATION_ID and not _is_empty(connection):
-        raise InfrastructureError(
-            f"{path!r} is a SQLite file of another program; choose another path"
-        )
     if found == len(MIGRATIONS):
         return
     if found > len(MIGRATIONS):
@@ -80,5 +75,11 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+def check_owner(connection: sqlite3.Connection, path: str) -> None:
+    """Only a file of ours or an empty one will do; nothing is written to any other."""
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    empty = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+    if owner != APPLICATION_ID and not empty:
+        raise InfrastructureError(
+            f"{path!r} is a SQLite file of another program; choose another path"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 from zae_limiter.admission.image import BucketImage
@@ -27,6 +28,7 @@ _PUT_BUCKET = (
 _UNREAD = object()
 MAX_DECODED = 10_000
 NO_LIMIT = -1
+_MOST = 2**62  # SQLite's integers end there
 
 
 class SqliteTables:
@@ -118,14 +120,14 @@ class SqliteTables:
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> list[UsageRow]:
+    ) -> Iterator[UsageRow]:
         where, values = _filters(namespace_id, entity_id, resource)
         rows = self._execute(
             "SELECT entity_id, resource, hour, counters, events FROM usage "
-            f"WHERE {where} AND hour >= ? AND hour < ?",
+            f"WHERE {where} AND hour >= ? AND hour < ? ORDER BY hour",
             (*values, from_hour, to_hour),
         )
-        return [UsageRow(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows]
+        return (UsageRow(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows)
 
     def forget_usage(self, before_hour: int, limit: int) -> int:
         return self._execute(
@@ -301,7 +303,7 @@ class SqliteTables:
         rows = self._execute(
             f"SELECT {_AUDIT} FROM audit WHERE namespace_id = ? AND entity_id = ? "
             "AND (? IS NULL OR event_id < ?) ORDER BY event_id DESC LIMIT ?",
-            (namespace_id, entity_id, before_event_id, before_event_id, limit),
+            (namespace_id, entity_id, before_event_id, before_event_id, min(limit, _MOST)),
         )
         return [_event(*row) for row in rows]
 

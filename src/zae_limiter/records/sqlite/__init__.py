@@ -44,9 +44,7 @@ def decode_bucket(text: str) -> BucketImage:
             }
             return BucketImage(states, *rest)
     except (ValueError, TypeError) as error:
-        raise RateLimiterUnavailable(
-            f"a bucket's row is damaged ({text[:40]!r}); delete that row", cause=error
-        ) from error
+        raise _damaged("bucket", text, error) from error
     raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
 
 
@@ -60,12 +58,15 @@ def encode_config(config: LevelConfig) -> str:
 
 
 def decode_config(text: str) -> LevelConfig:
-    data = json.loads(text)
-    policy = data["on_unavailable"]
-    return LevelConfig(
-        tuple(Limit(*fields) for fields in data["limits"]),
-        None if policy is None else OnUnavailable(policy),
-    )
+    try:
+        data = json.loads(text)
+        policy = data["on_unavailable"]
+        return LevelConfig(
+            tuple(Limit(*fields) for fields in data["limits"]),
+            None if policy is None else OnUnavailable(policy),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged("configuration", text, error) from error
 
 
 def encode_usage(usage: WindowUsage) -> str:
@@ -73,7 +74,7 @@ def encode_usage(usage: WindowUsage) -> str:
 
 
 def decode_usage(hour: int, counters: str, events: int) -> WindowUsage:
-    return WindowUsage(hour, json.loads(counters), events)
+    return WindowUsage(hour, decode_document(counters), events)
 
 
 def encode_document(value: dict[str, Any]) -> str:
@@ -81,5 +82,14 @@ def encode_document(value: dict[str, Any]) -> str:
 
 
 def decode_document(text: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(text)
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise _damaged("document", text, error) from error
     return value
+
+
+def _damaged(what: str, text: str, error: Exception) -> RateLimiterUnavailable:
+    return RateLimiterUnavailable(
+        f"the row of a {what} is damaged ({text[:40]!r}); write it anew or delete it", cause=error
+    )

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -83,10 +84,11 @@ def _faults(bench: _Bench, block: Callable[[SyncLease], None], cost: int) -> Ite
                     ended = True
             if interrupt.struck is None:
                 return
-            problem = bench.silence() or bench.miscount({0, cost} if ended else {0})
+            silence = bench.silence()
+            problem = silence or bench.miscount({0, cost} if ended else {0})
             if problem:
                 yield f"{interrupt.struck}: {problem}"
-            if bench.silence() and not bench.reopen():
+            if silence and not bench.reopen():
                 yield "(the store cannot be used any more: later points were not tried)"
                 return
 
@@ -134,7 +136,7 @@ class _Bench:
     def silence(self) -> str | None:
         """Who gets no answer any more, if anybody."""
         for name, repository in (("the same", self._repo), ("another", self._other)):
-            if not _in_time(lambda repository=repository: _acquire(repository)):  # type: ignore[misc]
+            if not _in_time(partial(_acquire, repository)):
                 return f"afterwards {name} repository does not answer another thread"
         return None
 

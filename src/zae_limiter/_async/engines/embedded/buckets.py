@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 
 from zae_limiter._async.engines.embedded.client import EmbeddedClient
-from zae_limiter._async.ports import StoredBucket
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
 from zae_limiter.clock import Clock
 from zae_limiter.embedded import buckets, housekeeping
 from zae_limiter.embedded.audit import Change
+from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
 
 class EmbeddedBuckets:
@@ -23,13 +25,22 @@ class EmbeddedBuckets:
         self._client = client
         self._retention = (usage_retention_days, audit_retention_days)
         self._charges = count(1)
+        self._history_ms = 0
 
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
     ) -> ChargeOutcome:
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
-            await self._client.write(housekeeping.forget, (request.clock(), *self._retention))
+            await self._keep_house(request.clock())
         return await self._client.write(buckets.charge, (namespace_id, request), receipt)
+
+    async def _keep_house(self, now_ms: int) -> None:
+        """Forget a little; whatever is wrong with old rows is no reason to refuse a call."""
+        with suppress(InfrastructureError):
+            await self._client.write(housekeeping.forget_buckets, (now_ms,))
+            if now_ms - self._history_ms >= housekeeping.HISTORY_EVERY_MS:
+                self._history_ms = now_ms
+                await self._client.write(housekeeping.forget_history, (now_ms, *self._retention))
 
     async def settle(
         self,
@@ -45,13 +56,17 @@ class EmbeddedBuckets:
     async def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
         return await self._client.read(buckets.get, (namespace_id, entity_id, resource))
 
-    async def of_entity(self, namespace_id: str, entity_id: str) -> list[StoredBucket]:
-        rows = await self._client.read(buckets.listing, (namespace_id, entity_id, None))
-        return [StoredBucket(*row[1:]) for row in rows]
+    async def states(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
+    ) -> list[BucketState]:
+        return await self._client.list(buckets.states, (namespace_id, entity_id, resource, clock))
 
-    async def of_resource(self, namespace_id: str, resource: str) -> list[StoredBucket]:
-        rows = await self._client.read(buckets.listing, (namespace_id, None, resource))
-        return [StoredBucket(*row[1:]) for row in rows]
+    async def capacity(
+        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
+    ) -> ResourceCapacity:
+        return await self._client.list(
+            buckets.capacity, (namespace_id, resource, limit_name, parents_only, clock)
+        )
 
     async def reset(
         self,

@@ -26,7 +26,10 @@ class EmbeddedClient(Protocol):
         """
 
     async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        """Run on a consistent view."""
+        """Run something small on a consistent view."""
+
+    async def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        """Run something that may take long on a consistent view, holding nobody up."""
 
     async def close(self) -> None:
         """Finish what is under way."""

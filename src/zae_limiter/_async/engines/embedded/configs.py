@@ -47,14 +47,14 @@ class EmbeddedConfigs:
         return await self._client.write(configs.delete, (namespace_id, level, change))
 
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        return await self._client.read(configs.resources_with_defaults, (namespace_id,))
+        return await self._client.list(configs.resources_with_defaults, (namespace_id,))
 
     async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        return await self._client.read(configs.resources_with_entity_configs, (namespace_id,))
+        return await self._client.list(configs.resources_with_entity_configs, (namespace_id,))
 
     async def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        return await self._client.read(
+        return await self._client.list(
             configs.configured_entities, (namespace_id, resource, after, limit)
         )

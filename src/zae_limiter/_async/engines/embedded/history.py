@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from zae_limiter._async.engines.embedded.client import EmbeddedClient
-from zae_limiter._async.ports import HourOfUsage
 from zae_limiter.embedded import audit, usage
 from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.usage_report import UsageQuery
 
 
 class EmbeddedUsage:
-    """Hours, closed and open."""
+    """Windows, closed and open."""
 
     def __init__(self, client: EmbeddedClient) -> None:
         self._client = client
 
-    async def hours(
+    async def page(
         self,
         namespace_id: str,
         entity_id: str | None,
         resource: str | None,
-        from_hour: int,
-        to_hour: int,
-    ) -> list[HourOfUsage]:
-        rows = await self._client.read(
-            usage.hours, (namespace_id, entity_id, resource, from_hour, to_hour)
+        query: UsageQuery,
+        limit: int,
+        next_key: str | None,
+    ) -> tuple[list[UsageSnapshot], str | None]:
+        return await self._client.list(
+            usage.page, (namespace_id, entity_id, resource, query, limit, next_key)
         )
-        return [HourOfUsage(*row) for row in rows]
+
+    async def summary(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
+    ) -> UsageSummary:
+        return await self._client.list(usage.summary, (namespace_id, entity_id, resource, query))
 
 
 class EmbeddedAudit:
@@ -37,6 +43,6 @@ class EmbeddedAudit:
     async def events(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        return await self._client.read(
+        return await self._client.list(
             audit.events, (namespace_id, entity_id, before_event_id, limit)
         )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
 from zae_limiter.embedded.memory.store import MemoryStore, open_store
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.backend import BackendCapabilities
 
 T = TypeVar("T")
@@ -43,13 +43,16 @@ class MemoryClient:
         self._check_open()
         return self._store.run(operation, args, [])
 
+    async def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        return await self.read(operation, args)
+
     async def close(self) -> None:
         """A named store lives on with its other users."""
         self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RateLimiterUnavailable("the repository is closed; open it again")
+            raise InfrastructureError("the repository is closed; open it again")
 
 
 def open_memory(

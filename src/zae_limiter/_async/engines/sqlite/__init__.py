@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
 from zae_limiter.concurrency.calls import ablocking
-from zae_limiter.concurrency.worker import AWorker
+from zae_limiter.concurrency.worker import AWorker, one_by_one
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 from zae_limiter.models.backend import BackendCapabilities
 
 T = TypeVar("T")
+
+UNHURRIED_S = 3600.0  # a listing may wait for another one
 
 CAPABILITIES = BackendCapabilities(
     engine="sqlite",
@@ -23,12 +25,13 @@ CAPABILITIES = BackendCapabilities(
 
 
 class SqliteClient:
-    """One connection writes, another reads, so that a long listing delays no acquire."""
+    """One connection writes, one looks things up, one lists: no listing delays an acquire."""
 
     def __init__(self, database: SqliteDatabase, timeout_s: float) -> None:
         self._database = database
         self._writer = AWorker(database.write, database.write_one, timeout_s)
-        self._reader = AWorker(database.read, database.read_one, timeout_s)
+        self._lookups = AWorker(one_by_one(database.lookup), database.lookup, timeout_s)
+        self._listings = AWorker(one_by_one(database.listing), database.listing, UNHURRIED_S)
         self._closed = False
 
     async def write(
@@ -43,11 +46,15 @@ class SqliteClient:
         return await self._writer.run(operation, args, kept, must_run=must_run)
 
     async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return await self._reader.run(operation, args, [])
+        return await self._lookups.run(operation, args, [])
+
+    async def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        return await self._listings.run(operation, args, [])
 
     async def close(self) -> None:
         await self._writer.close()
-        await self._reader.close()
+        await self._lookups.close()
+        await self._listings.close()
         if not self._closed:
             self._closed = True
             await ablocking(self._database.close)

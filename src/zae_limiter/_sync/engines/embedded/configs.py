@@ -49,14 +49,14 @@ class EmbeddedConfigs:
         return self._client.write(configs.delete, (namespace_id, level, change))
 
     def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        return self._client.read(configs.resources_with_defaults, (namespace_id,))
+        return self._client.list(configs.resources_with_defaults, (namespace_id,))
 
     def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        return self._client.read(configs.resources_with_entity_configs, (namespace_id,))
+        return self._client.list(configs.resources_with_entity_configs, (namespace_id,))
 
     def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        return self._client.read(
+        return self._client.list(
             configs.configured_entities, (namespace_id, resource, after, limit)
         )

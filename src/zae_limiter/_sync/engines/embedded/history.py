@@ -5,29 +5,35 @@
 from __future__ import annotations
 
 from zae_limiter._sync.engines.embedded.client import EmbeddedClient
-from zae_limiter._sync.ports import HourOfUsage
 from zae_limiter.embedded import audit, usage
 from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.usage_report import UsageQuery
 
 
 class EmbeddedUsage:
-    """Hours, closed and open."""
+    """Windows, closed and open."""
 
     def __init__(self, client: EmbeddedClient) -> None:
         self._client = client
 
-    def hours(
+    def page(
         self,
         namespace_id: str,
         entity_id: str | None,
         resource: str | None,
-        from_hour: int,
-        to_hour: int,
-    ) -> list[HourOfUsage]:
-        rows = self._client.read(
-            usage.hours, (namespace_id, entity_id, resource, from_hour, to_hour)
+        query: UsageQuery,
+        limit: int,
+        next_key: str | None,
+    ) -> tuple[list[UsageSnapshot], str | None]:
+        return self._client.list(
+            usage.page, (namespace_id, entity_id, resource, query, limit, next_key)
         )
-        return [HourOfUsage(*row) for row in rows]
+
+    def summary(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
+    ) -> UsageSummary:
+        return self._client.list(usage.summary, (namespace_id, entity_id, resource, query))
 
 
 class EmbeddedAudit:
@@ -39,4 +45,4 @@ class EmbeddedAudit:
     def events(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        return self._client.read(audit.events, (namespace_id, entity_id, before_event_id, limit))
+        return self._client.list(audit.events, (namespace_id, entity_id, before_event_id, limit))

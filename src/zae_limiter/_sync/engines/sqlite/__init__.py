@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
 from zae_limiter.concurrency.calls import blocking
-from zae_limiter.concurrency.worker import Worker
+from zae_limiter.concurrency.worker import Worker, one_by_one
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 from zae_limiter.models.backend import BackendCapabilities
 
 T = TypeVar("T")
+
+UNHURRIED_S = 3600.0  # a listing may wait for another one
 
 CAPABILITIES = BackendCapabilities(
     engine="sqlite",
@@ -25,12 +27,13 @@ CAPABILITIES = BackendCapabilities(
 
 
 class SqliteClient:
-    """One connection writes, another reads, so that a long listing delays no acquire."""
+    """One connection writes, one looks things up, one lists: no listing delays an acquire."""
 
     def __init__(self, database: SqliteDatabase, timeout_s: float) -> None:
         self._database = database
         self._writer = Worker(database.write, database.write_one, timeout_s)
-        self._reader = Worker(database.read, database.read_one, timeout_s)
+        self._lookups = Worker(one_by_one(database.lookup), database.lookup, timeout_s)
+        self._listings = Worker(one_by_one(database.listing), database.listing, UNHURRIED_S)
         self._closed = False
 
     def write(
@@ -45,11 +48,15 @@ class SqliteClient:
         return self._writer.run(operation, args, kept, must_run=must_run)
 
     def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return self._reader.run(operation, args, [])
+        return self._lookups.run(operation, args, [])
+
+    def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        return self._listings.run(operation, args, [])
 
     def close(self) -> None:
         self._writer.close()
-        self._reader.close()
+        self._lookups.close()
+        self._listings.close()
         if not self._closed:
             self._closed = True
             blocking(self._database.close)

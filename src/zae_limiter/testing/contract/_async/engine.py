@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from zae_limiter.testing.contract._async.amounts import AmountContract
+from zae_limiter.testing.contract._async.audit import AuditContract
+from zae_limiter.testing.contract._async.buckets import BucketContract
+from zae_limiter.testing.contract._async.cascade import CascadeContract
+from zae_limiter.testing.contract._async.cascade_leases import CascadeLeaseContract
+from zae_limiter.testing.contract._async.concurrency import ConcurrencyContract
 from zae_limiter.testing.contract._async.debts import DebtContract
+from zae_limiter.testing.contract._async.entities import EntityContract
 from zae_limiter.testing.contract._async.idle import IdleContract
 from zae_limiter.testing.contract._async.leases import LeaseContract
+from zae_limiter.testing.contract._async.lifecycle import LifecycleContract
+from zae_limiter.testing.contract._async.live_changes import LiveChangeContract
+from zae_limiter.testing.contract._async.namespaces import NamespaceContract
+from zae_limiter.testing.contract._async.outage import OutageContract
+from zae_limiter.testing.contract._async.overrides import OverrideContract
+from zae_limiter.testing.contract._async.precedence import PrecedenceContract
+from zae_limiter.testing.contract._async.processes import ProcessContract
+from zae_limiter.testing.contract._async.purges import PurgeContract
 from zae_limiter.testing.contract._async.rates import RateContract
+from zae_limiter.testing.contract._async.reach import ReachContract
 from zae_limiter.testing.contract._async.rollback import RollbackContract
 from zae_limiter.testing.contract._async.skew import SkewContract
+from zae_limiter.testing.contract._async.usage import UsageContract
+from zae_limiter.testing.contract._async.usage_queries import UsageQueryContract
+from zae_limiter.testing.contract._async.validation import ValidationContract
 from zae_limiter.testing.contract._async.waiting import WaitingContract
 from zae_limiter.testing.contract.cancellation import CancellationContract  # unasync: remove
 
@@ -17,14 +35,32 @@ from zae_limiter.testing.contract.cancellation import CancellationContract  # un
 
 class EngineContract(
     AmountContract,
+    AuditContract,
+    BucketContract,
     CancellationContract,  # unasync: remove
+    CascadeContract,
+    CascadeLeaseContract,
+    ConcurrencyContract,
     DebtContract,
+    EntityContract,
     IdleContract,
     # sync: InterruptContract,
     LeaseContract,
+    LifecycleContract,
+    LiveChangeContract,
+    NamespaceContract,
+    OutageContract,
+    OverrideContract,
+    PrecedenceContract,
+    ProcessContract,
+    PurgeContract,
     RateContract,
+    ReachContract,
     RollbackContract,
     SkewContract,
+    UsageContract,
+    UsageQueryContract,
+    ValidationContract,
     WaitingContract,
 ):
     """All that every engine promises."""

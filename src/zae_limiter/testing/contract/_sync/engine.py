@@ -5,25 +5,61 @@
 from __future__ import annotations
 
 from zae_limiter.testing.contract._sync.amounts import AmountContract
+from zae_limiter.testing.contract._sync.audit import AuditContract
+from zae_limiter.testing.contract._sync.buckets import BucketContract
+from zae_limiter.testing.contract._sync.cascade import CascadeContract
+from zae_limiter.testing.contract._sync.cascade_leases import CascadeLeaseContract
+from zae_limiter.testing.contract._sync.concurrency import ConcurrencyContract
 from zae_limiter.testing.contract._sync.debts import DebtContract
+from zae_limiter.testing.contract._sync.entities import EntityContract
 from zae_limiter.testing.contract._sync.idle import IdleContract
 from zae_limiter.testing.contract._sync.leases import LeaseContract
+from zae_limiter.testing.contract._sync.lifecycle import LifecycleContract
+from zae_limiter.testing.contract._sync.live_changes import LiveChangeContract
+from zae_limiter.testing.contract._sync.namespaces import NamespaceContract
+from zae_limiter.testing.contract._sync.outage import OutageContract
+from zae_limiter.testing.contract._sync.overrides import OverrideContract
+from zae_limiter.testing.contract._sync.precedence import PrecedenceContract
+from zae_limiter.testing.contract._sync.processes import ProcessContract
+from zae_limiter.testing.contract._sync.purges import PurgeContract
 from zae_limiter.testing.contract._sync.rates import RateContract
+from zae_limiter.testing.contract._sync.reach import ReachContract
 from zae_limiter.testing.contract._sync.rollback import RollbackContract
 from zae_limiter.testing.contract._sync.skew import SkewContract
+from zae_limiter.testing.contract._sync.usage import UsageContract
+from zae_limiter.testing.contract._sync.usage_queries import UsageQueryContract
+from zae_limiter.testing.contract._sync.validation import ValidationContract
 from zae_limiter.testing.contract._sync.waiting import WaitingContract
 from zae_limiter.testing.contract.interrupts import InterruptContract
 
 
 class EngineContract(
     AmountContract,
+    AuditContract,
+    BucketContract,
+    CascadeContract,
+    CascadeLeaseContract,
+    ConcurrencyContract,
     DebtContract,
+    EntityContract,
     IdleContract,
     InterruptContract,
     LeaseContract,
+    LifecycleContract,
+    LiveChangeContract,
+    NamespaceContract,
+    OutageContract,
+    OverrideContract,
+    PrecedenceContract,
+    ProcessContract,
+    PurgeContract,
     RateContract,
+    ReachContract,
     RollbackContract,
     SkewContract,
+    UsageContract,
+    UsageQueryContract,
+    ValidationContract,
     WaitingContract,
 ):
     """All that every engine promises."""

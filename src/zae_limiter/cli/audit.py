@@ -1,0 +1,178 @@
+"""``zae-limiter audit``: who changed what, and when."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zae_limiter.cli.groups import CommandGroup
+from zae_limiter.cli.options import (
+    check_entity,
+    check_namespace_name,
+    check_resource_name,
+    output_option,
+    store_options,
+)
+from zae_limiter.cli.tables import described, hint, print_table, show
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.cli.store import Store
+    from zae_limiter.models.audit import AuditEvent
+
+
+@click.group(cls=CommandGroup)
+def audit() -> None:
+    """Who changed what, and when.
+
+    \b
+    Example:
+      zae-limiter audit list --entity-id key-7
+    """
+
+
+@audit.command("list")
+@click.option("--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Of an entity.")
+@click.option(
+    "--resource",
+    "-r",
+    metavar="NAME",
+    callback=check_resource_name,
+    help="Of the defaults of a resource.",
+)
+@click.option("--system", "of_system", is_flag=True, help="Of the system defaults.")
+@click.option(
+    "--of-namespace",
+    metavar="NAME",
+    callback=check_namespace_name,
+    help="Of the life of a namespace, also of one that is gone.",
+)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many.")
+@click.option("--start-event-id", metavar="ID", help="Continue after this event.")
+@store_options
+@output_option
+def list_events(
+    store: Store,
+    entity_id: str | None,
+    resource: str | None,
+    of_system: bool,
+    of_namespace: str | None,
+    limit: int,
+    start_event_id: str | None,
+    output: str,
+) -> None:
+    """List changes, newest first.
+
+    Without a subject: of the namespace itself, of the system defaults, and of the
+    resources that have defaults now.
+
+    \b
+    Examples:
+      zae-limiter audit list
+      zae-limiter audit list --entity-id key-7 --limit 10
+      zae-limiter audit list --namespace tenant-alpha --output json
+
+    JSON: events (each: event_id, timestamp, action, entity_id, principal, resource, details),
+    next_event_id (null at the end).
+    """
+    named = [each for each in (entity_id, resource, of_system or None, of_namespace) if each]
+    if len(named) > 1:
+        raise click.UsageError(
+            "name one subject: --entity-id, --resource, --system or --of-namespace"
+        )
+    with store.open() as repository:
+        subjects = _subjects(repository, entity_id, resource, of_system, of_namespace)
+        found = _events(repository, subjects, limit + 1, start_event_id)
+    events = found[:limit]
+    next_event_id = events[-1].event_id if len(found) > limit else None
+    if output == "json":
+        listed = [_event_json(event) for event in events]
+        show(output, {"events": listed, "next_event_id": next_event_id})
+        return
+    if events:
+        print_table(
+            ("when (UTC)=", "who", "what=", "of", "details"),
+            (
+                (_second(each), each.principal, each.action, each.entity_id, _details(each))
+                for each in events
+            ),
+        )
+    else:
+        hint(output, "no changes are recorded")
+    if next_event_id is not None:
+        hint(output, f"more: add --start-event-id {next_event_id}")
+
+
+def _subjects(
+    repository: SyncRepository,
+    entity_id: str | None,
+    resource: str | None,
+    of_system: bool,
+    of_namespace: str | None,
+) -> list[str]:
+    from zae_limiter.models.audit import SYSTEM_SUBJECT, namespace_subject, resource_subject
+
+    if entity_id is not None:
+        return [entity_id]
+    if resource is not None:
+        return [resource_subject(resource)]
+    if of_namespace is not None:
+        return [namespace_subject(of_namespace)]
+    if of_system:
+        return [SYSTEM_SUBJECT]
+    resources = repository.list_resources_with_defaults()
+    own = namespace_subject(repository.namespace_name)
+    return [SYSTEM_SUBJECT, own, *map(resource_subject, resources)]
+
+
+def _events(
+    repository: SyncRepository, subjects: list[str], limit: int, start: str | None
+) -> list[AuditEvent]:
+    logs = (repository.get_audit_events(each, limit, start) for each in subjects)
+    merged = heapq.merge(*logs, key=lambda event: event.event_id, reverse=True)
+    return list(islice(merged, limit))
+
+
+def _second(event: AuditEvent) -> str:
+    return event.timestamp[:19].replace("T", " ")
+
+
+def _details(event: AuditEvent) -> str:
+    """The change in a line; for actions without a form of their own, all that is recorded."""
+    details = dict(event.details)
+    on = f"on {event.resource}: " if event.resource and not event.entity_id.startswith("$") else ""
+    if event.action in ("limits_set", "limits_deleted"):
+        before = _limits((details.get("previous") or {}).get("limits"))
+        if event.action == "limits_deleted":
+            return f"{on}was {before}"
+        policy = details.get("on_unavailable")
+        outage = f"; in an outage: {policy}" if policy else ""
+        return f"{on}{_limits(details.get('limits'))} (was {before}){outage}"
+    known = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
+    return on + " ".join(f"{key}={_text(value)}" for key, value in known.items())
+
+
+def _limits(stored: list[dict[str, Any]] | None) -> str:
+    from zae_limiter.models.limit import Limit
+
+    return described(Limit.from_dict(each) for each in stored or ())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _event_json(event: AuditEvent) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "timestamp": event.timestamp,
+        "action": event.action,
+        "entity_id": event.entity_id,
+        "principal": event.principal,
+        "resource": event.resource,
+        "details": event.details,
+    }

@@ -1,0 +1,281 @@
+"""``zae-limiter namespace``: the isolated parts of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from zae_limiter.cli.completion import complete_namespace, complete_orphan
+from zae_limiter.cli.consent import confirm, status
+from zae_limiter.cli.errors import Interrupted
+from zae_limiter.cli.groups import CommandGroup, did_you_mean
+from zae_limiter.cli.options import (
+    check_namespace_name,
+    output_option,
+    registry_options,
+    yes_option,
+)
+from zae_limiter.cli.tables import hint, print_fields, print_table, show
+from zae_limiter.cli.words import namespace_json, rows
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.cli.store import Store
+    from zae_limiter.models.config import Namespace
+
+name_argument = click.argument(
+    "name", metavar="NAME", callback=check_namespace_name, shell_complete=complete_namespace
+)
+id_argument = click.argument("namespace_id", metavar="ID", shell_complete=complete_orphan)
+
+
+@click.group(cls=CommandGroup)
+def namespace() -> None:
+    """Isolated parts of one store, such as one for each tenant.
+
+    \b
+    Example:
+      zae-limiter namespace register tenant-alpha
+    """
+
+
+@namespace.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, callback=check_namespace_name)
+@registry_options
+@output_option
+def register(store: Store, names: tuple[str, ...], output: str) -> None:
+    """Register namespaces.
+
+    Those that exist stay as they are. Makes the store if it is missing.
+
+    \b
+    Example:
+      zae-limiter namespace register tenant-alpha tenant-beta
+
+    JSON: namespaces (each: namespace_id, name).
+    """
+    with store.registry(create=True) as repository:
+        ids = repository.register_namespaces(names)
+    show(
+        output,
+        {"namespaces": [{"namespace_id": ids[name], "name": name} for name in ids]},
+        *(f"{name}  {ids[name]}" for name in ids),
+    )
+
+
+@namespace.command("list")
+@registry_options
+@output_option
+def list_namespaces(store: Store, output: str) -> None:
+    """List the active namespaces.
+
+    \b
+    Example:
+      zae-limiter namespace list
+
+    JSON: namespaces (each: namespace_id, name, status, created_at, deleted_at).
+    """
+    with store.registry() as repository:
+        found = repository.list_namespaces()
+    _report(output, found)
+
+
+@namespace.command("show")
+@name_argument
+@registry_options
+@output_option
+def show_namespace(store: Store, name: str, output: str) -> None:
+    """Show one namespace.
+
+    \b
+    Example:
+      zae-limiter namespace show tenant-alpha
+
+    JSON: namespace_id, name, status, created_at, deleted_at.
+    """
+    with store.registry() as repository:
+        found = _find(repository, name)
+    if output == "json":
+        show(output, namespace_json(found))
+    else:
+        print_fields(namespace_json(found).items())
+
+
+@namespace.command()
+@name_argument
+@yes_option
+@registry_options
+@output_option
+def delete(store: Store, name: str, yes: bool, output: str) -> None:
+    """Take a namespace out of use.
+
+    Its name is free again. The data stays and can be recovered until it is purged.
+
+    \b
+    Example:
+      zae-limiter namespace delete tenant-alpha
+
+    JSON: namespace_id, name.
+    """
+    with store.registry() as repository:
+        found = _find(repository, name)
+        confirm(
+            f"This takes the namespace {name!r} out of use: clients that open it fail, open ones "
+            f"go on until they close. Its data stays under the id {found.namespace_id} and can be "
+            "recovered",
+            "Delete it?",
+            yes=yes,
+        )
+        namespace_id = repository.delete_namespace(name)
+    show(
+        output,
+        {"namespace_id": namespace_id, "name": name},
+        f"deleted {name!r}; undo: zae-limiter namespace recover {namespace_id}; "
+        f"for good: zae-limiter namespace purge {namespace_id}",
+    )
+
+
+@namespace.command()
+@id_argument
+@registry_options
+@output_option
+def recover(store: Store, namespace_id: str, output: str) -> None:
+    """Undo the deletion of a namespace.
+
+    `namespace orphans` lists the ids.
+
+    \b
+    Example:
+      zae-limiter namespace recover kX3_vJ0mUqw
+
+    JSON: namespace_id, name.
+    """
+    with store.registry() as repository:
+        _orphan(repository, namespace_id)
+        name = repository.recover_namespace(namespace_id)
+    show(output, {"namespace_id": namespace_id, "name": name}, f"{name!r} is in use again")
+
+
+@namespace.command()
+@registry_options
+@output_option
+def orphans(store: Store, output: str) -> None:
+    """List deleted namespaces whose data is still there.
+
+    \b
+    Example:
+      zae-limiter namespace orphans
+
+    JSON: namespaces (each: namespace_id, name, status, created_at, deleted_at).
+    """
+    with store.registry() as repository:
+        found = repository.list_orphan_namespaces()
+    _report(output, found)
+
+
+@namespace.command()
+@id_argument
+@yes_option
+@registry_options
+@output_option
+def purge(store: Store, namespace_id: str, yes: bool, output: str) -> None:
+    """Remove a deleted namespace for good.
+
+    Interrupted, it can be run again.
+
+    \b
+    Example:
+      zae-limiter namespace purge kX3_vJ0mUqw
+
+    JSON: namespace_id, removed_rows.
+    """
+    with store.registry() as repository:
+        found = _orphan(repository, namespace_id)
+        what = f"namespace {found.name!r}" if found else "a namespace that is not registered"
+        confirm(
+            f"This removes all data of {what} ({namespace_id}) for good: entities, limits, "
+            "buckets, usage and audit events. There is no way back",
+            "Purge it?",
+            yes=yes,
+        )
+        removed = _purge(repository, namespace_id)
+    show(
+        output,
+        {"namespace_id": namespace_id, "removed_rows": removed},
+        f"purged {namespace_id}: {rows(removed)} removed",
+    )
+
+
+def _purge(repository: SyncRepository, namespace_id: str) -> int:
+    removed = 0
+
+    with status(f"purging {namespace_id}") as update:
+
+        def progress(count: int) -> None:
+            nonlocal removed
+            removed = count
+            update(f"purging {namespace_id}: {rows(count)} removed")
+
+        try:
+            return repository.purge_namespace(namespace_id, progress)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"after {rows(removed)}; the rest is there, and what is gone is gone. Go on: "
+                f"zae-limiter namespace purge {namespace_id}"
+            ) from None
+
+
+def _find(repository: SyncRepository, name: str) -> Namespace:
+    from zae_limiter.exceptions import NamespaceNotFoundError
+
+    try:
+        return repository.get_namespace(name)
+    except NamespaceNotFoundError:
+        near = did_you_mean(name, [each.name for each in repository.list_namespaces()])
+        if not near:
+            raise
+        raise click.ClickException(f"namespace {name!r} is not registered{near}") from None
+
+
+def _orphan(repository: SyncRepository, namespace_id: str) -> Namespace | None:
+    """The deleted namespace of that id; None if the registry does not know the id."""
+    deleted = repository.list_orphan_namespaces()
+    for each in deleted:
+        if each.namespace_id == namespace_id:
+            return each
+    for each in repository.list_namespaces():
+        if namespace_id in (each.namespace_id, each.name):
+            raise click.ClickException(
+                f"namespace {each.name!r} is active; zae-limiter namespace delete {each.name} "
+                "takes it out of use first"
+            )
+    of_name = [each.namespace_id for each in deleted if each.name == namespace_id]
+    if of_name:
+        raise click.ClickException(
+            f"{namespace_id!r} is a name, not an id; deleted under that name: {', '.join(of_name)}"
+        )
+    near = did_you_mean(namespace_id, [each.namespace_id for each in deleted])
+    if near:
+        raise click.ClickException(f"no deleted namespace has the id {namespace_id!r}{near}")
+    return None
+
+
+def _report(output: str, found: list[Namespace]) -> None:
+    if output == "json":
+        show(output, {"namespaces": [namespace_json(each) for each in found]})
+    elif not found:
+        hint(output, "none")
+    elif any(each.deleted_at for each in found):
+        print_table(
+            ("namespace", "id", "status", "created", "deleted"),
+            (
+                (each.name, each.namespace_id, each.status, each.created_at, each.deleted_at)
+                for each in found
+            ),
+        )
+    else:
+        print_table(
+            ("namespace", "id", "created"),
+            ((each.name, each.namespace_id, each.created_at) for each in found),
+        )

@@ -1,0 +1,65 @@
+"""``zae-limiter version``: what is installed, and what the store was made by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zae_limiter._version import __version__
+from zae_limiter.cli.options import output_option, registry_options
+from zae_limiter.cli.tables import print_fields, show
+
+if TYPE_CHECKING:
+    from zae_limiter.cli.store import Store
+
+
+@click.command()
+@registry_options
+@output_option
+def version(store: Store, output: str) -> None:
+    """Show the versions of program, Python and store.
+
+    Of the store, if one is named.
+
+    \b
+    Examples:
+      zae-limiter version
+      zae-limiter version --url sqlite:///limits.db --output json
+
+    JSON: version, python, sqlite, store (null, or: engine, place, record).
+    """
+    import platform
+    import sqlite3
+
+    data: dict[str, Any] = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "store": None,
+    }
+    if store.url or store.stack:
+        with store.registry() as repository:
+            data["store"] = {
+                "engine": repository.capabilities.engine,
+                "place": repository.stack_name,
+                "record": repository.get_version_record(),
+            }
+    if output == "json":
+        show(output, data)
+        return
+    place = data["store"]
+    found = f"{place['engine']} {place['place']}" if place else "none named (--url)"
+    record = place and place["record"]
+    print_fields(
+        [
+            ("zae-limiter", data["version"]),
+            ("Python", data["python"]),
+            ("SQLite", data["sqlite"]),
+            ("store", found),
+            (
+                "record",
+                " ".join(f"{key}={value}" for key, value in record.items()) if record else None,
+            ),
+        ]
+    )

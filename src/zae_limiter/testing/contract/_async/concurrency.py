@@ -1,0 +1,181 @@
+"""Many callers at once: exactly as many are granted as the limit allows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from zae_limiter._async.limiter import RateLimiter
+from zae_limiter.exceptions import EntityExistsError, RateLimitExceeded
+from zae_limiter.models.limit import Limit
+from zae_limiter.testing.contract._async.base import Contract
+from zae_limiter.testing.contract._async.world import API, USER, Failure, World
+from zae_limiter.testing.contract.together import agather
+
+CALLERS = 40
+RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
+
+
+class ConcurrencyContract(Contract):
+    """The clock stands still, so that every token is accounted for."""
+
+    async def test_exactly_as_many_callers_win_as_there_are_tokens(self, world: World) -> None:
+        await world.configure(RPM)
+        granted = await agather([lambda: world.granted(rpm=1)] * CALLERS)
+        assert sum(granted) == 10
+        assert await world.level() == 0
+
+    async def test_exactly_as_many_callers_win_after_a_long_pause(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.take(rpm=3)
+        world.clock.advance(days=3650)
+        granted = await agather([lambda: world.granted(rpm=1)] * CALLERS)
+        assert sum(granted) == 10
+
+    async def test_callers_with_different_amounts_share_what_there_is(self, world: World) -> None:
+        await world.configure(TPM)
+        amounts = [random.Random(seed).randint(1, 99) for seed in range(CALLERS)]
+
+        async def attempt(amount: int) -> int:
+            return amount if await world.granted(tpm=amount) else 0
+
+        taken = await agather([partial(attempt, amount) for amount in amounts])
+        assert sum(taken) <= 1000
+        assert await world.tokens("tpm") == 1000 - sum(taken)
+        refused = [amount for amount, got in zip(amounts, taken, strict=True) if not got]
+        assert all(amount > 1000 - sum(taken) for amount in refused)
+
+    async def test_several_limits_are_taken_together_or_not_at_all(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        granted = await agather([lambda: world.granted(rpm=1, tpm=300)] * CALLERS)
+        assert sum(granted) == 3
+        assert (await world.tokens("rpm"), await world.tokens("tpm")) == (7, 100)
+
+    async def test_children_of_one_parent_share_its_limit(self, world: World) -> None:
+        await world.repo.set_resource_defaults(API, [Limit.per_minute("rpm", 5)])
+        await world.repo.set_limits("team", [Limit.per_minute("rpm", 12)])
+        keys = [f"key-{number}" for number in range(5)]
+        for key in keys:
+            await world.repo.create_entity(key, parent_id="team", cascade=True)
+        granted = await agather([partial(world.granted, key, rpm=1) for key in keys * 8])
+        assert sum(granted) == 12
+        assert await world.tokens("rpm", "team") == 0
+        states = await world.repo.get_resource_buckets(API, "rpm")
+        assert sum(5 - each.tokens for each in states if each.entity_id != "team") == 12
+
+    async def test_failing_blocks_leave_nothing_behind(self, world: World) -> None:
+        await world.configure(TPM)
+
+        async def fail() -> None:
+            try:
+                async with world.acquire(tpm=7) as lease:
+                    await lease.consume(tpm=3)
+                    raise Failure
+            except (Failure, RateLimitExceeded):
+                pass
+
+        await agather([fail] * CALLERS)
+        assert await world.tokens("tpm") == 1000
+
+    async def test_every_adjustment_counts(self, world: World) -> None:
+        await world.configure(TPM)
+
+        async def adjust() -> None:
+            async with world.acquire(tpm=1) as lease:
+                await lease.adjust(tpm=60)
+                await lease.consume(tpm=2)
+                await lease.release(tpm=1)
+
+        await agather([adjust] * 15)
+        assert await world.tokens("tpm") == 1000 - 15 * 62
+        state = await world.repo.get_bucket(USER, API, "tpm")
+        assert state is not None
+        assert state.total_consumed_milli == 15 * 62 * 1000
+
+    async def test_one_lease_may_be_used_by_many(self, world: World) -> None:
+        await world.configure(TPM)
+        async with world.acquire(tpm=1) as lease:
+
+            async def use() -> None:
+                await lease.consume(tpm=3)
+                await lease.adjust(tpm=2)
+                await lease.release(tpm=1)
+
+            await agather([use] * 20)
+            assert lease.consumed == {"tpm": 1 + 20 * 4}
+        assert await world.tokens("tpm") == 1000 - 81
+
+    async def test_clients_with_connections_of_their_own_share_one_bucket(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        limiters = [RateLimiter(await world.open()) for _ in range(4)]
+
+        async def attempt(limiter: RateLimiter) -> bool:
+            try:
+                async with limiter.acquire(USER, API, {"rpm": 1}):
+                    return True
+            except RateLimitExceeded:
+                return False
+
+        assert sum(await agather([partial(attempt, each) for each in limiters * 10])) == 10
+
+    async def test_an_entity_is_created_by_exactly_one(self, world: World) -> None:
+        async def create() -> bool:
+            try:
+                await world.repo.create_entity("key")
+            except EntityExistsError:
+                return False
+            return True
+
+        assert sum(await agather([create] * 10)) == 1
+        assert len(await world.repo.get_audit_events("key")) == 1
+
+    async def test_a_namespace_is_registered_once(self, world: World) -> None:
+        ids = await agather([lambda: world.repo.register_namespace("red")] * 10)
+        assert len(set(ids)) == 1
+        assert len(await world.repo.get_audit_events("$NAMESPACE:red")) == 1
+
+    async def test_changing_limits_under_load_mints_nothing(self, world: World) -> None:
+        await world.configure(RPM)
+
+        async def change(capacity: int) -> bool:
+            await world.configure(Limit.per_minute("rpm", capacity))
+            return False
+
+        calls: list[Callable[[], Awaitable[bool]]] = [
+            *[partial(world.granted, rpm=1)] * CALLERS,
+            *[partial(change, capacity) for capacity in (20, 15, 30, 10)],
+        ]
+        random.Random(1).shuffle(calls)
+        assert sum(await agather(calls)) <= 30
+        await world.take(rpm=0)
+        spent = (await world.repo.get_usage_summary(USER)).total["rpm"]
+        assert await world.tokens() <= max(0, 30 - spent)
+
+    async def test_what_was_written_last_is_what_everybody_reads_afterwards(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        for capacity in range(11, 31):
+            limit = Limit.per_minute("rpm", capacity)
+            calls: list[Callable[[], Awaitable[object]]] = [
+                partial(world.limiter.available, "other", API)
+            ] * 8
+            calls.insert(4, partial(world.configure, limit))
+            await agather(calls)
+            limits, _, _ = await world.repo.resolve_limits("other", API)
+            assert limits == [limit]
+
+    async def test_usage_of_many_adds_up(self, world: World) -> None:
+        await world.configure(TPM)
+
+        async def use(number: int) -> None:
+            await world.take(f"user-{number % 3}", tpm=number)
+            if number % 7 == 0:
+                world.clock.advance(minutes=30)
+
+        await agather([partial(use, number) for number in range(30)])
+        found = await world.repo.get_usage_summary(resource=API)
+        assert found.total == {"tpm": sum(range(30))}
