@@ -110,7 +110,9 @@ class RateLimiter(Management):
         limits: Iterable[Limit] | None = None,
     ) -> Availability:
         """What an acquire of ``needed`` would be answered now, without taking anything."""
-        found = await self._statuses(entity_id, resource, check_amounts(needed or {}), limits)
+        found = await self._statuses(
+            entity_id, resource, check_amounts({} if needed is None else needed, "needed"), limits
+        )
         return Availability(
             not any(status.exceeded for status in found),
             tuple(found),

@@ -18,6 +18,7 @@ from zae_limiter.cli.options import (
     store_options,
 )
 from zae_limiter.cli.tables import described, hint, print_table, show
+from zae_limiter.cli.words import moment
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -95,9 +96,15 @@ def list_events(
         return
     if events:
         print_table(
-            ("when (UTC)=", "who", "what=", "of", "details"),
+            ("when=", "who", "what=", "of", "details"),
             (
-                (_second(each), each.principal, each.action, each.entity_id, _details(each))
+                (
+                    moment(each.timestamp),
+                    each.principal,
+                    each.action,
+                    each.entity_id,
+                    _details(each),
+                )
                 for each in events
             ),
         )
@@ -135,10 +142,6 @@ def _events(
     logs = (repository.get_audit_events(each, limit, start) for each in subjects)
     merged = heapq.merge(*logs, key=lambda event: event.event_id, reverse=True)
     return list(islice(merged, limit))
-
-
-def _second(event: AuditEvent) -> str:
-    return event.timestamp[:19].replace("T", " ")
 
 
 def _details(event: AuditEvent) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,14 +26,12 @@ from zae_limiter.cli.tables import (
     described,
     end_json,
     hint,
-    print_fields,
     print_limits,
     print_table,
-    say,
     show,
     stream_json,
 )
-from zae_limiter.cli.words import LEVELS, entity_json, limits_json, on_resource, rate
+from zae_limiter.cli.words import entity_json, limits_json, moment, on_resource
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -129,6 +127,7 @@ def show_entity(store: Store, entity_id: str, resource: str | None, output: str)
     entity_id, resource (null: any other), source (entity, entity_default, resource, system or
     null), limits).
     """
+    from zae_limiter.cli.entity_report import print_view, view_json
     from zae_limiter.cli.inspection import view_entity
 
     with store.open() as repository:
@@ -136,9 +135,9 @@ def show_entity(store: Store, entity_id: str, resource: str | None, output: str)
         if not view.is_known and not repository.get_buckets(entity_id):
             raise click.ClickException(_unknown(repository, entity_id))
     if output == "json":
-        show(output, _view_json(view))
+        show(output, view_json(view))
     else:
-        _print_view(view)
+        print_view(view)
 
 
 @entity.command("set-limits")
@@ -395,9 +394,9 @@ def _list_children(
         hint(output, f"no entity is under {parent!r}")
     else:
         print_table(
-            ("entity", "name", "cascade", "created"),
+            ("entity", "name", "cascade", "created="),
             (
-                (child.id, child.name, "yes" if child.cascade else "no", child.created_at)
+                (child.id, child.name, "yes" if child.cascade else "no", moment(child.created_at))
                 for child in children
             ),
         )
@@ -438,60 +437,3 @@ def _loss(repository: SyncRepository, view: EntityView, buckets: set[str]) -> st
         f"buckets on {len(buckets)} resources{orphaned}. Usage and audit events stay; a new "
         "acquire starts with a full bucket"
     )
-
-
-def _view_json(view: EntityView) -> dict[str, Any]:
-    from zae_limiter.models.entity import Entity
-
-    return {
-        **entity_json(view.entity or Entity(view.entity_id)),
-        "exists": view.entity is not None,
-        "in_force": [
-            {
-                "entity_id": each.entity_id,
-                "resource": None if each.resource == "_default_" else each.resource,
-                "source": each.source,
-                "limits": limits_json(each.limits),
-            }
-            for each in view.in_force
-        ],
-    }
-
-
-def _print_view(view: EntityView) -> None:
-    entity = view.entity
-    if entity is None:
-        say(f"entity   {view.entity_id} (never created, so it has no parent)")
-    else:
-        cascades = ", charged by every acquire" if entity.cascade else ", not charged (no cascade)"
-        metadata = " ".join(f"{key}={value}" for key, value in sorted(entity.metadata.items()))
-        print_fields(
-            [
-                ("entity", entity.id),
-                ("name", entity.name),
-                ("parent", f"{entity.parent_id}{cascades}" if entity.parent_id else "none"),
-                ("metadata", metadata or None),
-                ("created", entity.created_at),
-            ]
-        )
-    say("")
-    shown = []
-    for each in view.in_force:
-        where = "(any other)" if each.resource == "_default_" else each.resource
-        source = LEVELS.get(each.source or "", "no limits: acquires fail")
-        if each.entity_id != view.entity_id:
-            where, source = f"{where}", f"{each.entity_id}: {source}"
-        if not each.limits:
-            shown.append((where, "", "", "", source))
-        for index, limit in enumerate(each.limits):
-            first = not index
-            shown.append(
-                (
-                    where if first else "",
-                    limit.name,
-                    rate(limit),
-                    f"{limit.capacity:,}",
-                    source if first else "",
-                )
-            )
-    print_table(("resource", "limit", "rate>", "burst>", "from"), shown)

@@ -50,10 +50,10 @@ def view_entity(
 ) -> EntityView:
     """The entity, and the limits in force on every resource that has limits or a bucket."""
     entity = repository.get_entity(entity_id)
-    resources = [resource] if resource else _resources(repository, entity_id)
     whose = [entity_id]
     if entity is not None and entity.cascade and entity.parent_id is not None:
         whose.append(entity.parent_id)
+    resources = [resource] if resource else _resources(repository, whose)
     found = [_in_force(repository, each, name) for each in whose for name in resources]
     if resource is None:
         found += [_elsewhere(repository, each) for each in whose]
@@ -61,12 +61,12 @@ def view_entity(
     return EntityView(entity_id, entity, tuple(found))
 
 
-def _resources(repository: SyncRepository, entity_id: str) -> list[str]:
-    used = {state.resource for state in repository.get_buckets(entity_id)}
+def _resources(repository: SyncRepository, whose: list[str]) -> list[str]:
+    used = {state.resource for each in whose for state in repository.get_buckets(each)}
     own = {
         name
         for name in repository.list_resources_with_entity_configs()
-        if name != DEFAULT_RESOURCE and repository.get_limits(entity_id, name)
+        if name != DEFAULT_RESOURCE and any(repository.get_limits(each, name) for each in whose)
     }
     return sorted(used | own | set(repository.list_resources_with_defaults()))
 

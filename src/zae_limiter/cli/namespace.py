@@ -16,8 +16,9 @@ from zae_limiter.cli.options import (
     registry_options,
     yes_option,
 )
+from zae_limiter.cli.store import DEFAULT_NAMESPACE
 from zae_limiter.cli.tables import hint, print_fields, print_table, show
-from zae_limiter.cli.words import namespace_json, rows
+from zae_limiter.cli.words import moment, namespace_json, rows
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -120,10 +121,11 @@ def delete(store: Store, name: str, yes: bool, output: str) -> None:
     """
     with store.registry() as repository:
         found = _find(repository, name)
+        opening = "find an empty one" if name == DEFAULT_NAMESPACE else "fail"
         confirm(
-            f"This takes the namespace {name!r} out of use: clients that open it fail, open ones "
-            f"go on until they close. Its data stays under the id {found.namespace_id} and can be "
-            "recovered",
+            f"This takes the namespace {name!r} out of use: clients that open it {opening}, open "
+            f"ones go on until they close. Its data stays under the id {found.namespace_id} and "
+            "can be recovered",
             "Delete it?",
             yes=yes,
         )
@@ -266,16 +268,14 @@ def _report(output: str, found: list[Namespace]) -> None:
         show(output, {"namespaces": [namespace_json(each) for each in found]})
     elif not found:
         hint(output, "none")
-    elif any(each.deleted_at for each in found):
-        print_table(
-            ("namespace", "id", "status", "created", "deleted"),
-            (
-                (each.name, each.namespace_id, each.status, each.created_at, each.deleted_at)
-                for each in found
-            ),
-        )
     else:
+        deleted = any(each.deleted_at for each in found)
         print_table(
-            ("namespace", "id", "created"),
-            ((each.name, each.namespace_id, each.created_at) for each in found),
+            ("namespace", "id=", "created=", *(("deleted=", "status=") if deleted else ())),
+            ((_row(each) if deleted else _row(each)[:3]) for each in found),
         )
+
+
+def _row(each: Namespace) -> tuple[str, ...]:
+    deleted = moment(each.deleted_at) if each.deleted_at else ""
+    return each.name, each.namespace_id, moment(each.created_at), deleted, each.status

@@ -72,6 +72,11 @@ def hour(start: str) -> str:
     return f"{start[:10]} {start[11:16]}Z"
 
 
+def moment(time: str) -> str:
+    """An ISO time to the second, in UTC."""
+    return f"{time[:10]} {time[11:19]}Z"
+
+
 def tokens(milli: int) -> str:
     """Whole tokens where they are whole; negative in debt."""
     whole, rest = divmod(abs(milli), 1000)

@@ -19,7 +19,7 @@ class BucketPart(Part):
     ) -> BucketState | None:
         """One limit's bucket; None if it was never used, which means that it is full."""
         check_limit_name(limit_name, "limit_name")
-        for state in await self.get_buckets(entity_id, resource):
+        for state in await self.get_buckets(entity_id, check_resource(resource)):
             if state.limit_name == limit_name:
                 return state
         return None

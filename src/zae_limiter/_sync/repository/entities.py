@@ -64,12 +64,11 @@ class EntityPart(Part):
 
         Children keep pointing to it. Deleting what does not exist does nothing.
         """
+        check_entity_id(entity_id)
+        check_principal(principal)
         try:
             self._context.engine.entities.delete(
-                self._context.namespace_id,
-                check_entity_id(entity_id),
-                self._context.clock(),
-                check_principal(principal),
+                self._context.namespace_id, entity_id, self._context.clock(), principal
             )
         finally:
             self._context.cache.evict(self._context.namespace_id, entity_id)

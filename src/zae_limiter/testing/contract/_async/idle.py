@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from zae_limiter.models.limit import Limit
@@ -52,6 +54,14 @@ class IdleContract(Contract):
         world.clock.advance(seconds=seconds)
         grants = [await world.granted(rps=1) for _ in range(25)]
         assert grants == [True] * 10 + [False] * 15
+
+    async def test_after_a_pause_more_than_the_capacity_still_does_not_fit(
+        self, world: World
+    ) -> None:
+        await world.configure(FIVE_A_SECOND)
+        await world.take(rps=1)
+        world.clock.advance(days=1)
+        assert (await world.refusal(rps=11)).retry_after_seconds == math.inf
 
     async def test_every_pause_of_many_starts_from_the_capacity_again(self, world: World) -> None:
         await world.configure(FIVE_A_SECOND)

@@ -49,6 +49,16 @@ class LiveChangeContract(Contract):
             await world.configure(TEN)
         assert granted == 10
 
+    async def test_lowering_and_raising_again_does_not_bring_back_what_was_cut(
+        self, world: World
+    ) -> None:
+        await world.configure(TWENTY)
+        await world.take(rpm=0)
+        await world.configure(TEN)
+        await world.take(rpm=0)
+        await world.configure(TWENTY)
+        assert await world.limiter.available(USER, API) == {"rpm": 10}
+
     async def test_a_new_rate_counts_from_the_change_on(self, world: World) -> None:
         await world.configure(Limit.custom("rpm", 100, 1, 1))
         await world.take(rpm=100)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from fractions import Fraction
+
+import pytest
 
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.contract._async.base import Contract
@@ -42,6 +45,18 @@ class SkewContract(Contract):
         await world.refusal(rps=1)
         world.clock.advance(seconds=4)
         assert await world.tokens("rps") == 4
+
+    @pytest.mark.parametrize("year", [1970, 2019, 2020, 2106, 2500])
+    async def test_the_arithmetic_is_the_same_in_any_year(self, world: World, year: int) -> None:
+        await world.configure(ONE_A_SECOND)
+        world.clock.set(round(1000 * datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()))
+        await world.take(rps=10)
+        assert (await world.refusal(rps=2)).retry_after_seconds == 2
+        world.clock.advance(ms=1999)
+        await world.refusal(rps=2)
+        world.clock.advance(ms=1)
+        await world.take(rps=2)
+        await world.refusal(rps=1)
 
     async def test_a_bucket_first_touched_at_an_early_stamp_is_full_once(
         self, world: World

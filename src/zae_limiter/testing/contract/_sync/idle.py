@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from zae_limiter.models.limit import Limit
@@ -54,6 +56,12 @@ class IdleContract(Contract):
         world.clock.advance(seconds=seconds)
         grants = [world.granted(rps=1) for _ in range(25)]
         assert grants == [True] * 10 + [False] * 15
+
+    def test_after_a_pause_more_than_the_capacity_still_does_not_fit(self, world: World) -> None:
+        world.configure(FIVE_A_SECOND)
+        world.take(rps=1)
+        world.clock.advance(days=1)
+        assert world.refusal(rps=11).retry_after_seconds == math.inf
 
     def test_every_pause_of_many_starts_from_the_capacity_again(self, world: World) -> None:
         world.configure(FIVE_A_SECOND)

@@ -49,6 +49,16 @@ class LiveChangeContract(Contract):
             world.configure(TEN)
         assert granted == 10
 
+    def test_lowering_and_raising_again_does_not_bring_back_what_was_cut(
+        self, world: World
+    ) -> None:
+        world.configure(TWENTY)
+        world.take(rpm=0)
+        world.configure(TEN)
+        world.take(rpm=0)
+        world.configure(TWENTY)
+        assert world.limiter.available(USER, API) == {"rpm": 10}
+
     def test_a_new_rate_counts_from_the_change_on(self, world: World) -> None:
         world.configure(Limit.custom("rpm", 100, 1, 1))
         world.take(rpm=100)

@@ -1,0 +1,20 @@
+"""How the engines that come with the package are opened."""
+
+from tests.contract.engines import MEMORY, SQLITE, SqliteOutage, sqlite_url
+from zae_limiter.testing.contract._async.spec import EngineSpec
+
+
+class SqliteSpec(SqliteOutage, EngineSpec):
+    """A file in a folder of the test."""
+
+
+def private_memory():
+    return EngineSpec("memory://", MEMORY, shared=False)
+
+
+def named_memory(name):
+    return EngineSpec(f"memory://{name}", MEMORY)
+
+
+def sqlite(folder):
+    return SqliteSpec(sqlite_url(folder), SQLITE)

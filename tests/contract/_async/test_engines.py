@@ -1,0 +1,24 @@
+"""The suite for the engines that come with the package."""
+
+import pytest
+
+from tests.contract._async import specs
+from zae_limiter.testing.contract._async.engine import EngineContract
+
+
+class TestMemory(EngineContract):
+    @pytest.fixture
+    def engine_spec(self):
+        return specs.private_memory()
+
+
+class TestNamedMemory(EngineContract):
+    @pytest.fixture
+    def engine_spec(self, unique_name):
+        return specs.named_memory(unique_name)
+
+
+class TestSqlite(EngineContract):
+    @pytest.fixture
+    def engine_spec(self, tmp_path):
+        return specs.sqlite(tmp_path)

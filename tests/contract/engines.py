@@ -1,0 +1,42 @@
+"""What both trees say about the engines that come with the package."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.store_url import parse_url
+
+MEMORY = BackendCapabilities(
+    engine="memory",
+    durable=False,
+    shared_between_processes=False,
+    atomic_cascade=True,
+    usage_history=True,
+)
+SQLITE = BackendCapabilities(
+    engine="sqlite",
+    durable=True,
+    shared_between_processes=True,
+    atomic_cascade=True,
+    usage_history=True,
+)
+
+
+def sqlite_url(folder: Path) -> str:
+    return f"sqlite:///{folder}/limits.db"
+
+
+class SqliteOutage:
+    """Another program holds the file's write lock and does not let go."""
+
+    url: str
+
+    @contextmanager
+    def outage(self):
+        path = parse_url(self.url).place
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            yield

@@ -1,0 +1,36 @@
+"""The suite itself: groups may be combined in one class only if no name hides another."""
+
+from collections import Counter
+
+import pytest
+
+from zae_limiter.testing import contract
+from zae_limiter.testing.contract import EngineContract, EngineSpec, SyncEngineContract
+
+
+@pytest.mark.parametrize("suite", [EngineContract, SyncEngineContract])
+def test_no_group_hides_a_test_or_fixture_of_another(suite):
+    groups = [each for each in suite.__mro__[1:] if each is not object]
+    names = Counter(name for each in groups for name in vars(each) if not name.startswith("__"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_both_trees_have_the_same_tests_but_for_what_only_one_can_do():
+    only_async = _tests(EngineContract) - _tests(SyncEngineContract)
+    only_sync = _tests(SyncEngineContract) - _tests(EngineContract)
+    assert all("cancel" in name or "timeout" in name for name in only_async)
+    assert all("interrupt" in name for name in only_sync)
+
+
+def test_everything_that_is_exported_can_be_imported():
+    assert all(getattr(contract, name) for name in contract.__all__)
+    with pytest.raises(AttributeError):
+        _ = contract.no_such_name
+
+
+def test_a_spec_without_an_outage_has_none():
+    assert EngineSpec("memory://", capabilities=None).outage() is None
+
+
+def _tests(suite):
+    return {name for name in dir(suite) if name.startswith("test_")}

@@ -1,0 +1,28 @@
+"""The groups about concurrency again, with a thread switch after almost every instruction."""
+
+import sys
+
+import pytest
+
+from tests.contract._sync import specs
+from zae_limiter.testing.contract._sync.concurrency import ConcurrencyContract
+
+
+@pytest.fixture(autouse=True)
+def frantic_switching():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class TestMemory(ConcurrencyContract):
+    @pytest.fixture
+    def engine_spec(self, unique_name):
+        return specs.named_memory(unique_name)
+
+
+class TestSqlite(ConcurrencyContract):
+    @pytest.fixture
+    def engine_spec(self, tmp_path):
+        return specs.sqlite(tmp_path)

@@ -1,0 +1,302 @@
+"""Ways to break the core, and the test that notices each of them.
+
+``old`` must occur exactly once in the file: when the code moves on, so does this list.
+"""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One change of one file, and the test that must fail because of it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+CHARGING = "tests/unit/test_charging.py::"
+LEASES = "tests/unit/test_leases.py::"
+BUCKET = "tests/unit/test_bucket.py::"
+RECORDS = "tests/unit/test_records.py::"
+
+MUTANTS = [
+    # --- never too much
+    Mutant(
+        "what runs over is kept",
+        "admission/charge.py",
+        "if balance > full:",
+        "if False:",
+        CHARGING + "test_after_a_long_idle_time_no_more_than_the_capacity_is_given",
+    ),
+    Mutant(
+        "the surplus is cut but still admits",
+        "admission/charge.py",
+        "if balance + accrued < amount_milli:",
+        "if state.balance_milli + accrued < amount_milli:",
+        CHARGING + "test_an_idle_bucket_gives_nothing_beyond_its_capacity_at_once",
+    ),
+    Mutant(
+        "the lower bound is dropped",
+        "admission/charge.py",
+        "if balance + accrued < amount_milli:",
+        "if False:",
+        CHARGING + "test_a_new_bucket_is_full_and_gives_just_its_capacity",
+    ),
+    Mutant(
+        "exactly enough is refused",
+        "admission/charge.py",
+        "if balance + accrued < amount_milli:",
+        "if balance + accrued <= amount_milli:",
+        CHARGING + "test_exactly_what_is_there_is_given",
+    ),
+    Mutant(
+        "a debt stops only calls that name the limit",
+        "admission/charge.py",
+        "if balance + accrued < amount_milli:",
+        "if amount_milli and balance + accrued < amount_milli:",
+        CHARGING + "test_a_debt_stops_calls_that_do_not_name_the_limit",
+    ),
+    Mutant(
+        "the level is shown beyond the capacity",
+        "admission/image.py",
+        "return min(rate.capacity_milli, state.balance_milli + accrued_since_epoch(rate, now_ms))",
+        "return state.balance_milli + accrued_since_epoch(rate, now_ms)",
+        CHARGING + "test_a_credit_does_not_fill_beyond_the_capacity",
+    ),
+    Mutant(
+        "before the epoch nothing accrues",
+        "admission/image.py",
+        "accrued_milli(now_ms - EPOCH_MS,",
+        "accrued_milli(max(0, now_ms - EPOCH_MS),",
+        CHARGING + "test_before_the_epoch_buckets_fill_as_well",
+    ),
+    Mutant(
+        "accrual is rounded up",
+        "bucket.py",
+        "return elapsed_ms * refill_amount_milli // refill_period_ms",
+        "return -(-elapsed_ms * refill_amount_milli // refill_period_ms)",
+        BUCKET + "test_tokens_to_add_and_the_time_they_took",
+    ),
+    # --- exact answers
+    Mutant(
+        "the wait is rounded down",
+        "bucket.py",
+        "return -(-deficit_milli * refill_period_ms // refill_amount_milli)",
+        "return deficit_milli * refill_period_ms // refill_amount_milli",
+        CHARGING + "test_the_wait_is_rounded_up_to_the_millisecond",
+    ),
+    Mutant(
+        "the wait is a millisecond too long where it divides evenly",
+        "bucket.py",
+        "return -(-deficit_milli * refill_period_ms // refill_amount_milli)",
+        "return deficit_milli * refill_period_ms // refill_amount_milli + 1",
+        CHARGING + "test_a_rejection_says_exactly_when",
+    ),
+    Mutant(
+        "the wait is told in whole seconds",
+        "admission/charge.py",
+        "return max(0, reaches_ms(state, amount_milli) - now_ms) / 1000",
+        "return max(0, reaches_ms(state, amount_milli) - now_ms) // 1000",
+        CHARGING + "test_the_wait_is_rounded_up_to_the_millisecond",
+    ),
+    Mutant(
+        "what can never fit gets a time",
+        "admission/charge.py",
+        "if amount_milli > state.rate.capacity_milli:",
+        "if False:",
+        CHARGING + "test_a_rejection_says_exactly_when",
+    ),
+    Mutant(
+        "a refill forgets the time that was too short",
+        "bucket.py",
+        "last_refill_ms + time_used_ms)",
+        "now_ms)",
+        BUCKET + "test_time_too_short_for_a_millitoken_is_not_used_up",
+    ),
+    # --- all or nothing
+    Mutant(
+        "a refused call has charged its first bucket",
+        "embedded/buckets.py",
+        "        plans.append((plan, window))\n",
+        (
+            "        plans.append((plan, window))\n"
+            "        if plan.granted is not None:\n"
+            "            _write(tables, namespace_id, wanted.entity_id, wanted.resource,\n"
+            "                   plan.granted, window)\n"
+        ),
+        CHARGING + "test_a_refused_parent_leaves_the_child_alone",
+    ),
+    Mutant(
+        "a cascade writes the child only",
+        "embedded/buckets.py",
+        "zip(charges, plans, strict=True):\n        assert",
+        "zip(charges[:1], plans[:1], strict=True):\n        assert",
+        CHARGING + "test_a_cascade_charges_both",
+    ),
+    # --- other limits
+    Mutant(
+        "a bucket is charged at another rate than it was filled with",
+        "admission/rebase.py",
+        "if state is None or state.rate != rate:",
+        "if state is None:",
+        CHARGING + "test_other_parameters_keep_the_level",
+    ),
+    Mutant(
+        "other limits start full",
+        "admission/rebase.py",
+        "level = min(level_milli(state, now_ms), rate.capacity_milli)",
+        "level = rate.capacity_milli",
+        CHARGING + "test_going_back_and_forth_between_limits_mints_nothing",
+    ),
+    Mutant(
+        "other limits keep the balance instead of the level",
+        "admission/rebase.py",
+        "return state._replace(balance_milli=balance, rate=rate)",
+        "return state._replace(rate=rate)",
+        CHARGING + "test_other_parameters_keep_the_level",
+    ),
+    Mutant(
+        "a smaller capacity does not cut the level",
+        "admission/rebase.py",
+        "level = min(level_milli(state, now_ms), rate.capacity_milli)",
+        "level = level_milli(state, now_ms)",
+        CHARGING + "test_a_level_that_was_cut_stays_cut_when_the_clock_goes_back",
+    ),
+    Mutant(
+        "limits that are out of date are applied",
+        "admission/charge.py",
+        "elif image is not None and is_newer(image, in_force) and not refreshed:",
+        "elif False:",
+        CHARGING + "test_limits_that_are_out_of_date_are_not_applied",
+    ),
+    Mutant(
+        "limits of a call take the place of the configured ones",
+        "admission/in_force.py",
+        "self.keys = self.names if governing is None else self._keys_beside(governing)",
+        "self.keys = self.names",
+        CHARGING + "test_limits_of_a_call_leave_the_configured_ones_alone",
+    ),
+    Mutant(
+        "the default of an entity wins over its own limits",
+        "resolution.py",
+        "        (ConfigSource.ENTITY, snapshot.entity_resource),\n"
+        "        (ConfigSource.ENTITY_DEFAULT, snapshot.entity_default),\n",
+        "        (ConfigSource.ENTITY_DEFAULT, snapshot.entity_default),\n"
+        "        (ConfigSource.ENTITY, snapshot.entity_resource),\n",
+        "tests/unit/test_resolution.py::test_the_first_level_that_has_limits_wins",
+    ),
+    Mutant(
+        "a read that was under way brings old limits back",
+        "_sync/config_cache.py",
+        "if generation != self.generation:",
+        "if False:",
+        (
+            "tests/unit/test_config_cache.py::"
+            "test_a_read_that_was_under_way_during_a_change_is_not_remembered"
+        ),
+    ),
+    # --- debts and credits
+    Mutant(
+        "a credit counts twice",
+        "admission/settle.py",
+        "balance_milli=balance - amount_milli,",
+        "balance_milli=balance - amount_milli * (2 if amount_milli < 0 else 1),",
+        CHARGING + "test_a_credit_counts_once",
+    ),
+    Mutant(
+        "a debt is swallowed by what has run over",
+        "admission/settle.py",
+        "    if amount_milli > 0:\n        balance = min(",
+        "    if False:\n        balance = min(",
+        CHARGING + "test_a_debt_of_an_overfull_bucket_is_not_swallowed",
+    ),
+    Mutant(
+        "the debt of a forgotten bucket is lost",
+        "admission/settle.py",
+        "if all(amount <= 0 for amount in amounts.values()):",
+        "if amounts:",
+        CHARGING + "test_a_forgotten_bucket_keeps_debts_and_needs_no_credit",
+    ),
+    Mutant(
+        "a top-up fills beyond the capacity",
+        "admission/settle.py",
+        "balance_milli=min(topped, full_balance(state.rate, now_ms))",
+        "balance_milli=topped",
+        CHARGING + "test_what_a_top_up_would_have_run_over_is_gone_also_when_the_clock_goes_back",
+    ),
+    Mutant(
+        "an exception keeps the tokens",
+        "_sync/lease.py",
+        "if (failed or self._pending) and not self._settled:",
+        "if (not failed and self._pending) and not self._settled:",
+        LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
+    ),
+    Mutant(
+        "an exception writes the adjustments as well",
+        "_sync/lease.py",
+        "            if failed:\n                return ",
+        "            if False:\n                return ",
+        LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
+    ),
+    Mutant(
+        "more tokens within a lease are not given back",
+        "_sync/lease.py",
+        "self._held.extend(taken)",
+        "self._held.extend(())",
+        LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
+    ),
+    # --- usage
+    Mutant(
+        "a new hour is not begun",
+        "embedded/buckets.py",
+        "image, window = roll(image, now_ms)",
+        "image, window = image, None",
+        CHARGING + "test_usage_belongs_to_the_hour_in_which_it_was",
+    ),
+    Mutant(
+        "usage is counted again in the next hour",
+        "admission/usage.py",
+        "key: state._replace(counted_milli=state.consumed_milli)",
+        "key: state",
+        CHARGING + "test_usage_belongs_to_the_hour_in_which_it_was",
+    ),
+    Mutant(
+        "a closed hour is not kept",
+        "embedded/buckets.py",
+        "    if closed is not None:\n",
+        "    if False:\n",
+        CHARGING + "test_usage_belongs_to_the_hour_in_which_it_was",
+    ),
+    Mutant(
+        "a removed bucket takes its usage along",
+        "embedded/buckets.py",
+        "    window = open_window(row.image)\n    if window is not None:\n",
+        "    window = open_window(row.image)\n    if False:\n",
+        CHARGING + "test_what_a_removed_bucket_has_used_stays",
+    ),
+    # --- forgetting
+    Mutant(
+        "a bucket is forgotten before it is full",
+        "embedded/housekeeping.py",
+        "if full_ms <= now_ms:",
+        "if True:",
+        CHARGING + "test_a_bucket_in_debt_is_not_forgotten_before_it_is_full",
+    ),
+    Mutant(
+        "buckets on limits of their own are forgotten",
+        "admission/in_force.py",
+        "if self.source.is_entity_level or ttl_multiplier <= 0:",
+        "if ttl_multiplier <= 0:",
+        CHARGING + "test_buckets_on_limits_of_their_own_are_never_forgotten",
+    ),
+    # --- the stored form
+    Mutant(
+        "consumption and its last count change places",
+        "records/sqlite/__init__.py",
+        "LimitState(balance, Rate(*rate), consumed, counted)",
+        "LimitState(balance, Rate(*rate), counted, consumed)",
+        RECORDS + "test_a_bucket_reads_back_as_it_was",
+    ),
+]

@@ -1,0 +1,68 @@
+"""The tests are tested: each way to break the core makes the test fail that guards against it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.mutants import MUTANTS
+
+ROOT = Path(__file__).parents[2]
+PASSED, FAILED = 0, 1
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package that may be broken."""
+    shutil.copytree(
+        ROOT / "src" / "zae_limiter",
+        tmp_path / "src" / "zae_limiter",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    return tmp_path / "src"
+
+
+def run(source, tests):
+    """Run tests against a copy, in a process of their own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line"]
+    plugins = ["no:cacheprovider", "no:xdist", "tests.mutation.which_source"]
+    options = [option for plugin in plugins for option in ("-p", plugin)]
+    return subprocess.run(
+        [*command, *options, *tests],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(source),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "ZAEL_MUTANT_SOURCE": str(source),
+            "CI": "1",  # the same cases in every run
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def test_the_tests_pass_on_the_copy_as_it_is(copy):
+    done = run(copy, sorted({mutant.test for mutant in MUTANTS}))
+    assert done.returncode == PASSED, done.stdout
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_a_broken_copy_is_noticed(copy, mutant):
+    path = copy / "zae_limiter" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(mutant.old) == 1, f"{mutant.file} has moved on; renew this mutant"
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    done = run(copy, [mutant.test])
+    assert done.returncode == FAILED, done.stdout + done.stderr
+    assert f"FAILED {mutant.test}" in done.stdout
+
+
+def test_no_two_mutants_are_the_same():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({mutant[1:4] for mutant in MUTANTS}) == len(MUTANTS)

@@ -1,0 +1,143 @@
+import pytest
+
+from zae_limiter import InvalidIdentifierError, InvalidNameError, ValidationError
+from zae_limiter.naming import (
+    check_entity_id,
+    check_limit_name,
+    check_namespace,
+    check_resource,
+    check_resource_or_default,
+    check_stack_name,
+)
+
+NOT_TEXT = [None, 5, 5.0, True, b"bytes", ["a"], {"a": 1}, len]
+CHECKS = [
+    check_entity_id,
+    check_limit_name,
+    check_namespace,
+    check_resource,
+    check_resource_or_default,
+    check_stack_name,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("value", NOT_TEXT, ids=repr)
+def test_a_name_must_be_text(check, value):
+    with pytest.raises(ValidationError, match="must be a string"):
+        check(value)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("value", ["", " ", "\t", "\n"], ids=repr)
+def test_a_name_must_not_be_empty(check, value):
+    with pytest.raises(ValidationError):
+        check(value)
+
+
+@pytest.mark.parametrize(
+    ("check", "longest"),
+    [
+        (check_entity_id, 256),
+        (check_resource, 128),
+        (check_limit_name, 64),
+        (check_namespace, 64),
+        (check_stack_name, 55),
+    ],
+)
+def test_a_name_has_a_greatest_length(check, longest):
+    assert check("a" * longest) == "a" * longest
+    with pytest.raises(ValidationError, match=str(longest)):
+        check("a" * (longest + 1))
+
+
+@pytest.mark.parametrize("check", CHECKS[1:])
+@pytest.mark.parametrize(
+    "value", ["a b", "a#b", "a:b", "a~b", "a\n", "\na", "é", "a\x00", "_a", "-a", ".a", "ａ"]
+)
+def test_a_name_holds_plain_characters_only(check, value):
+    with pytest.raises(InvalidNameError):
+        check(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["u", "user-1", "a@example.org", "日本", "arn:aws:iam::1:user/x", "a b", "~x", "a$", "/", "-"],
+)
+def test_an_entity_id_is_nearly_any_text(value):
+    assert check_entity_id(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("a#b", "'#'"),
+        ("#", "'#'"),
+        ("$SYSTEM", r"'\$'"),
+        (" a", "printable"),
+        ("a ", "printable"),
+        ("a\u00a0", "printable"),
+        ("a\nb", "printable"),
+        ("a\x00b", "printable"),
+        ("a\u200bb", "printable"),
+        ("\ud800", "printable"),
+    ],
+)
+def test_an_entity_id_that_would_break_keys_or_hide_something_is_refused(value, reason):
+    with pytest.raises(InvalidIdentifierError, match=reason):
+        check_entity_id(value)
+
+
+@pytest.mark.parametrize("value", ["gpt-4", "openai/gpt-4.1", "a", "A_b.c-d/e"])
+def test_resources_may_have_slashes(value):
+    assert check_resource(value) == value
+
+
+@pytest.mark.parametrize("value", ["_default_", "_Default_", "_x_"])
+def test_the_default_resource_is_no_resource(value):
+    with pytest.raises(InvalidNameError):
+        check_resource(value)
+    if value == "_default_":
+        assert check_resource_or_default(value) == value
+    else:
+        with pytest.raises(InvalidNameError):
+            check_resource_or_default(value)
+
+
+@pytest.mark.parametrize("value", ["rpm", "tokens_per_day", "a.b-c", "x1"])
+def test_limit_names(value):
+    assert check_limit_name(value) == value
+
+
+@pytest.mark.parametrize("value", ["wcu", "WCU", "Wcu"])
+def test_the_name_of_the_internal_limit_is_reserved(value):
+    with pytest.raises(InvalidNameError, match="reserved"):
+        check_limit_name(value)
+
+
+@pytest.mark.parametrize("value", ["a/b", "1a"])
+def test_a_limit_name_has_no_slash_and_no_leading_digit(value):
+    with pytest.raises(InvalidNameError):
+        check_limit_name(value)
+
+
+def test_a_namespace_may_start_with_a_digit_and_is_never_the_reserved_one():
+    assert check_namespace("2026-prod") == "2026-prod"
+    with pytest.raises(InvalidNameError):
+        check_namespace("_")
+
+
+@pytest.mark.parametrize("value", ["a_b", "a.b", "1a"])
+def test_a_stack_name_follows_cloudformation(value):
+    assert check_stack_name("my-Stack-1") == "my-Stack-1"
+    with pytest.raises(InvalidNameError):
+        check_stack_name(value)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_error_names_the_field_and_shows_the_value(check):
+    with pytest.raises(ValidationError) as caught:
+        check("", "which_field")
+    assert caught.value.field == "which_field"
+    assert caught.value.value == ""
+    assert "which_field" in str(caught.value)

@@ -1,0 +1,95 @@
+import pytest
+
+from zae_limiter import ValidationError
+from zae_limiter.store_url import StoreUrl, parse_url
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("memory://", StoreUrl("memory", "", {})),
+        ("memory:///", StoreUrl("memory", "", {})),
+        ("memory://shared", StoreUrl("memory", "shared", {})),
+        ("memory://Shared", StoreUrl("memory", "Shared", {})),
+        ("sqlite:///limits.db", StoreUrl("sqlite", "limits.db", {})),
+        ("sqlite:///data/limits.db", StoreUrl("sqlite", "data/limits.db", {})),
+        ("sqlite:////var/lib/limits.db", StoreUrl("sqlite", "/var/lib/limits.db", {})),
+        ("sqlite:///a%20b%23c.db", StoreUrl("sqlite", "a b#c.db", {})),
+        ("sqlite:///a b.db", StoreUrl("sqlite", "a b.db", {})),
+        (
+            "sqlite:///limits.db?synchronous=FULL",
+            StoreUrl("sqlite", "limits.db", {"synchronous": "FULL"}),
+        ),
+        ("dynamodb://my-stack", StoreUrl("dynamodb", "my-stack", {})),
+        (
+            "dynamodb://my-stack?region=eu-west-1&endpoint_url=http%3A//localhost%3A8000",
+            StoreUrl(
+                "dynamodb",
+                "my-stack",
+                {"region": "eu-west-1", "endpoint_url": "http://localhost:8000"},
+            ),
+        ),
+    ],
+)
+def test_known_forms(url, expected):
+    assert parse_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "memory",
+        "memory:",
+        "memory:/",
+        "redis://localhost",
+        "limits.db",
+        "/var/lib/limits.db",
+        "sqlite:limits.db",
+        "sqlite://limits.db",
+        "sqlite://host/limits.db",
+        "sqlite:///",
+        "sqlite://",
+        "memory://name/more",
+        "dynamodb://",
+        "dynamodb://stack/table",
+        "dynamodb://a_b",
+        "://",
+        "memory://[",
+        "sqlite://]/x",
+    ],
+)
+def test_other_forms_are_refused_with_the_known_ones_shown(url):
+    with pytest.raises(ValidationError) as caught:
+        parse_url(url)
+    assert caught.value.field == "url"
+
+
+@pytest.mark.parametrize("url", [None, 5, b"memory://", ["memory://"]], ids=repr)
+def test_a_url_is_text(url):
+    with pytest.raises(ValidationError, match="sqlite:///"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "option"),
+    [
+        ("memory://?size=5", "size"),
+        ("sqlite:///limits.db?timeout=5", "timeout"),
+        ("sqlite:///limits.db?region=eu-west-1", "region"),
+        ("dynamodb://stack?synchronous=OFF", "synchronous"),
+        ("memory://?size", "size"),
+    ],
+)
+def test_options_that_nobody_knows_are_not_ignored(url, option):
+    with pytest.raises(ValidationError, match=option):
+        parse_url(url)
+
+
+def test_a_path_is_never_cut_short():
+    """What stands behind a '#' belongs to the name of a file, or is an error; never dropped."""
+    try:
+        place = parse_url("sqlite:///limits#1.db").place
+    except ValidationError:
+        return
+    assert place == "limits#1.db"
