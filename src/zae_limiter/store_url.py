@@ -47,9 +47,10 @@ def _place(url: str, engine: str, host: str, path: str) -> str:
     if engine == "sqlite":
         if host or len(path) < 2:
             raise ValidationError("url", url, "must be sqlite:///relative.db or sqlite:////abs.db")
-        if path == "/:memory:":
-            raise ValidationError("url", url, "is not a file; use memory://")
-        return unquote(path[1:])
+        file = unquote(path[1:])
+        if file == ":memory:" or "\0" in file:
+            raise ValidationError("url", url, "does not name a file; for none use memory://")
+        return file
     if path not in ("", "/"):
         raise ValidationError("url", url, f"must be {FORMS}")
     return check_stack_name(host, "url") if engine == "dynamodb" else host

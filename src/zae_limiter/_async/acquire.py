@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from zae_limiter._async.call import Call
 from zae_limiter._async.lease import Held, Lease
-from zae_limiter._async.repository import Repository
 from zae_limiter.admission.request import ChargeOutcome
 from zae_limiter.exceptions import RateLimiterUnavailable
 
@@ -15,14 +13,11 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 class Acquire:
     """Charges on entering; settles, or gives everything back, on leaving. For one use."""
 
-    __slots__ = ("_call", "_consume", "_lease", "_opened")
+    __slots__ = ("_call", "_consume", "_lease")
 
-    def __init__(
-        self, call: Call, consume: dict[str, int], opened: Callable[[], Awaitable[Repository]]
-    ) -> None:
+    def __init__(self, call: Call, consume: dict[str, int]) -> None:
         self._call = call
         self._consume = consume
-        self._opened = opened
         self._lease: Lease | None = None
 
     async def __aenter__(self) -> Lease:
@@ -30,8 +25,6 @@ class Acquire:
             raise RuntimeError("this acquire was used already; call acquire() again")
         call, receipt = self._call, list[ChargeOutcome]()
         try:
-            if call.repository is None:
-                call.repository = await self._opened()
             grant = await call.charge(self._consume, receipt)
             self._lease = Lease(call, [Held(grant, self._consume)])
             return self._lease

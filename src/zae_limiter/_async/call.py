@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.admission import Admission
@@ -28,6 +28,7 @@ class Call:
         "entity_id",
         "limits",
         "on_unavailable",
+        "opened",
         "repository",
         "resource",
         "stored_first",
@@ -42,8 +43,10 @@ class Call:
         stored_first: bool,
         cascade: bool | None,
         on_unavailable: OnUnavailable | None,
+        opened: Callable[[], Awaitable[Repository]],
     ) -> None:
         self.repository = repository
+        self.opened = opened
         self.entity_id = entity_id
         self.resource = resource
         self.limits = limits
@@ -58,6 +61,8 @@ class Call:
 
     async def scope(self, *, fresh: bool = False) -> Scope:
         """The buckets concerned and their limits in force."""
+        if self.repository is None:
+            self.repository = await self.opened()
         return await self.admission.scope(
             self.entity_id,
             self.resource,
@@ -71,6 +76,8 @@ class Call:
         self, amounts: Mapping[str, int], receipt: list[ChargeOutcome], *, is_acquire: bool = True
     ) -> Grant:
         """Charge all or nothing; raises RateLimitExceeded. The last receipt says what stands."""
+        if self.repository is None:
+            self.repository = await self.opened()
         admission = self.admission
         scope = await admission.scope(
             self.entity_id, self.resource, self.limits, self.stored_first, self.cascade

@@ -83,9 +83,10 @@ class RateLimiter(Management):
             None if limits is None else check_limits(limits),
             use_stored_limits,
             cascade,
-            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            self._opened,
         )
-        return Acquire(call, amounts, self._opened)
+        return Acquire(call, amounts)
 
     # --- questions
 
@@ -163,7 +164,6 @@ class RateLimiter(Management):
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
     ) -> list[LimitStatus]:
-        admission = (self._repository or await self._opened()).admission
         call = Call(
             self._repository,
             check_entity_id(entity_id),
@@ -172,8 +172,10 @@ class RateLimiter(Management):
             False,
             None,
             None,
+            self._opened,
         )
         scope = await call.scope()
+        admission = call.admission
         images = await admission.images(scope)
         if scope.is_stale(images):
             scope = await call.scope(fresh=True)

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 
 from zae_limiter._sync.call import Call
 from zae_limiter._sync.lease import Held, SyncLease
-from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.admission.request import ChargeOutcome
 from zae_limiter.exceptions import RateLimiterUnavailable
 
@@ -17,14 +15,11 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 class Acquire:
     """Charges on entering; settles, or gives everything back, on leaving. For one use."""
 
-    __slots__ = ("_call", "_consume", "_lease", "_opened")
+    __slots__ = ("_call", "_consume", "_lease")
 
-    def __init__(
-        self, call: Call, consume: dict[str, int], opened: Callable[[], SyncRepository]
-    ) -> None:
+    def __init__(self, call: Call, consume: dict[str, int]) -> None:
         self._call = call
         self._consume = consume
-        self._opened = opened
         self._lease: SyncLease | None = None
 
     def __enter__(self) -> SyncLease:
@@ -32,8 +27,6 @@ class Acquire:
             raise RuntimeError("this acquire was used already; call acquire() again")
         call, receipt = self._call, list[ChargeOutcome]()
         try:
-            if call.repository is None:
-                call.repository = self._opened()
             grant = call.charge(self._consume, receipt)
             self._lease = SyncLease(call, [Held(grant, self._consume)])
             return self._lease

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.admission import Admission
@@ -30,6 +30,7 @@ class Call:
         "entity_id",
         "limits",
         "on_unavailable",
+        "opened",
         "repository",
         "resource",
         "stored_first",
@@ -44,8 +45,10 @@ class Call:
         stored_first: bool,
         cascade: bool | None,
         on_unavailable: OnUnavailable | None,
+        opened: Callable[[], SyncRepository],
     ) -> None:
         self.repository = repository
+        self.opened = opened
         self.entity_id = entity_id
         self.resource = resource
         self.limits = limits
@@ -60,6 +63,8 @@ class Call:
 
     def scope(self, *, fresh: bool = False) -> Scope:
         """The buckets concerned and their limits in force."""
+        if self.repository is None:
+            self.repository = self.opened()
         return self.admission.scope(
             self.entity_id,
             self.resource,
@@ -73,6 +78,8 @@ class Call:
         self, amounts: Mapping[str, int], receipt: list[ChargeOutcome], *, is_acquire: bool = True
     ) -> Grant:
         """Charge all or nothing; raises RateLimitExceeded. The last receipt says what stands."""
+        if self.repository is None:
+            self.repository = self.opened()
         admission = self.admission
         scope = admission.scope(
             self.entity_id, self.resource, self.limits, self.stored_first, self.cascade

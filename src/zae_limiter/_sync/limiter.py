@@ -85,9 +85,10 @@ class SyncRateLimiter(Management):
             None if limits is None else check_limits(limits),
             use_stored_limits,
             cascade,
-            None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+            self._opened,
         )
-        return Acquire(call, amounts, self._opened)
+        return Acquire(call, amounts)
 
     # --- questions
 
@@ -165,7 +166,6 @@ class SyncRateLimiter(Management):
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
     ) -> list[LimitStatus]:
-        admission = (self._repository or self._opened()).admission
         call = Call(
             self._repository,
             check_entity_id(entity_id),
@@ -174,8 +174,10 @@ class SyncRateLimiter(Management):
             False,
             None,
             None,
+            self._opened,
         )
         scope = call.scope()
+        admission = call.admission
         images = admission.images(scope)
         if scope.is_stale(images):
             scope = call.scope(fresh=True)

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock, check_clock
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import OnUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,11 +84,11 @@ class Management:
         self._deprecated = deprecated
         self._repository = repository
         self._clock = None if clock is None else check_clock(clock)
+        policy = deprecated.get("on_unavailable")
+        self._policy = None if policy is None else OnUnavailable.parse(policy)
         if repository is not None:
             self._repository = repository.with_settings(
-                deprecated.get("on_unavailable"),
-                deprecated.get("bucket_ttl_refill_multiplier"),
-                self._clock,
+                None, deprecated.get("bucket_ttl_refill_multiplier"), self._clock
             )
         self._owned = repository is None
         self._lock = threading.Lock()
@@ -115,7 +116,6 @@ class Management:
         builder = SyncRepository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
         builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
-        builder.on_unavailable(given.get("on_unavailable"))
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
         opened = builder.register_missing_namespace().build()

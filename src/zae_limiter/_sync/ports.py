@@ -164,8 +164,11 @@ class NamespaceStore(Protocol):
     def recover(self, namespace_id: str, now_ms: int) -> str:
         """Undo a soft delete; returns the name. Raises NamespaceStateError if it is taken."""
 
-    def begin_purge(self, namespace_id: str) -> None:
-        """Mark it as being purged; raises NamespaceStateError unless it is deleted."""
+    def begin_purge(self, namespace_id: str) -> int:
+        """Mark it as being purged; raises NamespaceStateError unless it is deleted.
+
+        Returns how many rows went with that.
+        """
 
     def purge_batch(self, namespace_id: str, limit: int) -> int:
         """Remove up to ``limit`` rows of data; 0 when nothing is left."""

@@ -82,12 +82,17 @@ def _at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
 
 
 def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
-    """A full limit and none are the same; what it has consumed goes to the limit of its name."""
+    """A full limit and none are the same; what it has consumed goes to another of its name."""
     for key in [key for key in limits if is_alias(key) and key not in wanted]:
-        plain = limits.get(plain_name(key))
-        if plain is not None and is_full(limits[key], now_ms):
-            gone = limits.pop(key)
+        heir = _of_the_same_name(key, limits)
+        if heir is not None and is_full(limits[key], now_ms):
+            gone, kept = limits.pop(key), limits[heir]
             uncounted = gone.consumed_milli - gone.counted_milli
-            limits[plain_name(key)] = plain._replace(
-                consumed_milli=plain.consumed_milli + uncounted
-            )
+            limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+
+
+def _of_the_same_name(key: str, limits: Collection[str]) -> str | None:
+    name = plain_name(key)
+    if name in limits:
+        return name
+    return next((other for other in limits if other != key and plain_name(other) == name), None)

@@ -10,9 +10,12 @@ from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapac
 
 
 def bucket_states(
-    entity_id: str, resource: str, image: BucketImage, now_ms: int
+    entity_id: str, resource: str, image: BucketImage, now_ms: int, *, brought: bool = True
 ) -> list[BucketState]:
-    """One state per limit, with its level at ``now_ms``; limits of calls after the configured."""
+    """One state per limit, with its level at ``now_ms``.
+
+    Limits that calls brought beside configured ones come last, or not at all.
+    """
     return [
         BucketState(
             entity_id,
@@ -26,19 +29,17 @@ def bucket_states(
             state.consumed_milli,
         )
         for key, state in sorted(image.limits.items(), key=lambda each: is_alias(each[0]))
+        if brought or not is_alias(key)
     ]
 
 
 def resource_capacity(
     resource: str, limit_name: str, states: Iterable[BucketState]
 ) -> ResourceCapacity:
-    """One limit summed over entities; limits that calls brought beside it do not count."""
-    first: dict[str, BucketState] = {}
-    for state in states:
-        first.setdefault(state.entity_id, state)
+    """One limit summed over entities."""
     entities = [
         EntityCapacity(s.entity_id, s.capacity, s.tokens, _used_pct(s.capacity, s.tokens))
-        for s in first.values()
+        for s in states
     ]
     capacity = sum(each.capacity for each in entities)
     available = sum(each.available for each in entities)

@@ -54,7 +54,8 @@ class Grant(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """Every limit that one of the buckets has."""
-        return frozenset().union(*(charge.in_force.known for charge in self.charges))
+        first = self.charges[0].in_force.known
+        return first if len(self.charges) == 1 else first | self.charges[1].in_force.known
 
     def settlements(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
         """Debts (positive) and credits (negative) for each bucket that has the limit."""

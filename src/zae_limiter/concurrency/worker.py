@@ -16,6 +16,7 @@ from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 T = TypeVar("T")
 
 MAX_BATCH = 256
+PATIENCE = 5  # how much longer a settlement waits for its turn: nobody else would write it
 
 
 class Ticket:
@@ -112,15 +113,19 @@ class AWorker:
         receipt: list[T],
         *,
         must_run: bool = False,
+        abandon: bool = False,
     ) -> T:
-        """Run ``operation(target, *args)``. With ``must_run`` a cancellation only waits."""
+        """Run ``operation(target, *args)``. With ``must_run`` a cancellation only waits.
+
+        With ``abandon`` a cancelled caller does not wait for the end: it was only reading.
+        """
         ticket = Ticket(operation, args, receipt, self._timeout_s, must_run)
         ticket.future = asyncio.get_running_loop().create_future()
         self._submit(ticket)
         try:
             await ticket.future
         except asyncio.CancelledError:
-            if not ticket.done and (must_run or not ticket.claim()):
+            if not ticket.done and (must_run or not ticket.claim()) and not abandon:
                 await _end_of(ticket)
             raise
         return ticket.outcome()  # type: ignore[no-any-return]
@@ -246,6 +251,7 @@ class Worker:
         receipt: list[T],
         *,
         must_run: bool = False,
+        abandon: bool = False,
     ) -> T:
         """Run ``operation(target, *args)``; an interrupt is raised once it stands or is undone."""
         if self._lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - see above
@@ -253,7 +259,7 @@ class Worker:
         ticket = Ticket(operation, args, receipt, self._timeout_s, must_run)
         try:
             try:
-                self._enter()
+                self._enter(self._timeout_s * (PATIENCE if must_run else 1))
                 self._run_one(ticket)
             finally:
                 self._leave()
@@ -261,8 +267,8 @@ class Worker:
             self._leave()  # again, for an interrupt that struck inside the first one
         return receipt[-1]
 
-    def _enter(self) -> None:
-        if not self._lock.acquire(timeout=self._timeout_s):
+    def _enter(self, timeout_s: float) -> None:
+        if not self._lock.acquire(timeout=timeout_s):
             raise RateLimiterUnavailable("the store did not answer in time")
         if self._closed:
             raise InfrastructureError("the repository is closed; open it again")

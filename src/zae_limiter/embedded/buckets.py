@@ -79,13 +79,15 @@ def states(
     entity_id: str | None,
     resource: str | None,
     clock: Callable[[], int],
+    *,
+    brought: bool = True,
 ) -> list[BucketState]:
     """All buckets of an entity, of a resource, or of both."""
     now_ms = clock()
     return [
         state
         for row in tables.buckets(namespace_id, entity_id, resource)
-        for state in bucket_states(row.entity_id, row.resource, row.image, now_ms)
+        for state in bucket_states(*row[1:], now_ms, brought=brought)
     ]
 
 
@@ -97,7 +99,10 @@ def capacity(
     parents_only: bool,
     clock: Callable[[], int],
 ) -> ResourceCapacity:
-    """One limit of a resource over its entities; an unknown entity has no parent."""
+    """One limit of a resource over its entities; an unknown entity has no parent.
+
+    Limits that calls brought beside the configured one are not part of it.
+    """
 
     def counts(state: BucketState) -> bool:
         if state.limit_name != limit_name:
@@ -105,7 +110,7 @@ def capacity(
         entity = tables.get_entity(namespace_id, state.entity_id) if parents_only else None
         return entity is None or entity.is_parent
 
-    found = states(tables, namespace_id, None, resource, clock)
+    found = states(tables, namespace_id, None, resource, clock, brought=False)
     return resource_capacity(resource, limit_name, filter(counts, found))
 
 
@@ -115,7 +120,7 @@ def reset(tables: Tables, namespace_id: str, change: Change) -> bool:
     if image is not None:
         after = settling.reset(image, change.now_ms)
         _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
-    record(tables, namespace_id, change, AuditAction.BUCKET_RESET)
+        record(tables, namespace_id, change, AuditAction.BUCKET_RESET)
     return image is not None
 
 
@@ -129,7 +134,9 @@ def top_up(tables: Tables, namespace_id: str, change: Change, amounts: Mapping[s
                 raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")
         after = settling.top_up(image, amounts, change.now_ms)
         _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
-    record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, {"amounts": dict(amounts)})
+        record(
+            tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, {"amounts": dict(amounts)}
+        )
     return image is not None
 
 

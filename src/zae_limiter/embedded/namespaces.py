@@ -65,21 +65,24 @@ def recover(tables: Tables, namespace_id: str, now_ms: int) -> str:
     return known.name
 
 
-def begin_purge(tables: Tables, namespace_id: str) -> None:
+def begin_purge(tables: Tables, namespace_id: str) -> int:
     """Only a deleted namespace may be purged, or one whose purge was interrupted.
 
     A client that was open during a purge may have written since: such rows can be purged, too.
+    Returns how many rows this has removed already.
     """
     known = tables.get_namespace(namespace_id)
     if known is None:
-        if namespace_id == RESERVED_NAMESPACE or not tables.purge_rows(namespace_id, 1):
+        removed = 0 if namespace_id == RESERVED_NAMESPACE else tables.purge_rows(namespace_id, 1)
+        if not removed:
             raise NamespaceNotFoundError(namespace_id)
-        return
+        return removed
     if known.status == ACTIVE:
         raise NamespaceStateError(namespace_id, "is active; delete_namespace() it before a purge")
     tables.put_namespace(
         Namespace(namespace_id, known.name, PURGING, known.created_at, known.deleted_at)
     )
+    return 0
 
 
 def purge_batch(tables: Tables, namespace_id: str, limit: int) -> int:

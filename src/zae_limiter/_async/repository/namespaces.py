@@ -71,8 +71,7 @@ class NamespacePart(Part):
         ``progress`` is told the count after each batch. If interrupted, call it again.
         """
         store = self._context.engine.namespaces
-        await store.begin_purge(check_namespace_id(namespace_id))
-        removed = 0
+        removed = await store.begin_purge(check_namespace_id(namespace_id))
         while batch := await store.purge_batch(namespace_id, PURGE_BATCH):
             removed += batch
             await apause()

@@ -215,6 +215,10 @@ class MemoryTables:
             removed += self._forget(table, keys)
         return removed
 
+    def clear(self) -> None:
+        for table in (*self._owned(), cast(dict[Any, Any], self._namespaces)):
+            self._forget(table, list(table))
+
     def _owned(self) -> tuple[dict[Any, Any], ...]:
         return cast(
             tuple[dict[Any, Any], ...],

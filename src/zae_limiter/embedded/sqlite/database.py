@@ -22,6 +22,7 @@ from zae_limiter.exceptions import (
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 CACHED_STATEMENTS = 128
+TOGETHER_S = 0.05  # callers that would give up this close to each other give up together
 
 
 class SqliteDatabase:
@@ -63,11 +64,11 @@ class SqliteDatabase:
         waiting = list(tickets)
         try:
             while waiting and not self._lock.acquire(min(each.deadline for each in waiting)):
-                now = time.monotonic()
+                soon = time.monotonic() + TOGETHER_S
                 for ticket in waiting:
-                    if ticket.deadline <= now:
+                    if ticket.deadline <= soon:
                         ticket.fail(self._held_by_another())
-                waiting = [ticket for ticket in waiting if ticket.deadline > now]
+                waiting = [ticket for ticket in waiting if ticket.deadline > soon]
             if waiting:
                 self._write_locked(waiting)
         finally:

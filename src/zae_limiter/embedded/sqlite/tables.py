@@ -271,6 +271,11 @@ class SqliteTables:
                 removed += self._purge_table(table, namespace_id, limit - removed)
         return removed
 
+    def clear(self) -> None:
+        self._expiry.clear()
+        for table in (*OWNED_TABLES, "namespace"):
+            self._execute(f"DELETE FROM {table}")
+
     def _purge_table(self, table: str, namespace_id: str, limit: int) -> int:
         columns = self._execute(f"PRAGMA table_info({table})").fetchall()
         key = ", ".join(column[1] for column in columns if column[5])

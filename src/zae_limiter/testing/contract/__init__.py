@@ -38,7 +38,10 @@ __all__ = ["EngineContract", "EngineSpec", "SyncEngineContract", "SyncEngineSpec
 if "pytest" in sys.modules:  # a child process of a test does without it
     # Before the groups are imported: their asserts then show what they compared.
     sys.modules["pytest"].register_assert_rewrite(
-        *(f"{__name__}.{part}" for part in ("_async", "_sync", "cancellation", "interrupts"))
+        *(
+            f"{__name__}.{part}"
+            for part in ("_async", "_sync", "cancellation", "interrupts", "interrupted_changes")
+        )
     )
 
 _HOMES = {"EngineContract": "engine", "EngineSpec": "spec"}

@@ -24,7 +24,7 @@ class EmbeddedBuckets:
     ) -> None:
         self._client = client
         self._retention = (usage_retention_days, audit_retention_days)
-        self._charges = count(1)
+        self._charges = count()
         self._history_ms = 0
 
     async def charge(

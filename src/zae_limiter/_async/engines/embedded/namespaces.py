@@ -28,8 +28,8 @@ class EmbeddedNamespaces:
     async def recover(self, namespace_id: str, now_ms: int) -> str:
         return await self._client.write(namespaces.recover, (namespace_id, now_ms))
 
-    async def begin_purge(self, namespace_id: str) -> None:
-        await self._client.write(namespaces.begin_purge, (namespace_id,))
+    async def begin_purge(self, namespace_id: str) -> int:
+        return await self._client.write(namespaces.begin_purge, (namespace_id,))
 
     async def purge_batch(self, namespace_id: str, limit: int) -> int:
         return await self._client.write(namespaces.purge_batch, (namespace_id, limit))

@@ -46,10 +46,10 @@ class SqliteClient:
         return await self._writer.run(operation, args, kept, must_run=must_run)
 
     async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return await self._lookups.run(operation, args, [])
+        return await self._lookups.run(operation, args, [], abandon=True)
 
     async def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return await self._listings.run(operation, args, [])
+        return await self._listings.run(operation, args, [], abandon=True)
 
     async def close(self) -> None:
         await self._writer.close()

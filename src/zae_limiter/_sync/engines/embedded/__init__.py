@@ -13,7 +13,6 @@ from zae_limiter._sync.engines.embedded.namespaces import EmbeddedNamespaces
 from zae_limiter._sync.engines.embedded.records import EmbeddedRecords
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.models.backend import BackendCapabilities
-from zae_limiter.naming import RESERVED_NAMESPACE
 
 __all__ = ["EmbeddedClient", "EmbeddedEngine"]
 
@@ -46,12 +45,8 @@ class EmbeddedEngine:
         self._client.close()
 
     def delete_all(self) -> None:
-        ids = [namespace.namespace_id for namespace in self.namespaces.all()]
-        for namespace_id in (*ids, RESERVED_NAMESPACE):
-            while self.namespaces.purge_batch(namespace_id, 10_000):
-                pass
-            self._client.write(_forget_namespace, (namespace_id,))
+        self._client.write(_clear, ())
 
 
-def _forget_namespace(tables: Tables, namespace_id: str) -> None:
-    tables.delete_namespace(namespace_id)
+def _clear(tables: Tables) -> None:
+    tables.clear()

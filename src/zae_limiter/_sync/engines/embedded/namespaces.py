@@ -30,8 +30,8 @@ class EmbeddedNamespaces:
     def recover(self, namespace_id: str, now_ms: int) -> str:
         return self._client.write(namespaces.recover, (namespace_id, now_ms))
 
-    def begin_purge(self, namespace_id: str) -> None:
-        self._client.write(namespaces.begin_purge, (namespace_id,))
+    def begin_purge(self, namespace_id: str) -> int:
+        return self._client.write(namespaces.begin_purge, (namespace_id,))
 
     def purge_batch(self, namespace_id: str, limit: int) -> int:
         return self._client.write(namespaces.purge_batch, (namespace_id, limit))

@@ -48,10 +48,10 @@ class SqliteClient:
         return self._writer.run(operation, args, kept, must_run=must_run)
 
     def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return self._lookups.run(operation, args, [])
+        return self._lookups.run(operation, args, [], abandon=True)
 
     def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return self._listings.run(operation, args, [])
+        return self._listings.run(operation, args, [], abandon=True)
 
     def close(self) -> None:
         self._writer.close()

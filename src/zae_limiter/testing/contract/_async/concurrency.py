@@ -6,8 +6,15 @@ import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import pytest
+
 from zae_limiter._async.limiter import RateLimiter
-from zae_limiter.exceptions import EntityExistsError, RateLimitExceeded
+from zae_limiter.exceptions import (
+    EntityExistsError,
+    InfrastructureError,
+    RateLimitExceeded,
+    ValidationError,
+)
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.contract._async.base import Contract
 from zae_limiter.testing.contract._async.world import API, USER, Failure, World
@@ -105,6 +112,49 @@ class ConcurrencyContract(Contract):
             await agather([use] * 20)
             assert lease.consumed == {"tpm": 1 + 20 * 4}
         assert await world.tokens("tpm") == 1000 - 81
+
+    async def test_a_write_that_fails_harms_none_that_is_made_at_the_same_time(
+        self, world: World
+    ) -> None:
+        await world.configure(TPM)
+        await world.repo.create_entity("key")
+        await world.take(tpm=1)
+
+        async def fail() -> None:
+            with pytest.raises(EntityExistsError):
+                await world.repo.create_entity("key")
+            with pytest.raises(ValidationError):
+                await world.repo.top_up(USER, API, {"unknown": 1})
+
+        async def use() -> None:
+            async with world.acquire(tpm=2) as lease:
+                await lease.adjust(tpm=1)
+
+        calls: list[Callable[[], Awaitable[None]]] = [fail, use] * 20
+        await agather(calls)
+        assert await world.tokens("tpm") == 1000 - 1 - 20 * 3
+
+    async def test_closing_under_load_ends_every_call_and_loses_none_that_was_granted(
+        self, world: World
+    ) -> None:
+        await world.configure(TPM)
+        await world.take(tpm=1)
+        busy = RateLimiter(await world.open())
+
+        async def use() -> int:
+            try:
+                async with busy.acquire(USER, API, {"tpm": 1}):
+                    return 1
+            except InfrastructureError:
+                return 0
+
+        async def close() -> int:
+            assert busy.repository is not None
+            await busy.repository.close()
+            return 0
+
+        granted = sum(await agather([*[use] * 20, close, *[use] * 20]))
+        assert await world.tokens("tpm") == 999 - granted
 
     async def test_clients_with_connections_of_their_own_share_one_bucket(
         self, world: World

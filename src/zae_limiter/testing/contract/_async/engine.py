@@ -30,6 +30,7 @@ from zae_limiter.testing.contract._async.validation import ValidationContract
 from zae_limiter.testing.contract._async.waiting import WaitingContract
 from zae_limiter.testing.contract.cancellation import CancellationContract  # unasync: remove
 
+# sync: from zae_limiter.testing.contract.interrupted_changes import InterruptedChangeContract
 # sync: from zae_limiter.testing.contract.interrupts import InterruptContract
 
 
@@ -45,6 +46,7 @@ class EngineContract(
     EntityContract,
     IdleContract,
     # sync: InterruptContract,
+    # sync: InterruptedChangeContract,
     LeaseContract,
     LifecycleContract,
     LiveChangeContract,

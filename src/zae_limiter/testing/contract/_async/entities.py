@@ -34,7 +34,18 @@ class EntityContract(Contract):
         assert await world.repo.get_entity("nobody") is None
 
     @pytest.mark.parametrize(
-        "entity_id", ["a", "x" * 256, "mail@example.org", "a/b:c?d=e", "ключ", "日本", "a b", "1"]
+        "entity_id",
+        [
+            "a",
+            "x" * 256,
+            "mail@example.org",
+            "a/b:c?d=e",
+            "ключ",
+            "日本",
+            "a b",
+            "1",
+            "o'b\";--%_*",
+        ],
     )
     async def test_ids_may_be_any_printable_text(self, world: World, entity_id: str) -> None:
         await world.configure(RPM)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
 from zae_limiter._async.limiter import RateLimiter
-from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter.testing.contract._async.base import Contract
@@ -41,6 +42,15 @@ class LifecycleContract(Contract):
         with pytest.raises(InfrastructureError, match="closed"):
             await world.repo.ping()
         assert await world.limiter.is_available() is False
+
+    async def test_a_closed_repository_is_no_outage_that_lets_calls_through(
+        self, world: World
+    ) -> None:
+        await world.repo.set_system_defaults([RPM], on_unavailable="allow")
+        await world.take(rpm=1)
+        await world.repo.close()
+        with pytest.raises(InfrastructureError, match="closed"):
+            await world.take(rpm=1)
 
     async def test_a_lease_that_ends_after_the_close_raises_nothing(
         self, world: World, caplog: pytest.LogCaptureFixture
@@ -131,6 +141,15 @@ class LifecycleContract(Contract):
         assert await world.repo.get_provisioner_state() == {}
         await world.repo.set_version_record({"schema": 3})
         assert await world.repo.get_version_record() == {"schema": 3}
+
+    @pytest.mark.parametrize("document", [None, [], "a", {"a": float("nan")}, {"a": object()}])
+    async def test_a_document_is_a_mapping_that_json_can_hold(
+        self, world: World, document: Any
+    ) -> None:
+        for put in (world.repo.put_provisioner_state, world.repo.set_version_record):
+            with pytest.raises(ValidationError):
+                await put(document)
+        assert await world.repo.get_provisioner_state() is None
 
     async def test_deleting_the_table_removes_everything(self, world: World) -> None:
         await world.configure(RPM)

@@ -142,6 +142,32 @@ class OutageContract(Contract):
                 await lease.consume(rpm=8)
         assert await world.tokens() == 7
 
+    @pytest.mark.parametrize("policy", ["allow", "block"])
+    async def test_consume_in_an_outage_does_what_the_acquire_was_told(
+        self, world: World, hasty: Repository, outage: Outage, policy: str
+    ) -> None:
+        acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable=policy)
+        async with acquire as lease:
+            with outage():
+                if policy == "allow":
+                    await lease.consume(rpm=3)
+                else:
+                    with pytest.raises(RateLimiterUnavailable):
+                        await lease.consume(rpm=3)
+            assert lease.consumed == {"rpm": 2}
+        assert await world.tokens() == 7
+
+    async def test_a_release_that_is_not_written_stays_with_the_lease(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        with failing():
+            async with RateLimiter(hasty).acquire(USER, API, {"rpm": 5}) as lease:
+                with outage(), pytest.raises(RateLimiterUnavailable):
+                    await lease.release(rpm=3)
+                assert lease.consumed == {"rpm": 5}
+                raise Failure
+        assert await world.tokens() == 9
+
     async def test_allow_lets_through_only_what_the_store_did_not_answer(
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:

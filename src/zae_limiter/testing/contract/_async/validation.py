@@ -185,6 +185,24 @@ class ValidationContract(Contract):
         assert await repo.get_audit_events(USER) == []
         assert await ready.tokens() == 8
 
+    @pytest.mark.parametrize("entity_id", bad_input.ENTITY_IDS)
+    async def test_bad_ids_of_parents_are_refused(self, world: World, entity_id: Any) -> None:
+        await _refused("parent_id", lambda: world.repo.get_children(entity_id))
+
+    @pytest.mark.parametrize("position", [5, b"a", ["a"], 1.5])
+    async def test_bad_positions_of_pages_are_refused(self, world: World, position: Any) -> None:
+        await world.repo.create_entity(USER)
+        await _refused(
+            "start_event_id", lambda: world.repo.get_audit_events(USER, start_event_id=position)
+        )
+        await _refused(
+            "cursor", lambda: world.repo.list_entities_with_custom_limits(API, cursor=position)
+        )
+
+    @pytest.mark.parametrize("names", ["red", 5, None])
+    async def test_names_of_namespaces_are_given_as_a_list(self, world: World, names: Any) -> None:
+        await _refused("names", lambda: world.repo.register_namespaces(names))
+
     @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1"])
     async def test_bad_page_sizes_are_refused(self, world: World, limit: Any) -> None:
         await _refused(

@@ -8,8 +8,15 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from zae_limiter._sync.limiter import SyncRateLimiter
-from zae_limiter.exceptions import EntityExistsError, RateLimitExceeded
+from zae_limiter.exceptions import (
+    EntityExistsError,
+    InfrastructureError,
+    RateLimitExceeded,
+    ValidationError,
+)
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.contract._sync.base import Contract
 from zae_limiter.testing.contract._sync.world import API, USER, Failure, World
@@ -107,6 +114,49 @@ class ConcurrencyContract(Contract):
             gather([use] * 20)
             assert lease.consumed == {"tpm": 1 + 20 * 4}
         assert world.tokens("tpm") == 1000 - 81
+
+    def test_a_write_that_fails_harms_none_that_is_made_at_the_same_time(
+        self, world: World
+    ) -> None:
+        world.configure(TPM)
+        world.repo.create_entity("key")
+        world.take(tpm=1)
+
+        def fail() -> None:
+            with pytest.raises(EntityExistsError):
+                world.repo.create_entity("key")
+            with pytest.raises(ValidationError):
+                world.repo.top_up(USER, API, {"unknown": 1})
+
+        def use() -> None:
+            with world.acquire(tpm=2) as lease:
+                lease.adjust(tpm=1)
+
+        calls: list[Callable[[], None]] = [fail, use] * 20
+        gather(calls)
+        assert world.tokens("tpm") == 1000 - 1 - 20 * 3
+
+    def test_closing_under_load_ends_every_call_and_loses_none_that_was_granted(
+        self, world: World
+    ) -> None:
+        world.configure(TPM)
+        world.take(tpm=1)
+        busy = SyncRateLimiter(world.open())
+
+        def use() -> int:
+            try:
+                with busy.acquire(USER, API, {"tpm": 1}):
+                    return 1
+            except InfrastructureError:
+                return 0
+
+        def close() -> int:
+            assert busy.repository is not None
+            busy.repository.close()
+            return 0
+
+        granted = sum(gather([*[use] * 20, close, *[use] * 20]))
+        assert world.tokens("tpm") == 999 - granted
 
     def test_clients_with_connections_of_their_own_share_one_bucket(self, world: World) -> None:
         world.configure(RPM)

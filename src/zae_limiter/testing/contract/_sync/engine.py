@@ -30,6 +30,7 @@ from zae_limiter.testing.contract._sync.usage import UsageContract
 from zae_limiter.testing.contract._sync.usage_queries import UsageQueryContract
 from zae_limiter.testing.contract._sync.validation import ValidationContract
 from zae_limiter.testing.contract._sync.waiting import WaitingContract
+from zae_limiter.testing.contract.interrupted_changes import InterruptedChangeContract
 from zae_limiter.testing.contract.interrupts import InterruptContract
 
 
@@ -44,6 +45,7 @@ class EngineContract(
     EntityContract,
     IdleContract,
     InterruptContract,
+    InterruptedChangeContract,
     LeaseContract,
     LifecycleContract,
     LiveChangeContract,

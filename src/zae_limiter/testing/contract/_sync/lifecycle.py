@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
-from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter.testing.contract._sync.base import Contract
@@ -43,6 +44,13 @@ class LifecycleContract(Contract):
         with pytest.raises(InfrastructureError, match="closed"):
             world.repo.ping()
         assert world.limiter.is_available() is False
+
+    def test_a_closed_repository_is_no_outage_that_lets_calls_through(self, world: World) -> None:
+        world.repo.set_system_defaults([RPM], on_unavailable="allow")
+        world.take(rpm=1)
+        world.repo.close()
+        with pytest.raises(InfrastructureError, match="closed"):
+            world.take(rpm=1)
 
     def test_a_lease_that_ends_after_the_close_raises_nothing(
         self, world: World, caplog: pytest.LogCaptureFixture
@@ -127,6 +135,13 @@ class LifecycleContract(Contract):
         assert world.repo.get_provisioner_state() == {}
         world.repo.set_version_record({"schema": 3})
         assert world.repo.get_version_record() == {"schema": 3}
+
+    @pytest.mark.parametrize("document", [None, [], "a", {"a": float("nan")}, {"a": object()}])
+    def test_a_document_is_a_mapping_that_json_can_hold(self, world: World, document: Any) -> None:
+        for put in (world.repo.put_provisioner_state, world.repo.set_version_record):
+            with pytest.raises(ValidationError):
+                put(document)
+        assert world.repo.get_provisioner_state() is None
 
     def test_deleting_the_table_removes_everything(self, world: World) -> None:
         world.configure(RPM)

@@ -144,6 +144,32 @@ class OutageContract(Contract):
                 lease.consume(rpm=8)
         assert world.tokens() == 7
 
+    @pytest.mark.parametrize("policy", ["allow", "block"])
+    def test_consume_in_an_outage_does_what_the_acquire_was_told(
+        self, world: World, hasty: SyncRepository, outage: Outage, policy: str
+    ) -> None:
+        acquire = SyncRateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable=policy)
+        with acquire as lease:
+            with outage():
+                if policy == "allow":
+                    lease.consume(rpm=3)
+                else:
+                    with pytest.raises(RateLimiterUnavailable):
+                        lease.consume(rpm=3)
+            assert lease.consumed == {"rpm": 2}
+        assert world.tokens() == 7
+
+    def test_a_release_that_is_not_written_stays_with_the_lease(
+        self, world: World, hasty: SyncRepository, outage: Outage
+    ) -> None:
+        with failing():
+            with SyncRateLimiter(hasty).acquire(USER, API, {"rpm": 5}) as lease:
+                with outage(), pytest.raises(RateLimiterUnavailable):
+                    lease.release(rpm=3)
+                assert lease.consumed == {"rpm": 5}
+                raise Failure
+        assert world.tokens() == 9
+
     def test_allow_lets_through_only_what_the_store_did_not_answer(
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:

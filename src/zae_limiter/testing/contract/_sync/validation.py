@@ -187,6 +187,24 @@ class ValidationContract(Contract):
         assert repo.get_audit_events(USER) == []
         assert ready.tokens() == 8
 
+    @pytest.mark.parametrize("entity_id", bad_input.ENTITY_IDS)
+    def test_bad_ids_of_parents_are_refused(self, world: World, entity_id: Any) -> None:
+        _refused("parent_id", lambda: world.repo.get_children(entity_id))
+
+    @pytest.mark.parametrize("position", [5, b"a", ["a"], 1.5])
+    def test_bad_positions_of_pages_are_refused(self, world: World, position: Any) -> None:
+        world.repo.create_entity(USER)
+        _refused(
+            "start_event_id", lambda: world.repo.get_audit_events(USER, start_event_id=position)
+        )
+        _refused(
+            "cursor", lambda: world.repo.list_entities_with_custom_limits(API, cursor=position)
+        )
+
+    @pytest.mark.parametrize("names", ["red", 5, None])
+    def test_names_of_namespaces_are_given_as_a_list(self, world: World, names: Any) -> None:
+        _refused("names", lambda: world.repo.register_namespaces(names))
+
     @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1"])
     def test_bad_page_sizes_are_refused(self, world: World, limit: Any) -> None:
         _refused(

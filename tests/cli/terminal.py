@@ -1,0 +1,107 @@
+"""The real command, in a process of its own: with pipes, or in a pseudo-terminal."""
+
+import codecs
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from contextlib import contextmanager
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*[349][0-7](?:;\d+)*m")
+CTRL_C = b"\x03"
+
+MODULE = (sys.executable, "-m", "zae_limiter")
+
+# Ctrl-C reaches only those whose terminal it is.
+AS_FOREGROUND = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def environment(**more):
+    """Ours, without what would change the output."""
+    names = ("ZAEL_URL", "ZAEL_DEBUG", "ZAEL_NAMESPACE", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    return {**kept, "TERM": "xterm-256color", **{name: str(value) for name, value in more.items()}}
+
+
+def run(*args, **more):
+    """Run to the end with pipes."""
+    return run_command(*MODULE, *args, **more)
+
+
+def run_command(*command, **more):
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment(**more), timeout=60
+    )
+
+
+def only_line(text):
+    """The one line that there is."""
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+class Terminal:
+    """A process whose input and output are a terminal."""
+
+    def __init__(self, process, master):
+        self._process = process
+        self._master = master
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.output = ""
+
+    def press(self, keys):
+        os.write(self._master, keys)
+
+    def read_until(self, text, seconds=20.0):
+        until = time.monotonic() + seconds
+        while text not in self.output:
+            assert time.monotonic() < until, self.output
+            assert self._read(), self.output
+
+    def wait(self, seconds=20.0):
+        """Read all that comes; returns the exit code."""
+        while self._read():
+            pass
+        return self._process.wait(seconds)
+
+    def _read(self):
+        ready, _, _ = select.select([self._master], [], [], 20)
+        try:
+            chunk = os.read(self._master, 65536) if ready else b""
+        except OSError:  # Linux reports the end of a terminal as an error
+            chunk = b""
+        self.output += self._decoder.decode(chunk)
+        return bool(chunk)
+
+
+@contextmanager
+def terminal(*args, columns=80, lines=24, **more):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-c", AS_FOREGROUND, *MODULE, *args],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environment(**more),
+        start_new_session=True,
+    ) as process:
+        os.close(slave)
+        try:
+            yield Terminal(process, master)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            os.close(master)

@@ -1,0 +1,179 @@
+"""Bad input of every option and argument: one line, exit code 2, and nothing is done."""
+
+import click
+import pytest
+
+from tests.cli.terminal import only_line, run
+from tests.cli.test_reference import LEAVES, SAMPLES
+
+LONG = "x" * 300
+# parameter: bad values; the store is not even looked for
+BAD = {
+    "url": ["", "redis://x", "sqlite://limits.db", "sqlite:///x.db?mode=ro", "dynamodb://a_b"],
+    "stack": ["", "a_b", "-x", LONG],
+    "namespace": ["", "a b", "a#b", LONG],
+    "output": ["", "xml", "TABLE"],
+    "principal": [LONG],
+    "limits": [
+        "",
+        "rpm",
+        "rpm:",
+        ":5",
+        "rpm:x",
+        "rpm:-1",
+        "rpm:0",
+        "rpm:1.5",
+        "rpm:5/",
+        "rpm:5/week",
+        "rpm:5/min:",
+        "rpm:5/min:0",
+        "rpm:5:6:7",
+        "9rpm:5",
+        "wcu:5",
+        "rpm:９",
+        f"rpm:{10**16}",
+    ],
+    "amounts": ["", "tpm", "tpm=", "=5", "tpm=x", "tpm=-1", "tpm=1.5", f"tpm={10**16}"],
+    "on_unavailable": ["", "maybe"],
+    "resource": ["", "9gpt", "a b", "a#b", LONG],
+    "with_custom_limits": ["", "9gpt", "a b"],
+    "entity_id": ["", " ", "a#b", "$x", "a\nb", LONG],
+    "parent": ["", "a#b", "$x"],
+    "metadata": ["", "team", "=x"],
+    "limit": ["", "0", "-1", "x", "1.5"],
+    "window": ["", "weekly"],
+    "start": ["", "yesterday", "2026-13-01"],
+    "end": ["", "tomorrow"],
+    "of_namespace": ["", "a b", LONG],
+    "name": ["", "a b", LONG],
+    "names": ["", "a b", LONG],
+}
+# free text, ids of the store, flags, and what is checked beside other options
+ANYTHING_GOES = {
+    *("region", "endpoint_url", "display_name", "cursor", "start_event_id", "next_key", "file"),
+    "namespace_id",
+}
+
+
+def cases():
+    """All bad values once; one of them again for each other command with that parameter."""
+    tried = set()
+    for path, command in LEAVES:
+        for param in command.params:
+            if getattr(param, "is_flag", False) or param.name in ANYTHING_GOES:
+                continue
+            values = BAD[param.name]  # KeyError: a new option needs its bad values
+            for value in values[-1:] if param.name in tried else values:
+                tried.add(param.name)
+                yield pytest.param(
+                    path, param, value, id=f"{'-'.join(path)}-{param.name}-{value:.9}"
+                )
+
+
+def words(path, param, value):
+    """A right command line with one wrong word in it."""
+    args = list(SAMPLES[" ".join(path)])
+    if isinstance(param, click.Option):
+        return [*args, f"{param.opts[0]}={value}"]
+    position = [each for each in dict(LEAVES)[path].params if isinstance(each, click.Argument)]
+    if position.index(param) < len(args):
+        args[position.index(param)] = value
+    else:
+        args.append(value)
+    return args
+
+
+@pytest.mark.parametrize(("path", "param", "value"), list(cases()))
+def test_a_bad_value_is_wrong_usage_in_one_line(path, param, value, capsys, monkeypatch, tmp_path):
+    from tests.cli.inprocess import CommandLine
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZAEL_URL", "sqlite:///never.db")
+    line = CommandLine(capsys, None)(*path, *words(path, param, value)).error(2)
+    name = param.opts[0] if isinstance(param, click.Option) else ""
+    assert name in line
+    assert line.endswith(f"see 'zae-limiter {' '.join(path)} --help'")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["entity", "create", "a", "--cascade"], "--cascade needs --parent"),
+        (["entity", "create", "a", "--parent", "a"], "must be another entity"),
+        (["entity", "create", "a", "-m", f"{'k' * 300}=v"], "at most 256 characters"),
+        (["entity", "create", "a", "--display-name", "n" * 300], "at most 256 characters"),
+        (["entity", "list"], "--with-custom-limits RESOURCE or --parent ENTITY"),
+        (["entity", "list", "--parent", "a", "--with-custom-limits", "b"], "say which"),
+        (["entity", "set-limits", "a"], "Missing option '--limit'"),
+        (["entity", "set-limits", "a", "-l", "rpm:1", "-l", "rpm:2"], "names the same limit twice"),
+        (["bucket", "top-up", "a", "b", "-a", "x=1", "-a", "x=2"], "names a limit twice"),
+        (["bucket", "top-up", "key-7", "gpt-4", "-a", "tmp=1"], "did you mean 'tpm'?"),
+        (["bucket", "show"], "Missing argument 'ENTITY'"),
+        (["audit", "list", "--system", "-e", "a"], "name one subject"),
+        (["usage", "list"], "--entity-id, --resource, or both"),
+        (["usage", "list", "-e", "a", "--output", "png"], "needs --file"),
+        (["usage", "list", "-e", "a", "--file", "x"], "--file goes with"),
+        (["usage", "list", "-e", "a", "--plot", "--output", "csv"], "leave out --output csv"),
+        (["usage", "list", "-e", "a", "--next-key", "x"], "what the previous page returned"),
+        (["system", "get-defaults", "--url", "memory://", "-n", "x"], "leave out --name"),
+        (["system", "get-defaults", "extra"], "unexpected extra argument"),
+        (["system", "get-defaults", "--outptu", "json"], "Did you mean '--output'?"),
+        (["system", "get-default"], "did you mean 'get-defaults'"),
+        (["namespace", "register"], "Missing argument 'NAME...'"),
+        (["sistem"], "did you mean 'system'?"),
+    ],
+)
+def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
+    assert said in cli(*args).error(2)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["entity", "show", "key-77"], "did you mean 'key-7'?"),
+        (["entity", "show", "stranger"], "zae-limiter entity create makes it"),
+        (["entity", "create", "key-7"], "exists already; see 'zae-limiter entity show'"),
+        (["entity", "delete", "stranger", "--yes"], "nothing is known of entity 'stranger'"),
+        (["bucket", "reset", "key-7", "gpt4", "--yes"], "did you mean 'gpt-4'?"),
+        (["bucket", "reset", "stranger", "gpt-4", "--yes"], "buckets are full"),
+        (["bucket", "top-up", "stranger", "gpt-4", "-a", "tpm=1"], "buckets are full"),
+        (["namespace", "show", "tenant-aa"], "did you mean 'tenant-a'?"),
+        (["namespace", "show", "nothing"], "zae-limiter namespace register nothing"),
+        (["namespace", "delete", "nothing", "--yes"], "namespace register nothing"),
+        (["namespace", "recover", "nothing"], "is not registered"),
+        (["namespace", "recover", "tenant-a"], "is active"),
+        (["namespace", "purge", "tenant-a", "--yes"], "zae-limiter namespace delete tenant-a"),
+        (["namespace", "purge", "nothing", "--yes"], "is not registered"),
+        (["resource", "list", "-N", "nothing"], "zae-limiter namespace register nothing"),
+        (["resource", "list", "-n", "my-stack"], "--url sqlite:///limits.db"),
+        (["resource", "list", "--region", "eu-west-1"], "no store named 'zae-limiter'"),
+        (["resource", "list", "--url", "sqlite:///gone.db"], "namespace register default --url"),
+        (["system", "set-defaults", "-l", "a:1", "--url", "sqlite:////x/y.db"], "create it"),
+    ],
+)
+def test_what_fails_says_what_to_do_next(cli, args, said):
+    assert said in cli(*args).error(1)
+
+
+def test_a_file_of_another_program_is_left_alone(tmp_path):
+    file = tmp_path / "letter.txt"
+    file.write_text("Dear Sir or Madam, this is not a database at all. " * 100)
+    found = run("resource", "list", "--url", f"sqlite:///{file}")
+    assert found.returncode == 1
+    assert "file is not a database" in only_line(found.stderr)
+    assert file.read_text().startswith("Dear Sir")
+
+
+def test_looking_makes_no_file_and_no_namespace(cli, opened, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli("resource", "list", "--url", "sqlite:///typo.db").error(1)
+    cli("resource", "list", "-N", "typo").error(1)
+    assert not (tmp_path / "typo.db").exists()
+    assert "typo" not in [each.name for each in opened.list_namespaces()]
+
+
+def test_the_command_line_wins_over_the_environment(cli, monkeypatch):
+    assert "no store named 'my-stack'" in cli("resource", "list", "-n", "my-stack").error(1)
+    monkeypatch.setenv("ZAEL_URL", "sqlite:///gone.db")
+    assert cli("resource", "list", "--url", cli.url).code == 0

@@ -1,0 +1,248 @@
+"""The real command, in a process of its own, on a SQLite file: a day of an operator."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from tests.cli.terminal import only_line, run, run_command
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+
+
+@pytest.fixture
+def shell(tmp_path):
+    url = f"sqlite:///{tmp_path}/limits.db"
+
+    def call(*args, **more):
+        found = run(*args, ZAEL_URL=url, **more)
+        assert found.returncode == 0, found.stderr
+        return found
+
+    call.url = url
+    return call
+
+
+def test_limits_from_the_shell_are_what_the_library_goes_by(shell):
+    found = shell("system", "set-defaults", "-l", "rpm:60", "--on-unavailable", "allow")
+    assert "note: new store" in found.stderr
+    shell("resource", "set-defaults", "gpt-4", "-l", "rpm:2/min", "-l", "tpm:1000/hour:5_000")
+    shell("entity", "create", "project-1")
+    shell("entity", "create", "key-7", "--parent", "project-1", "--cascade")
+    shell("entity", "set-limits", "project-1", "-r", "gpt-4", "-l", "rpm:1")
+    with SyncRepository.open(url=shell.url) as repository:
+        assert repository.get_system_defaults() == ([Limit.per_minute("rpm", 60)], "allow")
+        assert repository.get_resource_defaults("gpt-4") == [
+            Limit.per_minute("rpm", 2),
+            Limit.per_hour("tpm", 1000, burst=5000),
+        ]
+        limiter = SyncRateLimiter(repository)
+        with limiter.acquire("key-7", "gpt-4", {"rpm": 1}):
+            pass
+        with (
+            pytest.raises(RateLimitExceeded) as caught,
+            limiter.acquire("key-7", "gpt-4", {"rpm": 1}),
+        ):
+            pass
+    assert caught.value.primary_violation.entity_id == "project-1"
+    text = shell("explain", "key-7", "gpt-4", "-c", "rpm=1").stdout
+    assert "LIMITED, retry in " in text
+    assert "rpm of project-1 has 0 of the 1 asked for" in text
+    shell("bucket", "top-up", "project-1", "gpt-4", "-a", "rpm=1", "--principal", "night shift")
+    assert "ADMITTED" in shell("explain", "key-7", "gpt-4", "-c", "rpm=1").stdout
+    events = json.loads(shell("audit", "list", "-e", "project-1", "--output", "json").stdout)
+    assert [(event["action"], event["principal"]) for event in events["events"]][:1] == [
+        ("bucket_topped_up", "night shift")
+    ]
+
+
+def test_tenants_do_not_see_each_other(shell):
+    shell("namespace", "register", "tenant-a", "tenant-b")
+    shell("resource", "set-defaults", "gpt-4", "-l", "rpm:5", "-N", "tenant-a")
+    assert "gpt-4" in shell("resource", "list", "-N", "tenant-a").stdout
+    assert shell("resource", "list", "-N", "tenant-b").stdout == ""
+    assert "gpt-4" in shell("resource", "list", ZAEL_NAMESPACE="tenant-a").stdout
+    deleted = json.loads(shell("namespace", "delete", "tenant-a", "-y", "--output", "json").stdout)
+    assert run("resource", "list", "-N", "tenant-a", "--url", shell.url).returncode == 1
+    assert "tenant-a" in shell("namespace", "orphans").stdout
+    shell("namespace", "recover", deleted["namespace_id"])
+    assert "gpt-4" in shell("resource", "list", "-N", "tenant-a").stdout
+
+
+def test_who_did_it_is_the_user_unless_told(cli, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "alice")
+    cli("system", "set-defaults", "-l", "rpm:1")
+    monkeypatch.setenv("ZAEL_PRINCIPAL", "deploy-bot")
+    cli("system", "set-defaults", "-l", "rpm:2")
+    cli("system", "set-defaults", "-l", "rpm:3", "--principal", "bob")
+    events = cli("audit", "list", "--system", "--output", "json").json["events"]
+    assert [each["principal"] for each in events] == ["bob", "deploy-bot", "alice", "setup"]
+
+
+def test_entity_show_says_where_each_limit_comes_from(cli):
+    data = cli("entity", "show", "key-7", "--output", "json").json
+    assert (data["exists"], data["parent_id"], data["cascade"]) == (True, "project-1", True)
+    sources = {(each["entity_id"], each["resource"]): each["source"] for each in data["in_force"]}
+    assert sources == {
+        ("key-7", "gpt-4"): "entity",
+        ("key-7", None): "system",
+        ("project-1", "gpt-4"): "entity_default",
+        ("project-1", None): "entity_default",
+    }
+    cli("entity", "set-limits", "project-1", "-r", "only-mine", "-l", "rpm:1")
+    text = cli("entity", "show", "key-7").out
+    assert "only-mine" in text
+    assert "parent    project-1, charged by every acquire" in text
+    assert "project-1: entity, any resource" in text
+
+
+def test_bucket_show_tells_level_debt_wait_and_last_use(cli):
+    rpm, tpm = cli("bucket", "show", "key-7", "gpt-4", "--output", "json").json["buckets"]
+    assert rpm["limit_name"] == "rpm"
+    assert rpm["debt_milli"] == 0
+    assert -1_000_000 <= tpm["level_milli"] == -tpm["debt_milli"] < -990_000
+    assert 59 < tpm["retry_after_seconds"] <= 60.06
+    assert 179 < tpm["full_after_seconds"] <= 180
+    assert tpm["consumed_milli"] == 3_000_000
+    assert tpm["last_used_hour"].endswith(":00:00Z")
+    found = cli("bucket", "show", "key-7")
+    assert "last use on gpt-4: in the hour of 20" in found.out
+    assert "a level below zero is a debt" in found.err
+
+
+def test_a_changed_limit_is_pointed_out_until_the_next_acquire(cli):
+    cli("entity", "set-limits", "key-7", "-r", "gpt-4", "-l", "rpm:7", "-l", "tpm:7")
+    found = cli("bucket", "show", "key-7")
+    assert "limits have changed since the last acquire" in found.err
+
+
+def test_reset_and_top_up_mend_a_bucket_and_are_audited(cli, opened):
+    cli("bucket", "top-up", "key-7", "gpt-4", "-a", "tpm=500", "--principal", "ops")
+    assert -501 <= opened.get_bucket("key-7", "gpt-4", "tpm").tokens <= -480
+    found = cli("bucket", "reset", "key-7", "gpt-4", "--yes", "--principal", "ops")
+    assert "2,000  2,000" in found.out
+    assert opened.get_bucket("key-7", "gpt-4", "tpm").tokens == 2000
+    events = opened.get_audit_events("key-7", 2)
+    assert [(event.action, event.principal) for event in events] == [
+        ("bucket_reset", "ops"),
+        ("bucket_topped_up", "ops"),
+    ]
+
+
+def test_audit_events_page_newest_first(cli):
+    for number in range(1, 4):
+        cli("system", "set-defaults", "-l", f"rpm:{number}")
+    first = cli("audit", "list", "--limit", "3", "--output", "json").json
+    rest = cli("audit", "list", "--start-event-id", first["next_event_id"], "--output", "json").json
+    ids = [event["event_id"] for event in first["events"] + rest["events"]]
+    assert len(first["events"]) == 3
+    assert ids == sorted(ids, reverse=True)
+    assert len(set(ids)) == len(ids)
+    assert rest["next_event_id"] is None
+    subjects = {event["entity_id"] for event in rest["events"]}
+    assert subjects == {"$SYSTEM", "$RESOURCE:gpt-4", "$NAMESPACE:default"}
+    assert "rpm 3/min (was rpm 2/min)" in cli("audit", "list", "--system").out
+
+
+def test_the_life_of_a_namespace_outlasts_it(cli, opened):
+    opened.purge_namespace(opened.delete_namespace("tenant-a"))
+    events = cli("audit", "list", "--of-namespace", "tenant-a", "--output", "json").json["events"]
+    assert [event["action"] for event in events] == [
+        "namespace_purged",
+        "namespace_deleted",
+        "namespace_registered",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (["resource", "get-defaults", "gpt4"], "did you mean 'gpt-4'?"),
+        (["entity", "get-limits", "key-7", "-r", "gpt4"], "did you mean 'gpt-4'?"),
+        (["resource", "delete-defaults", "gpt4"], "did you mean 'gpt-4'?"),
+        (["entity", "list", "--with-custom-limits", "gpt4"], "did you mean 'gpt-4'?"),
+        (["bucket", "show", "stranger"], "buckets are full"),
+        (["entity", "list", "--parent", "key-7"], "no entity is under 'key-7'"),
+        (["usage", "list", "-e", "stranger"], "no usage is recorded"),
+        (["audit", "list", "-e", "stranger"], "no changes are recorded"),
+    ],
+)
+def test_nothing_found_is_no_failure_but_is_said(cli, args, shown):
+    found = cli(*args)
+    assert (found.code, found.out) == (0, "")
+    assert shown in found.err
+
+
+def test_names_that_would_play_tricks_on_a_terminal_are_spelled_out(cli, opened):
+    opened.create_entity("evil", "\x1b[31mred\nline", metadata={"k": "\x07"})
+    text = cli("entity", "show", "evil").out
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\\x1b[31mred\\nline" in text
+
+
+def test_a_narrow_encoding_does_not_end_a_command(cli, opened):
+    opened.create_entity("zoë", "Zoë ☂", parent_id="project-1")
+    for args in (("entity", "show", "zoë"), ("entity", "list", "--parent", "project-1")):
+        found = run(*args, ZAEL_URL=cli.url, PYTHONIOENCODING="ascii")
+        assert (found.returncode, found.stderr) == (0, "")
+        assert "zo" in found.stdout
+
+
+def test_memory_says_that_it_forgets(cli):
+    found = cli("system", "set-defaults", "-l", "rpm:1", "--url", "memory://")
+    assert found.code == 0
+    assert "forgets everything" in found.err
+
+
+def test_tables_of_a_pipe_are_as_wide_as_they_must_be(cli, opened):
+    long_id = "key-" + "x" * 150
+    opened.create_entity(long_id, parent_id="project-1")
+    text = cli("entity", "list", "--parent", "project-1").out
+    assert any(line.startswith(long_id) for line in text.splitlines())
+    assert not any(line.endswith(" ") for line in text.splitlines())
+
+
+def test_no_traceback_unless_debugging(tmp_path):
+    url = f"sqlite:///{tmp_path}/gone/limits.db"
+    args = ("system", "set-defaults", "-l", "rpm:1", "--url", url)
+    assert "create it" in only_line(run(*args).stderr)
+    assert "Traceback" in run(*args, ZAEL_DEBUG=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("entity show ke", ["key-7"]),
+        ("bucket show key-7 g", ["gpt-4"]),
+        ("resource get-defaults ", ["gpt-4"]),
+        ("resource list --namespace ten", ["tenant-a"]),
+        ("namespace show ", ["default", "tenant-a"]),
+        ("usage list --resource x", []),
+        ("entity show --url sqlite:///gone.db k", []),
+    ],
+)
+def test_the_shell_completes_names_of_the_store(cli, capsys, monkeypatch, words, offered):
+    monkeypatch.setenv("_ZAE_LIMITER_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"zae-limiter {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    with pytest.raises(SystemExit):
+        cli()
+    out, err = capsys.readouterr()
+    assert [line.partition(",")[2] for line in out.splitlines() if line] == offered
+    assert err == ""
+
+
+@pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(kind):
+    script = os.path.join(os.path.dirname(sys.executable), "zae-limiter")  # noqa: PTH118, PTH120
+    found = run_command(script, _ZAE_LIMITER_COMPLETE=f"{kind}_source")
+    assert "zae-limiter" in found.stdout
+    if kind == "bash":
+        found = run_command(
+            script,
+            _ZAE_LIMITER_COMPLETE="bash_complete",
+            COMP_WORDS="zae-limiter entity de",
+            COMP_CWORD=2,
+        )
+        assert found.stdout.split() == ["plain,delete-limits", "plain,delete"]

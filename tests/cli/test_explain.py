@@ -1,0 +1,171 @@
+"""What explain says is what the next acquire is answered."""
+
+import random
+
+import pytest
+
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository, ValidationError
+from zae_limiter.cli.explanation import explain
+from zae_limiter.testing import FakeClock
+
+STATES = 1000
+ENTITIES = ("key-1", "key-2", "project", "stranger")
+RESOURCES = ("gpt-4", "gpt-5")
+NAMES = ("rpm", "tpm", "rpd")
+
+
+class Scene:
+    """A store in which anything may happen next."""
+
+    def __init__(self, dice, repository, clock):
+        self.dice = dice
+        self.repository = repository
+        self.clock = clock
+        self.limiter = SyncRateLimiter(repository, clock=clock)
+
+    def limits(self):
+        names = self.dice.sample(NAMES, self.dice.randint(1, 3))
+        return [
+            Limit.custom(
+                name,
+                self.dice.randint(1, 40),
+                self.dice.randint(1, 40),
+                self.dice.choice((1, 7, 60, 3600)),
+            )
+            for name in names
+        ]
+
+    def amounts(self, entity_id, resource):
+        """Mostly of limits that there are."""
+        limits, _, _ = self.repository.resolve_limits(entity_id, resource)
+        names = [limit.name for limit in limits or ()]
+        if not names or self.dice.random() < 0.1:
+            names = self.dice.sample(NAMES, self.dice.randint(1, 3))
+        return {name: self.dice.choice((0, 1, 2, 5, 20, 50)) for name in names}
+
+    def step(self):
+        dice, repository = self.dice, self.repository
+        entity_id, resource = dice.choice(ENTITIES), dice.choice(RESOURCES)
+        action = dice.randrange(16)
+        if action == 0:
+            repository.set_limits(entity_id, self.limits(), dice.choice((resource, "_default_")))
+        elif action == 1:
+            repository.delete_limits(entity_id, dice.choice((resource, "_default_")))
+        elif action == 2:
+            repository.set_resource_defaults(resource, self.limits())
+        elif action == 3 and dice.random() < 0.3:
+            repository.delete_resource_defaults(resource)
+        elif action == 4:
+            if dice.random() < 0.8:
+                repository.set_system_defaults(self.limits())
+            else:
+                repository.delete_system_defaults()
+        elif action == 5 and repository.get_buckets(entity_id, resource):
+            repository.reset_bucket(entity_id, resource)
+        elif action == 6:
+            self.move_child()
+        else:
+            self.use(entity_id, resource)
+        self.clock.advance(ms=dice.choice((0, 0, 1, 250, 999, 5000, 60_000)))
+
+    def move_child(self):
+        self.repository.delete_entity("key-1")
+        parent = self.dice.choice((None, "project", "ghost"))
+        cascade = parent is not None and self.dice.random() < 0.7
+        self.repository.create_entity("key-1", parent_id=parent, cascade=cascade)
+
+    def use(self, entity_id, resource):
+        try:
+            with self.limiter.acquire(
+                entity_id, resource, self.amounts(entity_id, resource)
+            ) as lease:
+                for name in lease.consumed:
+                    lease.adjust(**{name: self.dice.randint(-5, 60)})
+        except (RateLimitExceeded, ValidationError):
+            pass
+
+
+def acquired(limiter, entity_id, resource, consume):
+    """How an acquire is answered, and by which limits."""
+    try:
+        with limiter.acquire(entity_id, resource, consume):
+            return "admitted", None, None
+    except RateLimitExceeded as error:
+        return "limited", error.statuses, error.retry_after_seconds
+    except ValidationError:
+        return "error", None, None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_agrees_with_the_next_acquire_in_random_states(seed):
+    dice, clock = random.Random(seed), FakeClock()
+    seen = {"admitted": 0, "limited": 0, "error": 0, "cascade": 0, "debt": 0}
+    with SyncRepository.open(url="memory://", clock=clock) as repository:
+        scene = Scene(dice, repository, clock)
+        for _ in range(STATES // 4):
+            for _ in range(dice.randint(1, 4)):
+                scene.step()
+            entity_id, resource = dice.choice(ENTITIES), dice.choice(RESOURCES)
+            consume = scene.amounts(entity_id, resource) if dice.random() < 0.8 else None
+            found = explain(scene.limiter, entity_id, resource, consume)
+            answer, statuses, retry = acquired(scene.limiter, entity_id, resource, found.consume)
+            assert found.answer == answer
+            if answer == "limited":
+                assert list(found.availability.statuses) == statuses
+                assert found.availability.retry_after_seconds == retry
+                assert found.violations[0].retry_after_seconds == retry
+                seen["debt"] += any(status.available < 0 for status in statuses)
+            limits, _, source = repository.resolve_limits(entity_id, resource)
+            assert found.resolutions[0].source == source
+            wins = [level for level in found.resolutions[0].levels if level.wins]
+            assert [list(level.limits) for level in wins] == ([limits] if limits else [])
+            seen[answer] += 1
+            seen["cascade"] += len(found.resolutions) > 1
+    assert min(seen.values()) >= 5, seen
+
+
+def test_the_command_agrees_with_a_limiter_on_the_same_file(cli, opened):
+    assert cli("explain", "key-7", "gpt-4", "--output", "json").json["answer"] == "limited"
+    assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "limited"
+    opened.reset_bucket("key-7", "gpt-4")
+    assert cli("explain", "key-7", "gpt-4", "--output", "json").json["answer"] == "admitted"
+    assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "admitted"
+
+
+def test_it_takes_nothing(cli, opened):
+    before = opened.get_buckets("project-1"), opened.get_audit_events("key-7")
+    cli("explain", "key-7", "gpt-4")
+    after = opened.get_buckets("project-1"), opened.get_audit_events("key-7")
+    assert [state.total_consumed_milli for state in before[0]] == [
+        state.total_consumed_milli for state in after[0]
+    ]
+    assert before[1] == after[1]
+
+
+def test_it_walks_through_payers_levels_buckets_and_answer(cli):
+    text = cli("explain", "key-7", "gpt-4", "-c", "rpm=1").out
+    assert "key-7 and its parent project-1 (cascade): both must have room" in text
+    assert "entity, this resource  rpm 10/min, tpm 1,000/min (burst 2,000)  in force" in text
+    assert "tpm of key-7 is in debt (" in text
+    assert "which stops every call on gpt-4 until it is repaid" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["stranger", "gpt-4"], "ADMITTED: every limit has enough"),
+        (["stranger", "gpt-4", "-c", "tpm=2001"], "LIMITED for ever: 2,001 is more than the capa"),
+        (["stranger", "gpt-4", "-c", "foo=1"], "'foo' is not a limit of 'gpt-4'; its limits are"),
+        (["stranger", "gpt-4"], "never created, so it has no parent"),
+    ],
+)
+def test_every_kind_of_answer_says_why(cli, args, words):
+    found = cli("explain", *args)
+    assert found.code == 0
+    assert words in found.out
+
+
+def test_without_limits_it_says_what_to_store(cli, opened):
+    opened.delete_system_defaults()
+    found = cli("explain", "stranger", "gpt-9").out
+    assert "no limits are stored for 'stranger' on 'gpt-9'; store some: zae-limiter" in found

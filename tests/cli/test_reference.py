@@ -1,0 +1,122 @@
+"""Help, examples, JSON fields and the page of them all."""
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from zae_limiter.cli.reference import commands, reference
+
+PAGE = Path(__file__).parents[2] / "docs/cli.md"
+LEAVES = [
+    (path, command)
+    for path, command in commands()
+    if not isinstance(command, click.Group) and path != ("demo",)
+]
+IDS = [" ".join(path) for path, _ in LEAVES]
+
+
+def test_the_page_is_what_the_commands_say():
+    assert PAGE.read_text(encoding="utf-8") == reference(), (
+        "renew it: python -m zae_limiter.cli.reference > docs/cli.md"
+    )
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=IDS)
+def test_every_command_has_an_example_that_can_be_parsed(path, command):
+    text = inspect.cleandoc(command.help).partition("\b\nExample")[2].partition("\n\n")[0]
+    lines = [line.strip() for line in text.splitlines()[1:]]
+    assert lines
+    for line in lines:
+        program, *words = shlex.split(line.partition(" > ")[0])
+        assert program == "zae-limiter"
+        assert tuple(words[: len(path)]) == path, line
+        command.make_context("x", words[len(path) :])
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=IDS)
+def test_every_command_takes_a_store_and_an_output(path, command):
+    names = {param.name for param in command.params}
+    assert {"url", "stack", "region", "endpoint_url", "output"} <= names
+    if path[0] not in ("namespace", "version"):
+        assert "namespace" in names
+    for param in command.params:
+        assert not isinstance(param, click.Option) or param.help, param.name
+
+
+def test_the_first_sentence_of_each_command_fits_the_list():
+    for _, group in commands():
+        if isinstance(group, click.Group):
+            ctx = click.Context(group, terminal_width=80)
+            listed = group.get_help(ctx).partition("Commands:")[2]
+            assert "..." not in listed, listed
+
+
+# --- JSON ------------------------------------------------------------------------------------
+
+SAMPLES = {
+    "audit list": [],
+    "bucket show": ["key-7"],
+    "bucket reset": ["key-7", "gpt-4", "--yes"],
+    "bucket top-up": ["key-7", "gpt-4", "-a", "tpm=5"],
+    "entity create": ["key-9", "--parent", "project-1", "-m", "a=b"],
+    "entity show": ["key-7"],
+    "entity set-limits": ["key-7", "-l", "rpm:5/sec:9"],
+    "entity get-limits": ["key-7", "-r", "gpt-4"],
+    "entity delete-limits": ["key-7", "-r", "gpt-4", "--yes"],
+    "entity list": ["--with-custom-limits", "gpt-4"],
+    "entity list-resources": [],
+    "entity delete": ["key-7", "--yes"],
+    "explain": ["key-7", "gpt-4", "-c", "tpm=1"],
+    "namespace register": ["tenant-b", "tenant-c"],
+    "namespace list": [],
+    "namespace show": ["tenant-a"],
+    "namespace delete": ["tenant-a", "--yes"],
+    "namespace recover": ["ORPHAN"],
+    "namespace orphans": [],
+    "namespace purge": ["ORPHAN", "--yes"],
+    "resource set-defaults": ["gpt-5", "-l", "rpm:1"],
+    "resource get-defaults": ["gpt-4"],
+    "resource delete-defaults": ["gpt-4", "--yes"],
+    "resource list": [],
+    "system set-defaults": ["-l", "rpm:1"],
+    "system get-defaults": [],
+    "system delete-defaults": ["--yes"],
+    "usage list": ["-e", "key-7"],
+    "usage summary": ["-r", "gpt-4"],
+    "version": [],
+}
+
+
+def documented(command):
+    """``JSON: a, b (each: c, d)`` as names, the inner ones by the outer."""
+    text = " ".join(command.help.partition("JSON: ")[2].split()).rstrip(".")
+    outer = re.sub(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
+    each = re.search(r"(\w+) \(each: (.*)\)", text)
+    inner = {}
+    if each:
+        plain = re.sub(r"\((?:[^()]|\([^()]*\))*\)", "", each[2].split("), next_")[0])
+        inner = {each[1]: {name.strip() for name in plain.split(")")[0].split(",")}}
+    return {name.strip() for name in outer.split(",")}, inner
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=IDS)
+def test_the_json_of_every_command_has_the_fields_that_are_documented(path, command, cli, opened):
+    args = SAMPLES[" ".join(path)]
+    if "ORPHAN" in args or path[-1] == "orphans":
+        orphan = opened.delete_namespace("tenant-a")
+        args = [orphan if arg == "ORPHAN" else arg for arg in args]
+    found = cli(*path, *args, "--output", "json").json
+    if "as bucket show" in command.help:
+        command = dict(LEAVES)["bucket", "show"]
+    names, inner = documented(command)
+    assert found.keys() == names
+    for name, fields in inner.items():
+        if path == ("explain",):
+            continue
+        assert found[name], name
+        for item in found[name]:
+            assert fields == item.keys() or path == ("entity", "list")
