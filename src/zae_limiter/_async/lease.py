@@ -138,9 +138,14 @@ class Lease:
         """Credits that make up ``amounts``, the newest charges first."""
         left, parts = dict(amounts), []
         for grant, held in reversed(self._net()):
-            part = {name: -min(amount, held.get(name, 0)) for name, amount in left.items()}
-            left = _sum(left, part)
-            parts.append(Held(grant, part))
+            part = {
+                name: -min(amount, held[name])
+                for name, amount in left.items()
+                if amount and held.get(name)
+            }
+            if part:
+                left = _sum(left, part)
+                parts.append(Held(grant, part))
         for name, missing in left.items():
             if missing:
                 raise ValidationError(

@@ -10,15 +10,23 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def ablocking(call: Callable[..., T], *args: Any) -> T:
-    """Run a call that blocks without blocking the event loop."""
+async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
+    """Run a call that blocks without blocking the event loop.
+
+    If the caller is cancelled, what the call makes in the end is undone.
+    """
     import asyncio
 
-    return await asyncio.to_thread(call, *args)
+    task = asyncio.get_running_loop().run_in_executor(None, lambda: call(*args))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda done: None if done.exception() else undo(done.result()))
+        raise
 
 
-def blocking(call: Callable[..., T], *args: Any) -> T:
-    """Run it."""
+def blocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
+    """Run it; an interrupt strikes inside the call, which cleans up after itself."""
     return call(*args)
 
 

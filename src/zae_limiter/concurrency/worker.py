@@ -260,6 +260,7 @@ class Worker:
         try:
             try:
                 self._enter(self._timeout_s * (PATIENCE if must_run else 1))
+                ticket.starts(time.monotonic())
                 self._run_one(ticket)
             finally:
                 self._leave()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zae_limiter.concurrency.worker import Ticket
-from zae_limiter.embedded.sqlite.errors import STORE_ERRORS, translate
+from zae_limiter.embedded.sqlite.errors import STORE_ERRORS, is_busy, translate
 from zae_limiter.embedded.sqlite.file_lock import FileLock
 from zae_limiter.embedded.sqlite.schema import check_owner, migrate
 from zae_limiter.embedded.sqlite.tables import SqliteTables
@@ -64,13 +64,8 @@ class SqliteDatabase:
         waiting = list(tickets)
         try:
             while waiting and not self._lock.acquire(min(each.deadline for each in waiting)):
-                soon = time.monotonic() + TOGETHER_S
-                for ticket in waiting:
-                    if ticket.deadline <= soon:
-                        ticket.fail(self._held_by_another())
-                waiting = [ticket for ticket in waiting if ticket.deadline > soon]
-            if waiting:
-                self._write_locked(waiting)
+                waiting = self._patient(waiting, self._held_by_another())
+            self._write_locked(waiting)
         finally:
             self._lock.release()
 
@@ -90,15 +85,27 @@ class SqliteDatabase:
         finally:
             self._lock.release()  # again, for an interrupt that struck inside the first one
 
+    def _patient(self, tickets: Sequence[Ticket], error: Exception) -> list[Ticket]:
+        """Those who can still wait; the first to run out of time, and those close, give up."""
+        soon = max(time.monotonic(), min(each.deadline for each in tickets)) + TOGETHER_S
+        for ticket in tickets:
+            if ticket.deadline <= soon:
+                ticket.fail(error)
+        return [ticket for ticket in tickets if ticket.deadline > soon]
+
     def _write_locked(self, tickets: Sequence[Ticket]) -> None:
+        if not tickets:
+            return
         try:
             self._transaction(tickets)
         except Exception as error:  # noqa: BLE001 - handed to the caller
             if len(tickets) == 1:
                 tickets[0].fail(translate(error, self.path))
-                return
-            for ticket in tickets:  # one of them is at fault: let each stand for itself
-                self._write_locked([ticket])
+            elif is_busy(error):
+                self._write_locked(self._patient(tickets, translate(error, self.path)))
+            else:
+                for ticket in tickets:  # one is at fault: let each stand for itself
+                    self._write_locked([ticket])
 
     def _transaction(self, tickets: Sequence[Ticket]) -> None:
         writer = self._writer
@@ -124,7 +131,7 @@ class SqliteDatabase:
     def _set_busy_timeout(self, deadline: float) -> None:
         """Programs that do not know our lock may hold SQLite's own; wait no longer in total."""
         left_ms = max(1, int((deadline - time.monotonic()) * 1000))
-        if abs(left_ms - self._busy_ms) > 50:
+        if abs(left_ms - self._busy_ms) > 10:
             self._writer.execute(f"PRAGMA busy_timeout = {left_ms}")
             self._busy_ms = left_ms
 

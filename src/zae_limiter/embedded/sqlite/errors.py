@@ -24,10 +24,21 @@ def translate(error: Exception, path: str) -> Exception:
     return RateLimiterUnavailable(f"SQLite file {path!r}: {error}", cause=error)
 
 
+def is_busy(error: Exception) -> bool:
+    """Whether a program that does not know our lock held SQLite's own all the time."""
+    return _code(error) == sqlite3.SQLITE_BUSY
+
+
+def _code(error: Exception) -> int:
+    """SQLite's error code without the extended part; 0 for other errors."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
 def _is_refusal(error: Exception, path: str) -> bool:
     if isinstance(error, PermissionError):
         return True
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part
+    code = _code(error)
     if code == sqlite3.SQLITE_CANTOPEN:  # also when there are too many open files
         place = path if Path(path).exists() else str(Path(path).absolute().parent)
         return not os.access(place, os.W_OK)

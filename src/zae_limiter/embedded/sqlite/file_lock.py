@@ -7,6 +7,7 @@ at most one process can overtake the one that waits longest.
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 from pathlib import Path
@@ -62,7 +63,11 @@ class _Wait:
 
     def __init__(self) -> None:
         self.wanted = True
-        self.arrived = threading.Event()
+        self.arrived = False
+        # Released on arrival. An Event would do, but its wait() is Python code that an
+        # interrupt can leave half done.
+        self.signal = threading.Lock()
+        self.signal.acquire()
 
 
 class _Stage:
@@ -90,10 +95,10 @@ class _Stage:
             if wait is None:  # no thread could be started
                 return False
             wait.wanted = True
-        wait.arrived.wait(max(0.0, deadline - time.monotonic()))
+        wait.signal.acquire(timeout=max(0.0, deadline - time.monotonic()))
         with self._lock:
             wait.wanted = False
-            return wait.arrived.is_set()
+            return wait.arrived
 
     def give(self) -> None:
         """Let go of it, also after an interrupt somewhere in ``take``."""
@@ -113,16 +118,14 @@ class _Stage:
                 self.file.close()
 
     def _queue_up(self) -> None:
-        self._waiting = _Wait()
-        thread = threading.Thread(
-            target=self._queue, args=(self._waiting,), daemon=True, name="zael-file-lock"
-        )
+        wait = _Wait()
         try:
-            thread.start()
-        except BaseException as error:
+            self._waiting = wait
+            # Not threading.Thread: its start() waits for the thread in Python code, where an
+            # interrupt would leave us not knowing whether it runs.
+            _thread.start_new_thread(self._queue, (wait,))
+        except RuntimeError:  # no more threads: nobody waits
             self._waiting = None
-            if not isinstance(error, RuntimeError):
-                raise
 
     def _queue(self, wait: _Wait) -> None:
         self._flock("LOCK_EX")
@@ -131,7 +134,8 @@ class _Stage:
             if self._closed:
                 self.file.close()
             elif wait.wanted:
-                wait.arrived.set()
+                wait.arrived = True
+                wait.signal.release()
             else:
                 self._flock("LOCK_UN")
 

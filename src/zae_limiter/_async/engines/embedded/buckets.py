@@ -30,9 +30,10 @@ class EmbeddedBuckets:
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
     ) -> ChargeOutcome:
+        outcome = await self._client.write(buckets.charge, (namespace_id, request), receipt)
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
             await self._keep_house(request.clock())
-        return await self._client.write(buckets.charge, (namespace_id, request), receipt)
+        return outcome
 
     async def _keep_house(self, now_ms: int) -> None:
         """Forget a little; whatever is wrong with old rows is no reason to refuse a call."""

@@ -57,7 +57,7 @@ class SqliteClient:
         await self._listings.close()
         if not self._closed:
             self._closed = True
-            await ablocking(self._database.close)
+            await ablocking(self._database.close, undo=lambda _: None)
 
 
 async def open_sqlite(
@@ -69,7 +69,9 @@ async def open_sqlite(
     audit_retention_days: int,
 ) -> EmbeddedEngine:
     """Open the file, making it or bringing its schema up to date where needed."""
-    database = await ablocking(SqliteDatabase, path, synchronous, timeout_s)
+    database = await ablocking(
+        SqliteDatabase, path, synchronous, timeout_s, undo=SqliteDatabase.close
+    )
     return EmbeddedEngine(
         SqliteClient(database, timeout_s),
         CAPABILITIES,

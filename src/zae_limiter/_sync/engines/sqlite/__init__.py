@@ -59,7 +59,7 @@ class SqliteClient:
         self._listings.close()
         if not self._closed:
             self._closed = True
-            blocking(self._database.close)
+            blocking(self._database.close, undo=lambda _: None)
 
 
 def open_sqlite(
@@ -71,7 +71,7 @@ def open_sqlite(
     audit_retention_days: int,
 ) -> EmbeddedEngine:
     """Open the file, making it or bringing its schema up to date where needed."""
-    database = blocking(SqliteDatabase, path, synchronous, timeout_s)
+    database = blocking(SqliteDatabase, path, synchronous, timeout_s, undo=SqliteDatabase.close)
     return EmbeddedEngine(
         SqliteClient(database, timeout_s),
         CAPABILITIES,
