@@ -1,5 +1,8 @@
 """The suite itself: groups may be combined in one class only if no name hides another."""
 
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 
 import pytest
@@ -30,6 +33,21 @@ def test_everything_that_is_exported_can_be_imported():
 
 def test_a_spec_without_an_outage_has_none():
     assert EngineSpec("memory://", capabilities=None).outage() is None
+
+
+def test_the_module_shown_to_others_works_as_it_stands(tmp_path):
+    shown = textwrap.dedent(contract.__doc__.split("::\n\n")[1].partition("\n\n``Sync")[0])
+    assert "mine://" in shown
+    module = tmp_path / "test_mine.py"
+    module.write_text(shown.replace("mine://{tmp_path}/store", "memory://{tmp_path.name}"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-k", "new_bucket"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout
 
 
 def _tests(suite):

@@ -30,7 +30,7 @@ async def test_examples_run_in_the_order_of_the_page(page, tmp_path, monkeypatch
     names = {"call_llm": call_llm}
     for source in blocks(page):
         code = compile(source, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        result = eval(code, names)  # noqa: S307 - our own documents
+        result = eval(code, names)
         if result is not None:
             await result
     for value in names.values():

@@ -119,9 +119,9 @@ MUTANTS = [
     Mutant(
         "a refused call has charged its first bucket",
         "embedded/buckets.py",
-        "        plans.append((plan, window))\n",
+        "        plans.append((plan, window, image))\n",
         (
-            "        plans.append((plan, window))\n"
+            "        plans.append((plan, window, image))\n"
             "        if plan.granted is not None:\n"
             "            _write(tables, namespace_id, wanted.entity_id, wanted.resource,\n"
             "                   plan.granted, window)\n"

@@ -13,7 +13,7 @@ from zae_limiter import (
     ZAELimiterError,
 )
 from zae_limiter._sync.engines.sqlite import SqliteClient
-from zae_limiter.embedded.housekeeping import forget
+from zae_limiter.embedded.housekeeping import forget_buckets
 from zae_limiter.embedded.memory.store import open_store
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 
@@ -50,7 +50,7 @@ class Engine:
         return self._stack.enter_context(builder.build())
 
     def keep_house(self):
-        self._housekeeping((self._clock(), FOR_EVER_DAYS, FOR_EVER_DAYS))
+        self._housekeeping((self._clock(),))
 
     def close(self):
         self._stack.close()
@@ -65,11 +65,11 @@ class Pair:
         path = str(Path(self._folder.name, "limits.db"))
         store = open_store(name)
         self.engines = (
-            Engine(f"memory://{name}", clock, lambda args: store.run(forget, args, [])),
+            Engine(f"memory://{name}", clock, lambda args: store.run(forget_buckets, args, [])),
             Engine(
                 f"sqlite:///{path}?synchronous=OFF",
                 clock,
-                lambda args: self._client.write(forget, args),
+                lambda args: self._client.write(forget_buckets, args),
             ),
         )
         self._client = SqliteClient(SqliteDatabase(path, "OFF", 30), 30)

@@ -1,7 +1,6 @@
 """Another process, or another program, holds a lock of the file: calls wait, but not for ever."""
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -14,6 +13,7 @@ from tests.regression.faults import (
     is_free,
     is_open_to_others,
     sqlite_write_lock,
+    threads,
 )
 from zae_limiter import (
     Limit,
@@ -68,7 +68,7 @@ def test_an_acquire_gives_up_after_the_request_timeout(sqlite_url, path, suffix)
         began = time.monotonic()
         with pytest.raises(RateLimiterUnavailable):
             take(SyncRateLimiter(repo))
-        assert 0.19 < time.monotonic() - began < 0.4
+        assert 0.19 < time.monotonic() - began < 0.6
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -78,7 +78,7 @@ async def test_a_task_gives_up_after_the_request_timeout(sqlite_url, path, suffi
             began = time.monotonic()
             with pytest.raises(RateLimiterUnavailable):
                 await take_async(RateLimiter(repo))
-            assert 0.19 < time.monotonic() - began < 0.4
+            assert 0.19 < time.monotonic() - began < 0.6
 
 
 async def test_many_tasks_give_up_together(sqlite_url, path):
@@ -103,14 +103,14 @@ def test_waiting_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_u
         limiter = SyncRateLimiter(repo)
         take(limiter)
         with HeldFile(path, suffix):
-            threads, files = threading.active_count(), descriptors()
+            before, files = threads(), descriptors()
             for _ in range(200):
                 assert take(limiter, on_unavailable="allow") == {}
-            assert threading.active_count() <= threads + 2
+            assert threads() <= before + 2
             assert descriptors() <= files + 2
         assert eventually(lambda: is_open_to_others(path), 1.0)
         assert take(limiter) == {"rpm": 1}
-        assert eventually(lambda: threading.active_count() <= threads, 1.0)
+        assert eventually(lambda: threads() <= before, 1.0)
         assert is_open_to_others(path)
 
 
@@ -120,11 +120,11 @@ async def test_tasks_that_wait_in_vain_leave_no_threads_and_no_files(sqlite_url,
         limiter = RateLimiter(repo)
         await take_async(limiter)
         with HeldFile(path, suffix):
-            threads, files = threading.active_count(), descriptors()
+            before, files = threads(), descriptors()
             for _ in range(8):
                 calls = [take_async(limiter, on_unavailable="allow") for _ in range(25)]
                 assert await asyncio.gather(*calls) == [{}] * 25
-            assert threading.active_count() <= threads + 2
+            assert threads() <= before + 2
             assert descriptors() <= files + 2
         assert eventually(lambda: is_open_to_others(path), 1.0)
         assert await take_async(limiter) == {"rpm": 1}
@@ -169,12 +169,12 @@ def test_a_repository_closed_while_another_process_holds_the_lock_lets_go_of_it(
 
 def test_opening_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_url, path):
     open_sync(sqlite_url, 1).close()
-    threads, files = threading.active_count(), descriptors()
+    before, files = threads(), descriptors()
     with HeldFile(path):
         for _ in range(20):
             with pytest.raises(RateLimiterUnavailable):
                 SyncRepository.open(url=sqlite_url, request_timeout=0.01)
-    assert eventually(lambda: threading.active_count() <= threads, 1.0)
+    assert eventually(lambda: threads() <= before, 1.0)
     assert eventually(lambda: descriptors() <= files, 1.0)
     assert eventually(lambda: is_open_to_others(path), 1.0)
 

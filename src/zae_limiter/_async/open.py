@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from zae_limiter._async.config_cache import ConfigCache
+from zae_limiter._async.engines.embedded import EmbeddedEngine
 from zae_limiter._async.engines.memory import open_memory
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
@@ -47,7 +48,10 @@ async def open_repository(settings: Settings) -> Repository:
     """Open the engine that the URL names, and the namespace."""
     place = _place(settings)
     _namespace(settings)  # a bad name is found before anything is made
-    return await repository_over(await _open_engine(place, settings), place.place, settings)
+    engine = await _open_engine(place, settings)
+    repository = await repository_over(engine, place.place, settings)
+    await engine.buckets.keep_house(repository.admission.clock())
+    return repository
 
 
 async def repository_over(engine: Engine, stack_name: str, settings: Settings) -> Repository:
@@ -88,7 +92,7 @@ def _place(settings: Settings) -> StoreUrl:
     return StoreUrl("dynamodb", check_stack_name(stack), {})
 
 
-async def _open_engine(place: StoreUrl, settings: Settings) -> Engine:
+async def _open_engine(place: StoreUrl, settings: Settings) -> EmbeddedEngine:
     usage_days, audit_days = settings.usage_retention_days, settings.audit_retention_days
     if place.engine == "memory":
         return open_memory(

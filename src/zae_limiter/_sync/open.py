@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 
 from zae_limiter._sync.config_cache import SyncConfigCache
+from zae_limiter._sync.engines.embedded import EmbeddedEngine
 from zae_limiter._sync.engines.memory import open_memory
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
@@ -49,7 +50,10 @@ def open_repository(settings: Settings) -> SyncRepository:
     """Open the engine that the URL names, and the namespace."""
     place = _place(settings)
     _namespace(settings)  # a bad name is found before anything is made
-    return repository_over(_open_engine(place, settings), place.place, settings)
+    engine = _open_engine(place, settings)
+    repository = repository_over(engine, place.place, settings)
+    engine.buckets.keep_house(repository.admission.clock())
+    return repository
 
 
 def repository_over(engine: Engine, stack_name: str, settings: Settings) -> SyncRepository:
@@ -90,7 +94,7 @@ def _place(settings: Settings) -> StoreUrl:
     return StoreUrl("dynamodb", check_stack_name(stack), {})
 
 
-def _open_engine(place: StoreUrl, settings: Settings) -> Engine:
+def _open_engine(place: StoreUrl, settings: Settings) -> EmbeddedEngine:
     usage_days, audit_days = settings.usage_retention_days, settings.audit_retention_days
     if place.engine == "memory":
         return open_memory(

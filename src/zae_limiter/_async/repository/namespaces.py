@@ -31,7 +31,7 @@ class NamespacePart(Part):
 
     async def register_namespaces(self, names: Iterable[str]) -> dict[str, str]:
         """The ids of several namespaces, made where they do not exist."""
-        if isinstance(names, str):
+        if isinstance(names, str) or not isinstance(names, Iterable):
             raise ValidationError("names", names, "must be a list of names")
         checked = tuple(check_namespace(name) for name in names)
         return await self._context.engine.namespaces.register(checked, self._context.clock())

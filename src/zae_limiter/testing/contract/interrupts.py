@@ -22,7 +22,7 @@ from zae_limiter.testing.contract._sync.spec import EngineSpec
 from zae_limiter.testing.contract.signal_points import InterruptAt
 
 CAPACITY = 100
-TIMEOUT_S = 0.5
+TIMEOUT_S = 1.0
 CHILD, PARENT, API = "child", "parent", "api"
 
 
@@ -157,8 +157,8 @@ def _acquire(repository: SyncRepository) -> None:
         pass
 
 
-def _in_time(call: Callable[[], None], seconds: float = 1.0) -> bool:
-    """Whether a call succeeds within a second in a thread of its own."""
+def _in_time(call: Callable[[], None], seconds: float = 2.0) -> bool:
+    """Whether a call succeeds in a thread of its own before anybody would lose patience."""
     done: list[float] = []
 
     def run() -> None:

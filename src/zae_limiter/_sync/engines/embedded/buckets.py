@@ -26,7 +26,7 @@ class EmbeddedBuckets:
     ) -> None:
         self._client = client
         self._retention = (usage_retention_days, audit_retention_days)
-        self._charges = count()
+        self._charges = count(1)
         self._history_ms = 0
 
     def charge(
@@ -34,11 +34,14 @@ class EmbeddedBuckets:
     ) -> ChargeOutcome:
         outcome = self._client.write(buckets.charge, (namespace_id, request), receipt)
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
-            self._keep_house(request.clock())
+            self.keep_house(request.clock())
         return outcome
 
-    def _keep_house(self, now_ms: int) -> None:
-        """Forget a little; whatever is wrong with old rows is no reason to refuse a call."""
+    def keep_house(self, now_ms: int) -> None:
+        """Forget a little: now and then, and on opening, as many clients do not live long.
+
+        Whatever is wrong with old rows is no reason to refuse a call.
+        """
         with suppress(InfrastructureError):
             self._client.write(housekeeping.forget_buckets, (now_ms,))
             if now_ms - self._history_ms >= housekeeping.HISTORY_EVERY_MS:

@@ -79,6 +79,25 @@ class SkewContract(Contract):
         await world.take(rps=10)
         await world.refusal(rps=1)
 
+    async def test_what_a_top_up_would_have_run_over_is_gone_at_an_earlier_stamp_too(
+        self, world: World
+    ) -> None:
+        await world.configure(ONE_A_SECOND)
+        await world.take(rps=5)
+        await world.repo.top_up(USER, API, {"rps": 1000})
+        world.clock.advance(seconds=-4)
+        assert await world.tokens("rps") == 6
+
+    async def test_what_a_smaller_capacity_has_cut_is_gone_at_an_earlier_stamp_too(
+        self, world: World
+    ) -> None:
+        await world.configure(Limit.per_second("rps", 1, burst=100))
+        await world.take(rps=0)
+        await world.configure(ONE_A_SECOND)
+        await world.take(rps=0)
+        world.clock.advance(seconds=-4)
+        assert await world.tokens("rps") == 6
+
     async def test_clients_with_different_clocks_share_capacity_and_accrual(
         self, world: World
     ) -> None:

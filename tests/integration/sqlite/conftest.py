@@ -1,0 +1,36 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "limits.db"
+
+
+@pytest.fixture
+def url(path):
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def start():
+    """Start scripts of this folder, or code, as processes that do not outlive the test."""
+    children = []
+
+    def begin(*arguments):
+        command = [str(FOLDER / arguments[0]), *arguments[1:]]
+        child = subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stdin=subprocess.PIPE
+        )
+        children.append(child)
+        return child
+
+    yield begin
+    for child in children:
+        child.kill()
+        child.communicate()
