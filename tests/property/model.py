@@ -132,10 +132,11 @@ class Bucket:
         return pot
 
     def _drop_if_full(self, key: Key, now_ms: int) -> None:
-        plain = self.pots.get(name_of(key))
-        if name_of(key) != key and plain is not None and self.pots[key].is_full(now_ms):
+        others = [each for each in self.pots if each != key and name_of(each) == name_of(key)]
+        if name_of(key) != key and others and self.pots[key].is_full(now_ms):
+            heir = name_of(key) if name_of(key) in others else others[0]
             gone = self.pots.pop(key)
-            plain.net += gone.net - gone.counted
+            self.pots[heir].net += gone.net - gone.counted
 
 
 @dataclass

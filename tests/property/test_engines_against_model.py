@@ -402,8 +402,10 @@ class Histories(RuleBasedStateMachine):
         states = self._must(lambda engine: engine.repository.get_buckets(entity, resource))
         bucket = self.world.buckets.get((entity, resource))
         pots = {} if bucket is None else bucket.pots
-        shown = sorted(states, key=lambda state: (str(state.limit), state.total_consumed_milli))
-        expected = sorted(pots.values(), key=lambda pot: (str(pot.limit), pot.net))
+        shown = sorted(
+            states, key=lambda each: (str(each.limit), each.total_consumed_milli, each.tokens_milli)
+        )
+        expected = sorted(pots.values(), key=lambda pot: (str(pot.limit), pot.net, pot.least(now)))
         assert [state.limit for state in shown] == [pot.limit for pot in expected]
         for state, pot in zip(shown, expected, strict=True):
             assert state.total_consumed_milli == pot.net * 1000, (state, pot)

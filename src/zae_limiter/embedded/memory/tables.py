@@ -16,6 +16,7 @@ from zae_limiter.models.config import LevelConfig, Namespace
 from zae_limiter.models.entity import Entity
 
 _ABSENT = object()
+NEVER = 2**63
 
 
 class Journal:
@@ -51,7 +52,7 @@ class MemoryTables:
         self.journal = Journal()
         self._buckets: dict[tuple[str, str, str], BucketImage] = {}
         self._expiries: list[tuple[int, tuple[str, str, str]]] = []
-        self._scheduled: set[tuple[str, str, str]] = set()  # one entry in the heap for each
+        self._scheduled: dict[tuple[str, str, str], int] = {}  # what of the heap still counts
         self._usage: dict[tuple[str, str, str, int], WindowUsage] = {}
         self._configs: dict[tuple[str, str, str], LevelConfig] = {}
         self._versions: dict[tuple[str], int] = {}
@@ -69,9 +70,8 @@ class MemoryTables:
         self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
     ) -> None:
         key = (namespace_id, entity_id, resource)
-        if image.expires_ms is not None and key not in self._scheduled:
-            self._scheduled.add(key)
-            heappush(self._expiries, (image.expires_ms, key))
+        if image.expires_ms is not None and image.expires_ms < self._scheduled.get(key, NEVER):
+            self._schedule(key, image.expires_ms)
         self.journal.put(self._buckets, key, image)
 
     def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
@@ -92,16 +92,22 @@ class MemoryTables:
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
         expired: list[BucketRow] = []
         while self._expiries and self._expiries[0][0] <= now_ms and len(expired) < limit:
-            _, key = heappop(self._expiries)
+            at_ms, key = heappop(self._expiries)
+            if self._scheduled.get(key) != at_ms:
+                continue  # it was scheduled anew for an earlier moment
             image = self._buckets.get(key)
             if image is None or image.expires_ms is None:
-                self._scheduled.discard(key)
+                del self._scheduled[key]
                 continue
             # It stays scheduled until it is gone; its expiry may have moved on meanwhile.
-            heappush(self._expiries, (max(image.expires_ms, now_ms + 1), key))
+            self._schedule(key, max(image.expires_ms, now_ms + 1))
             if image.expires_ms <= now_ms:
                 expired.append(BucketRow(*key, image))
         return expired
+
+    def _schedule(self, key: tuple[str, str, str], at_ms: int) -> None:
+        self._scheduled[key] = at_ms
+        heappush(self._expiries, (at_ms, key))
 
     # --- usage
 
