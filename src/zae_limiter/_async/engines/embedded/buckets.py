@@ -32,17 +32,17 @@ class EmbeddedBuckets:
     ) -> ChargeOutcome:
         outcome = await self._client.write(buckets.charge, (namespace_id, request), receipt)
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
-            await self.keep_house(request.clock())
+            await self.keep_house(request.clock(), history=True)
         return outcome
 
-    async def keep_house(self, now_ms: int) -> None:
+    async def keep_house(self, now_ms: int, *, history: bool = False) -> None:
         """Forget a little: now and then, and on opening, as many clients do not live long.
 
         Whatever is wrong with old rows is no reason to refuse a call.
         """
         with suppress(InfrastructureError):
             await self._client.write(housekeeping.forget_buckets, (now_ms,))
-            if now_ms - self._history_ms >= housekeeping.HISTORY_EVERY_MS:
+            if history and now_ms - self._history_ms >= housekeeping.HISTORY_EVERY_MS:
                 self._history_ms = now_ms
                 await self._client.write(housekeeping.forget_history, (now_ms, *self._retention))
 
