@@ -200,3 +200,17 @@ async def test_a_closed_store_is_not_available(url):
     assert await limiter.is_available() is True
     await repo.close()
     assert await limiter.is_available() is False
+
+
+def test_calls_that_are_let_through_uncharged_are_counted(sqlite_url, path):
+    with SyncRepository.open(url=sqlite_url, request_timeout=0.05) as repo:
+        limiter = SyncRateLimiter(repo)
+        repo.set_system_defaults([Limit.per_minute("rpm", 100)], on_unavailable="allow")
+        with limiter.acquire("user", "api", {"rpm": 1}):
+            pass
+        assert repo.uncharged_admissions == 0
+        with HeldFile(path):
+            for _ in range(3):
+                with limiter.acquire("user", "api", {"rpm": 1}) as lease:
+                    assert lease.consumed == {}
+        assert repo.uncharged_admissions == 3
