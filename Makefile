@@ -8,18 +8,27 @@ VENV := .venv/.created
 DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
 
+# The DynamoDB-compatible server that tests run on, as its publisher names platforms.
+DYNOXIDE_VERSION := 1.2.1
+PLATFORM = $(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
+DYNOXIDE := .tools/.dynoxide-$(DYNOXIDE_VERSION)
+# Nothing to install for who brings an endpoint or a binary of their own.
+TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE))
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow check fix bench clean help
+.PHONY: run test test-slow tools check fix bench clean help
 
 run: $(DEV) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
 
-test: $(DEV) ## Run all tests but the long ones
+test: $(DEV) $(TOOLS) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-slow: $(DEV) ## Run the long tests
+test-slow: $(DEV) $(TOOLS) ## Run the long tests
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
+
+tools: $(TOOLS) ## Install the server that tests run on
 
 check: $(DEV) ## Check format, lint, types, import contracts, sync mirror and locks
 	$(BIN)/ruff format --check .
@@ -38,8 +47,8 @@ fix: $(DEV) ## Generate the sync mirror, format, and fix what lint can fix
 bench: $(BENCH) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks
 
-clean: ## Remove the environment, caches and builds
-	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean: ## Remove the environment, tools, caches and builds
+	rm -rf .venv .tools build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## Show this list
@@ -59,4 +68,19 @@ $(DEV): pyproject.toml constraints.txt | $(VENV)
 
 $(BENCH): $(DEV)
 	$(PIP_INSTALL) -e ".[dev,bench]"
+	@touch $@
+
+$(DYNOXIDE):
+	@command -v npm >/dev/null || { \
+		echo "npm is needed to install dynoxide, the DynamoDB-compatible server that tests run on." >&2; \
+		echo "Install Node.js, or name another one: ZAEL_DYNOXIDE=/path/to/dynoxide or" >&2; \
+		echo "ZAEL_TEST_ENDPOINT=http://host:port make test" >&2; \
+		exit 1; }
+	@echo "Installing dynoxide $(DYNOXIDE_VERSION) for $(PLATFORM) in .tools"
+	@npm install --prefix .tools --no-audit --no-fund --loglevel=error \
+		@dynoxide/$(PLATFORM)@$(DYNOXIDE_VERSION) || { \
+		echo "There may be none for $(PLATFORM); to bring a server of your own:" >&2; \
+		echo "ZAEL_DYNOXIDE=/path/to/dynoxide or ZAEL_TEST_ENDPOINT=http://host:port" >&2; \
+		exit 1; }
+	@rm -f .tools/.dynoxide-*
 	@touch $@

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
+from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.exceptions import ValidationError
 
 Clock = Callable[[], int]
@@ -13,6 +16,7 @@ _MS = 1_000_000
 _CHECK_EVERY_NS = 1_000_000_000
 _TOLERATED_NS = 2_000_000_000
 _ADOPTED_AFTER_NS = 5_000_000_000
+_DATE_RESOLUTION_NS = 1_000_000_000
 
 
 class HostClock:
@@ -42,6 +46,11 @@ class HostClock:
             self._check(boot_ns)
         return (self._anchor_ns + boot_ns) // _MS
 
+    @property
+    def anchor_ns(self) -> int:
+        """What it adds to the time since boot."""
+        return self._anchor_ns
+
     def _check(self, boot_ns: int) -> None:
         """Compare with the host's time; once a second, since it costs a second reading."""
         self._check_at_ns = boot_ns + _CHECK_EVERY_NS
@@ -54,6 +63,69 @@ class HostClock:
             slowest_ns = self._anchor_ns - (boot_ns - self._checked_ns) // 2
             self._anchor_ns = max(anchor_ns, slowest_ns)
         self._checked_ns = boot_ns
+
+
+class ServerClock:
+    """Host time until a server has told its own; from then on that, counted by the time since boot.
+
+    A Date header has a resolution of 1 s and is taken somewhere between sending and receiving,
+    so the server's time is known as a range. Time that lies more than 2 s outside of it is wrong:
+    the first range is believed at once, later ones when they contradict for 5 s. Forwards is a
+    step, backwards is waited for at half speed. The host's own clock no longer matters then.
+    """
+
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        boot_ns: Callable[[], int] | None = None,
+    ) -> None:
+        self.boot_ns = boot_ns or _since_boot_ns
+        self._host = HostClock(wall_ns, self.boot_ns)
+        self._course: _Course | None = None
+        self._off_since_ns: int | None = None
+        self._lock = threading.RLock()  # a signal handler may hear the server, too
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Another thread may have held it."""
+        self._lock = threading.RLock()
+
+    def __call__(self) -> int:
+        course = self._course
+        if course is None:
+            return self._host()
+        return course.at_ns(self.boot_ns()) // _MS
+
+    def observe(self, date_ms: int, sent_ns: int, received_ns: int) -> None:
+        """The server said ``date_ms`` at some time between the two readings of ``boot_ns``."""
+        with self._lock:
+            earliest_ns = date_ms * _MS - received_ns
+            latest_ns = date_ms * _MS + _DATE_RESOLUTION_NS - sent_ns
+            course = self._course or _Course(self._host.anchor_ns)
+            anchor_ns = course.at_ns(received_ns) - received_ns
+            off = not earliest_ns - _TOLERATED_NS <= anchor_ns <= latest_ns + _TOLERATED_NS
+            middle_ns = (earliest_ns + latest_ns) // 2
+            if self._course is None:
+                self._course = _Course(middle_ns if off else anchor_ns)
+            elif not off:
+                self._off_since_ns = None
+            elif self._off_since_ns is None:
+                self._off_since_ns = received_ns
+            elif received_ns - self._off_since_ns >= _ADOPTED_AFTER_NS:
+                excess_ns = max(0, anchor_ns - middle_ns)
+                self._course = _Course(middle_ns + excess_ns, received_ns, excess_ns)
+
+
+class _Course(NamedTuple):
+    """Time as a line over the time since boot; ``excess_ns`` is lost at half speed."""
+
+    anchor_ns: int
+    since_ns: int = 0
+    excess_ns: int = 0
+
+    def at_ns(self, boot_ns: int) -> int:
+        lost_ns = min(self.excess_ns, (boot_ns - self.since_ns) // 2) if self.excess_ns else 0
+        return self.anchor_ns + boot_ns - lost_ns
 
 
 def _since_boot_ns() -> int:

@@ -1,0 +1,178 @@
+"""Calls of DynamoDB: signed, sent, read, and made again where that is safe."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+from zae_limiter.clock import ServerClock
+from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.transport.access import Access, AccessSource
+from zae_limiter.transport.aio import AHttp, aoutcome, asleep  # unasync: remove
+from zae_limiter.transport.answers import date_ms, read_answer
+from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.errors import Denied, NotSent
+from zae_limiter.transport.flights import Flights
+from zae_limiter.transport.retries import Retries
+
+# sync: from zae_limiter.transport.threads import Http, outcome, sleep
+from zae_limiter.transport.wire import RawAnswer, Request
+
+DEFAULT_TIMEOUT_S = 2.0
+READS = frozenset(
+    {
+        "BatchGetItem",
+        "DescribeContinuousBackups",
+        "DescribeTable",
+        "DescribeTimeToLive",
+        "GetItem",
+        "ListTables",
+        "ListTagsOfResource",
+        "Query",
+        "Scan",
+        "TransactGetItems",
+    }
+)
+_NAME_NO_TABLE = frozenset(
+    {
+        "BatchGetItem",
+        "BatchWriteItem",
+        "ListTables",
+        "ListTagsOfResource",
+        "TagResource",
+        "TransactGetItems",
+        "TransactWriteItems",
+        "UntagResource",
+    }
+)
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class DynamoClient:
+    """One table. May be used by many tasks and threads at once."""
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        request_timeout: float = DEFAULT_TIMEOUT_S,
+        server_clock: ServerClock | None = None,
+    ) -> None:
+        self.table = table
+        self.request_timeout = _checked_timeout(request_timeout)
+        self._source = AccessSource(region, endpoint_url)
+        self._http = AHttp()
+        self._flights = Flights()
+        self._clock = server_clock
+        self._last_date = ""
+        self._skew_s = 0.0
+
+    def deadline(self) -> Deadline:
+        """The request timeout, from now on."""
+        return Deadline(self.request_timeout)
+
+    async def call(
+        self,
+        operation: str,
+        body: Mapping[str, Any],
+        *,
+        deadline: Deadline | None = None,
+        repeatable: bool = False,
+    ) -> dict[str, Any]:
+        """One operation, in DynamoDB's JSON. Adds the table's name where it is missing.
+
+        Made again within the deadline when it was not carried out, and in doubt only if it reads
+        or is ``repeatable``. Raises the errors of ``zae_limiter.transport.errors``.
+        """
+        if "TableName" not in body and operation not in _NAME_NO_TABLE:
+            body = {"TableName": self.table, **body}
+        payload = _encode(body).encode()
+        retries = Retries(deadline or self.deadline(), repeatable or operation in READS)
+        self._flights.start()
+        try:
+            while True:
+                try:
+                    return await self._attempt(operation, payload, retries)
+                except RateLimiterUnavailable as error:
+                    pause = retries.pause_after(error)
+                if pause:
+                    await asleep(pause)
+        finally:
+            self._flights.end()
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of all connections. May be called twice."""
+        with suppress(TimeoutError):  # calls with a longer deadline lose their connections
+            await aoutcome(self._flights.close(), self.request_timeout)
+        await self._http.close()
+
+    async def _attempt(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
+        """Sign, send and read; again if other credentials or another time may help."""
+        access = self._source.current() or await self._find_access(retries)
+        tried: set[str] = set()
+        while True:
+            answer = await self._exchange(operation, payload, access, retries)
+            try:
+                return read_answer(answer, operation, self.table)
+            except Denied as error:
+                if error.remedy in tried:
+                    raise
+                tried.add(error.remedy)
+                if error.remedy == "clock" and self._adopt_date(answer):
+                    continue
+                if error.remedy != "credentials":
+                    raise
+                refused, access = access, await self._find_access(retries, access)
+                if access.credentials == refused.credentials:
+                    raise
+
+    async def _exchange(
+        self, operation: str, payload: bytes, access: Access, retries: Retries
+    ) -> RawAnswer:
+        timeout, connect_timeout = retries.timeouts()
+        now_s = time.time() + self._skew_s
+        message = access.signer.message(operation, payload, access.credentials, now_s)
+        request = Request(access.endpoint, message)
+        clock = self._clock
+        if clock is None:
+            return await self._http.send(request, timeout, connect_timeout)
+        sent_ns = clock.boot_ns()
+        answer = await self._http.send(request, timeout, connect_timeout)
+        date = answer.headers.get("date")
+        if date is not None and date != self._last_date:
+            self._last_date = date
+            server_ms = date_ms(date)
+            if server_ms is not None:
+                clock.observe(server_ms, sent_ns, clock.boot_ns())
+        return answer
+
+    async def _find_access(self, retries: Retries, refused: Access | None = None) -> Access:
+        timeout, _ = retries.timeouts()
+        try:
+            return await aoutcome(self._source.find(refused), timeout)
+        except TimeoutError as error:
+            raise NotSent(
+                "AWS credentials were not found in time; a credential process, the metadata "
+                "service or a role may be slow",
+                cause=error,
+            ) from error
+
+    def _adopt_date(self, answer: RawAnswer) -> bool:
+        """Sign by the server's time from now on; False if it does not tell it."""
+        server_ms = date_ms(answer.headers.get("date", ""))
+        if server_ms is None:
+            return False
+        self._skew_s = server_ms / 1000 - time.time()
+        return True
+
+
+def _checked_timeout(seconds: object) -> float:
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < inf:
+        return float(seconds)
+    raise ValidationError("request_timeout", seconds, "must be a number of seconds above 0")
