@@ -18,6 +18,7 @@ __all__ = [
     "gsi3_pk_entity",
     "gsi3_pk_entity_config",
     "gsi3_sk_bucket",
+    "gsi3_sk_entity_config",
     "gsi4_pk_namespace",
     "parse_bucket_pk",
     "pk_audit",
@@ -32,6 +33,7 @@ __all__ = [
     "sk_namespace",
     "sk_nsid",
     "sk_provisioner",
+    "sk_record",
     "sk_resources",
     "sk_state",
     "sk_usage",
@@ -114,6 +116,12 @@ def sk_provisioner() -> str:
     return "#PROVISIONER"
 
 
+def sk_record(key: str) -> str:
+    """A small document: the version record, the provisioner's state, or another one."""
+    known = {"version": sk_version(), "provisioner": sk_provisioner()}
+    return known.get(key, f"#RECORD#{key}")
+
+
 def sk_namespace(name: str) -> str:
     """From name to id."""
     return f"#NAMESPACE#{name}"
@@ -167,6 +175,11 @@ def gsi3_sk_bucket(resource: str, shard_id: int) -> str:
 def gsi3_pk_entity_config(namespace_id: str, resource: str) -> str:
     """Where the entities with limits on a resource are found."""
     return f"{namespace_id}/ENTITY_CONFIG#{resource}"
+
+
+def gsi3_sk_entity_config(entity_id: str) -> str:
+    """The bare id, so that a page may start after any id."""
+    return entity_id
 
 
 def gsi4_pk_namespace(namespace_id: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from zae_limiter import ValidationError
-from zae_limiter.store_url import StoreUrl, parse_url
+from zae_limiter.store_url import StoreUrl, check_region, parse_url
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,15 @@ def test_a_path_is_never_cut_short():
     except ValidationError:
         return
     assert place == "limits#1.db"
+
+
+@pytest.mark.parametrize("region", [None, "us-east-1", "eu-west-1", "us-gov-west-1", "local"])
+def test_regions(region):
+    assert check_region(region) == region
+
+
+@pytest.mark.parametrize("region", ["", "US East", "a.b", "a/b", "-a", "a-", "us--east", 5])
+def test_a_region_becomes_part_of_a_host_name_so_nothing_else_will_do(region):
+    with pytest.raises(ValidationError) as caught:
+        check_region(region)
+    assert caught.value.field == "region"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zae_limiter.embedded.identifiers import new_event_id
 from zae_limiter.embedded.tables import Tables
+from zae_limiter.identifiers import new_event_id
 from zae_limiter.models.audit import AuditAction, AuditEvent
 from zae_limiter.models.timestamps import iso_from_ms
 

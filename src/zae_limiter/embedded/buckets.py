@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import Plan, plan_charge, statuses
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.request import (
     STALE,
@@ -20,7 +19,6 @@ from zae_limiter.admission.request import (
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.embedded.audit import Change, record
 from zae_limiter.embedded.tables import BucketRow, Tables
-from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.audit import AuditAction
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
@@ -29,7 +27,7 @@ _Decision = tuple[Plan, WindowUsage | None, BucketImage | None]
 
 def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
     """Charge every bucket or none, at the moment at which the transaction has its turn."""
-    charges, clock, refreshed, is_acquire = request
+    charges, clock, refreshed, is_acquire, _ = request
     now_ms = clock()
     plans: list[_Decision] = []
     fits = True
@@ -128,10 +126,6 @@ def top_up(tables: Tables, namespace_id: str, change: Change, amounts: Mapping[s
     """Add tokens up to the capacity; False if there is no bucket, which means that it is full."""
     image, window = _rolled(_subject(tables, namespace_id, change), change.now_ms)
     if image is not None:
-        for name in amounts:
-            if name not in image.limits:
-                known = ", ".join(sorted({plain_name(key) for key in image.limits}))
-                raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")
         after = settling.top_up(image, amounts, change.now_ms)
         _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
         record(

@@ -28,8 +28,10 @@ def get(tables: Tables, namespace_id: str, entity_id: str) -> Entity | None:
     return tables.get_entity(namespace_id, entity_id)
 
 
-def children(tables: Tables, namespace_id: str, parent_id: str) -> list[Entity]:
-    return tables.children(namespace_id, parent_id)
+def page(
+    tables: Tables, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+) -> list[Entity]:
+    return tables.entities(namespace_id, parent_id, after, limit)
 
 
 def delete(tables: Tables, namespace_id: str, change: Change) -> bool:

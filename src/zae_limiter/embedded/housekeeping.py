@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zae_limiter.admission.image import HOUR_MS, full_at_ms
 from zae_limiter.embedded.buckets import drop
-from zae_limiter.embedded.identifiers import event_prefix
 from zae_limiter.embedded.tables import Tables
+from zae_limiter.identifiers import event_prefix
 
 DAY_MS = 86_400_000
 EVERY_CHARGES = 100

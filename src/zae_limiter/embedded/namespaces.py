@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from zae_limiter.embedded.audit import Change, record
-from zae_limiter.embedded.identifiers import new_namespace_id
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
+from zae_limiter.identifiers import new_namespace_id
 from zae_limiter.models.audit import AuditAction, namespace_subject
 from zae_limiter.models.config import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
@@ -14,7 +14,9 @@ from zae_limiter.naming import RESERVED_NAMESPACE
 ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
 
 
-def register(tables: Tables, names: tuple[str, ...], now_ms: int) -> dict[str, str]:
+def register(
+    tables: Tables, names: tuple[str, ...], now_ms: int, principal: str | None
+) -> dict[str, str]:
     """Ids of the namespaces, made where they do not exist."""
     ids = {}
     for name in names:
@@ -22,7 +24,7 @@ def register(tables: Tables, names: tuple[str, ...], now_ms: int) -> dict[str, s
         if known is None:
             known = Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms))
             tables.put_namespace(known)
-            _log(tables, known, AuditAction.NAMESPACE_REGISTERED, now_ms)
+            _log(tables, known, AuditAction.NAMESPACE_REGISTERED, now_ms, principal)
         ids[name] = known.namespace_id
     return ids
 
@@ -35,18 +37,18 @@ def listing(tables: Tables) -> list[Namespace]:
     return tables.namespaces()
 
 
-def soft_delete(tables: Tables, name: str, now_ms: int) -> str:
+def soft_delete(tables: Tables, name: str, now_ms: int, principal: str | None) -> str:
     """The name is free again; the data stays under its id until purged."""
     known = tables.active_namespace(name)
     if known is None:
         raise NamespaceNotFoundError(name)
     gone = Namespace(known.namespace_id, name, DELETED, known.created_at, iso_from_ms(now_ms))
     tables.put_namespace(gone)
-    _log(tables, gone, AuditAction.NAMESPACE_DELETED, now_ms)
+    _log(tables, gone, AuditAction.NAMESPACE_DELETED, now_ms, principal)
     return known.namespace_id
 
 
-def recover(tables: Tables, namespace_id: str, now_ms: int) -> str:
+def recover(tables: Tables, namespace_id: str, now_ms: int, principal: str | None) -> str:
     """Give a deleted namespace its name back."""
     known = tables.get_namespace(namespace_id)
     if known is None:
@@ -61,7 +63,7 @@ def recover(tables: Tables, namespace_id: str, now_ms: int) -> str:
         )
     back = Namespace(namespace_id, known.name, ACTIVE, known.created_at)
     tables.put_namespace(back)
-    _log(tables, back, AuditAction.NAMESPACE_RECOVERED, now_ms)
+    _log(tables, back, AuditAction.NAMESPACE_RECOVERED, now_ms, principal)
     return known.name
 
 
@@ -90,13 +92,15 @@ def purge_batch(tables: Tables, namespace_id: str, limit: int) -> int:
     return tables.purge_rows(namespace_id, limit)
 
 
-def finish_purge(tables: Tables, namespace_id: str, now_ms: int) -> None:
+def finish_purge(tables: Tables, namespace_id: str, now_ms: int, principal: str | None) -> None:
     known = tables.get_namespace(namespace_id)
     if known is not None:
         tables.delete_namespace(namespace_id)
-        _log(tables, known, AuditAction.NAMESPACE_PURGED, now_ms)
+        _log(tables, known, AuditAction.NAMESPACE_PURGED, now_ms, principal)
 
 
-def _log(tables: Tables, namespace: Namespace, action: AuditAction, now_ms: int) -> None:
-    change = Change(namespace_subject(namespace.name), now_ms)
+def _log(
+    tables: Tables, namespace: Namespace, action: AuditAction, now_ms: int, principal: str | None
+) -> None:
+    change = Change(namespace_subject(namespace.name), now_ms, principal)
     record(tables, RESERVED_NAMESPACE, change, action, {"namespace_id": namespace.namespace_id})

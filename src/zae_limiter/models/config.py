@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.entity import Entity
@@ -45,6 +46,13 @@ class LevelConfig:
     limits: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """As the audit log shows it."""
+        described: dict[str, Any] = {"limits": [limit.to_dict() for limit in self.limits]}
+        if self.on_unavailable is not None:
+            described["on_unavailable"] = self.on_unavailable.value
+        return described
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
@@ -59,6 +67,14 @@ class ConfigSnapshot:
     entity_default: LevelConfig | None = None
     resource: LevelConfig | None = None
     system: LevelConfig | None = None
+
+
+class SharedConfig(NamedTuple):
+    """What entities on one resource have in common, as read a moment ago."""
+
+    version: int
+    resource: LevelConfig | None
+    system: LevelConfig | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,15 +184,17 @@ class MemoryTables:
     def delete_entity(self, namespace_id: str, entity_id: str) -> None:
         self.journal.delete(self._entities, (namespace_id, entity_id))
 
-    def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        return sorted(
-            (
-                _copied(entity)
-                for key, entity in self._entities.items()
-                if key[0] == namespace_id and entity.parent_id == parent_id
-            ),
-            key=lambda entity: entity.id,
+    def entities(
+        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+    ) -> list[Entity]:
+        found = sorted(
+            key
+            for key, entity in self._entities.items()
+            if key[0] == namespace_id
+            and key[1] > after
+            and (parent_id is None or entity.parent_id == parent_id)
         )
+        return [_copied(self._entities[key]) for key in found[:limit]]
 
     # --- namespaces
 

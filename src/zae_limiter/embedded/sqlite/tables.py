@@ -222,11 +222,16 @@ class SqliteTables:
             (namespace_id, entity_id),
         )
 
-    def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+    def entities(
+        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+    ) -> list[Entity]:
+        whose, values = "namespace_id = ?", [namespace_id]
+        if parent_id is not None:
+            whose, values = f"{whose} AND parent_id = ?", [*values, parent_id]
         rows = self._execute(
-            f"SELECT {_ENTITY} FROM entity WHERE namespace_id = ? AND parent_id = ? "
-            "ORDER BY entity_id",
-            (namespace_id, parent_id),
+            f"SELECT {_ENTITY} FROM entity WHERE {whose} AND entity_id > ? "
+            "ORDER BY entity_id LIMIT ?",
+            (*values, after, NO_LIMIT if limit is None else limit),
         )
         return [_entity(row) for row in rows]
 

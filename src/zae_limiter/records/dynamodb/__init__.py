@@ -1,0 +1,1 @@
+"""Stored form of each kind of item, and its model."""

@@ -1,0 +1,146 @@
+"""A bucket's item. Words on the left, stored names (they count in the price) on the right.
+
+balance of a limit          t_<name>    millitokens, relative to the epoch
+consumed by a limit         c_<name>    millitokens, net
+parameters of a limit       p_<name>    capacity:refill:period in milliunits
+this is one of n shards     n
+digest of all parameters    lh          every charge requires it: balances mean nothing without
+configuration version       cv
+structural generation       g
+writes, admitted acquires   wc, ac
+id of the last write        op
+forgotten from then on      ttl         seconds
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from zae_limiter import schema
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.records.dynamodb.attributes import Item, flag, n, s
+
+BALANCE, CONSUMED, PARAMETERS = "t_", "c_", "p_"
+SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
+WRITES, ADMITTED, OPERATION, TTL = "wc", "ac", "op", "ttl"
+CASCADE, PARENT = "cascade", "parent_id"
+UNSHARDED = 1
+
+
+class StoredBucket(NamedTuple):
+    """A bucket as one item holds it."""
+
+    image: BucketImage
+    digest: str
+    generation: int = 0
+    operation: str = ""
+    shards: int = UNSHARDED
+
+
+class Family(NamedTuple):
+    """What an item repeats of its entity."""
+
+    parent_id: str | None = None
+    cascade: bool = False
+
+
+def key(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
+    """Where a bucket is stored."""
+    return {
+        "PK": s(schema.pk_bucket(namespace_id, entity_id, resource, shard)),
+        "SK": s(schema.sk_state()),
+    }
+
+
+def index_keys(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
+    """Where it is found: by resource, by entity, by namespace. They never change."""
+    return {
+        "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource)),
+        "GSI2SK": s(schema.gsi2_sk_bucket(entity_id, shard)),
+        "GSI3PK": s(schema.gsi3_pk_entity(namespace_id, entity_id)),
+        "GSI3SK": s(schema.gsi3_sk_bucket(resource, shard)),
+        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+    }
+
+
+def family_attributes(family: Family) -> Item:
+    attributes = {CASCADE: flag(family.cascade)}
+    if family.parent_id is not None:
+        attributes[PARENT] = s(family.parent_id)
+    return attributes
+
+
+def decode(item: Item) -> StoredBucket:
+    """The bucket of an item; raises IncompatibleSchemaError for one this version cannot read."""
+    try:
+        return _decode(item)
+    except (KeyError, ValueError, TypeError) as error:
+        raise IncompatibleSchemaError(
+            "an unknown form of bucket",
+            "t_, c_ and p_ attributes",
+            "bring every client to one version",
+        ) from error
+
+
+def _decode(item: Item) -> StoredBucket:
+    limits = {}
+    for name, value in item.items():
+        if name.startswith(BALANCE):
+            limit = name[2:]
+            limits[limit] = LimitState(
+                int(value["N"]),
+                unpack(item[PARAMETERS + limit]["S"]),
+                int(item[CONSUMED + limit]["N"]),
+            )
+    ttl = item.get(TTL)
+    image = BucketImage(
+        limits,
+        int(item[VERSION]["N"]),
+        None if ttl is None else int(ttl["N"]) * 1000,
+        0,
+        int(item[ADMITTED]["N"]),
+        0,
+        int(item[WRITES]["N"]),
+    )
+    return StoredBucket(
+        image,
+        item[DIGEST]["S"],
+        int(item[GENERATION]["N"]),
+        item[OPERATION]["S"],
+        int(item[SHARDS]["N"]),
+    )
+
+
+def pack(rate: Rate) -> str:
+    return f"{rate.capacity_milli}:{rate.refill_milli}:{rate.period_ms}"
+
+
+@lru_cache(maxsize=4096)
+def unpack(packed: str) -> Rate:
+    capacity, refill, period = packed.split(":")
+    return Rate(int(capacity), int(refill), int(period))
+
+
+def digest_of(rates: Mapping[str, Rate]) -> str:
+    """Changes with every parameter of every limit in the item."""
+    return _digest(tuple(sorted(rates.items())))
+
+
+@lru_cache(maxsize=4096)
+def _digest(rates: tuple[tuple[str, Rate], ...]) -> str:
+    text = "\n".join(f"{name} {pack(rate)}" for name, rate in rates)
+    return base64.urlsafe_b64encode(hashlib.blake2s(text.encode(), digest_size=6).digest()).decode()
+
+
+def ttl_seconds(expires_ms: int) -> int:
+    """Not a moment too early."""
+    return -(-expires_ms // 1000)
+
+
+def ttl_value(expires_ms: int) -> dict[str, str]:
+    return n(ttl_seconds(expires_ms))

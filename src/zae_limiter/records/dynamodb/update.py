@@ -1,0 +1,82 @@
+"""An UpdateItem request, put together clause by clause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zae_limiter.records.dynamodb.attributes import Item, Value
+
+
+class Update:
+    """Collects clauses; ``body`` renders them. Names and values get placeholders."""
+
+    __slots__ = ("_adds", "_conditions", "_names", "_removes", "_sets", "_values", "key")
+
+    def __init__(self, key: Item) -> None:
+        self.key = key
+        self._sets: list[str] = []
+        self._adds: list[str] = []
+        self._removes: list[str] = []
+        self._conditions: list[str] = []
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Value] = {}
+
+    def name(self, attribute: str) -> str:
+        """A placeholder for an attribute: its name may be reserved or not plain."""
+        placeholder = self._names.get(attribute)
+        if placeholder is None:
+            placeholder = self._names[attribute] = f"#{len(self._names)}"
+        return placeholder
+
+    def value(self, value: Value) -> str:
+        placeholder = f":{len(self._values)}"
+        self._values[placeholder] = value
+        return placeholder
+
+    def number(self, value: int) -> str:
+        return self.value({"N": str(value)})
+
+    def set(self, attribute: str, value: Value) -> None:
+        self._sets.append(f"{self.name(attribute)} = {self.value(value)}")
+
+    def set_number(self, attribute: str, value: int) -> None:
+        self._sets.append(f"{self.name(attribute)} = {self.number(value)}")
+
+    def set_if_missing(self, attribute: str, value: Value) -> None:
+        name = self.name(attribute)
+        self._sets.append(f"{name} = if_not_exists({name}, {self.value(value)})")
+
+    def add(self, attribute: str, value: int) -> None:
+        self._adds.append(f"{self.name(attribute)} {self.number(value)}")
+
+    def remove(self, attribute: str) -> None:
+        self._removes.append(self.name(attribute))
+
+    def require(self, condition: str) -> None:
+        """One condition; all must hold."""
+        self._conditions.append(condition)
+
+    def require_equal(self, attribute: str, value: Value) -> None:
+        self.require(f"{self.name(attribute)} = {self.value(value)}")
+
+    def action(self) -> dict[str, Any]:
+        """As part of a transaction."""
+        body: dict[str, Any] = {
+            "Key": self.key,
+            "UpdateExpression": self._expression(),
+            "ExpressionAttributeNames": {short: name for name, short in self._names.items()},
+        }
+        if self._values:
+            body["ExpressionAttributeValues"] = self._values
+        if self._conditions:
+            body["ConditionExpression"] = " AND ".join(self._conditions)
+            body["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        return body
+
+    def body(self) -> dict[str, Any]:
+        """On its own: the answer brings the item, whether the write succeeds or not."""
+        return {**self.action(), "ReturnValues": "ALL_NEW"}
+
+    def _expression(self) -> str:
+        clauses = (("SET", self._sets), ("ADD", self._adds), ("REMOVE", self._removes))
+        return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses if parts)

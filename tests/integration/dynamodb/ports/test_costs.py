@@ -1,0 +1,88 @@
+"""What each operation costs, indexes included, as the store bills it and the documents say."""
+
+from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.models.entity import Entity
+from zae_limiter.records.dynamodb import bucket_item, usage
+from zae_limiter.records.dynamodb.usage import UsageRow
+from zae_limiter.usage_report import UsageQuery
+
+
+class Meter:
+    """Calls, read and write capacity units of one operation."""
+
+    def __init__(self, proxy):
+        self._proxy = proxy
+
+    async def __call__(self, call):
+        with self._proxy.measure() as seen:
+            await call
+        return seen.calls, seen.rcu, seen.wcu
+
+
+async def test_limits(proxied, proxy):
+    cost, configs = Meter(proxy), proxied.configs
+
+    def put(*level):
+        return configs.put(NS, *level, limits(1), NOW_MS, None)
+
+    assert await cost(put("user", "api")) == (2, 1, 13)
+    assert await cost(put("user", "api")) == (2, 1, 7)
+    assert await cost(put("other", "api")) == (2, 1, 11)
+    assert await cost(put("", "api")) == (2, 1, 11)
+    assert await cost(put("", "")) == (2, 1, 5)
+    assert await cost(configs.get(NS, "user", "api")) == (1, 1, 0)
+    assert await cost(configs.resources_with_defaults(NS)) == (1, 1, 0)
+    assert await cost(configs.resources_with_entity_configs(NS)) == (1, 1, 0)
+    assert await cost(configs.configured_entities(NS, "api", "", None)) == (1, 0.5, 0)
+    assert await cost(configs.delete(NS, "user", "api", NOW_MS, None)) == (2, 2, 11)
+    assert await cost(configs.delete(NS, "user", "api", NOW_MS, None)) == (1, 2, 0)
+
+
+async def test_snapshots(ports, proxied, proxy):
+    cost = Meter(proxy)
+    assert await cost(proxied.configs.snapshot(NS, "user", "api")) == (1, 3, 0)
+    assert await cost(proxied.configs.snapshot(NS, "user", "api", fresh=True)) == (1, 10, 0)
+
+
+async def test_entities(proxied, proxy, raw):
+    cost, entities = Meter(proxy), proxied.entities
+    child = Entity("user", parent_id="team")
+    assert await cost(entities.create(NS, child, NOW_MS, None)) == (1, 0, 7)
+    assert await cost(entities.create(NS, Entity("team"), NOW_MS, None)) == (1, 0, 6)
+    assert await cost(entities.get(NS, "user")) == (1, 1, 0)
+    assert await cost(entities.children(NS, "team")) == (1, 0.5, 0)
+    assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (3, 1.5, 7)
+    assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (2, 1.5, 0)
+    await proxied.configs.put(NS, "team", "api", limits(1), NOW_MS, None)
+    raw.put({**bucket_item.key(NS, "team", "api"), **bucket_item.index_keys(NS, "team", "api")})
+    assert await cost(entities.delete(NS, "team", NOW_MS, None)) == (4, 3.5, 19)
+
+
+async def test_namespaces(proxied, proxy):
+    cost, namespaces = Meter(proxy), proxied.namespaces
+    assert await cost(namespaces.register(("red",), NOW_MS)) == (2, 1, 9)
+    assert await cost(namespaces.register(("red",), NOW_MS)) == (1, 1, 0)
+    assert await cost(namespaces.find("red")) == (1, 1, 0)
+    assert await cost(namespaces.all()) == (1, 1, 0)
+    red = (await namespaces.find("red")).namespace_id
+    await proxied.configs.put(red, "user", "api", limits(1), NOW_MS, None)
+    assert await cost(namespaces.soft_delete("red", NOW_MS)) == (2, 1, 8)
+    assert await cost(namespaces.recover(red, NOW_MS)) == (3, 2, 8)
+    await namespaces.soft_delete("red", NOW_MS)
+    assert await cost(namespaces.begin_purge(red)) == (2, 1, 2)
+    assert await cost(namespaces.purge_batch(red, 500)) == (2, 0.5, 9)
+    assert await cost(namespaces.purge_batch(red, 500)) == (1, 0.5, 0)
+    assert await cost(namespaces.finish_purge(red, NOW_MS)) == (2, 1, 6)
+
+
+async def test_history(proxied, proxy, raw):
+    cost, hourly = Meter(proxy), UsageQuery.parse("hourly", None, None)
+    hours = [WindowUsage(NOW_MS // HOUR_MS + hour, {"rpm": 1}, 1) for hour in range(100)]
+    raw.put(*(usage.encode(NS, UsageRow("user", "api", each), 2**31) for each in hours))
+    assert await cost(proxied.usage.page(NS, "user", "api", hourly, 50, None)) == (1, 1.5, 0)
+    assert await cost(proxied.usage.page(NS, None, "api", hourly, 50, None)) == (2, 38.5, 0)
+    assert await cost(proxied.audit.events(NS, "user", None, 100)) == (1, 1, 0)
+    assert await cost(proxied.records.get(NS, "version")) == (1, 1, 0)
+    assert await cost(proxied.records.put(NS, "version", {})) == (1, 0, 2)

@@ -1,0 +1,178 @@
+"""Usage: the same windows as from all hours at once, read no further than a page needs."""
+
+import random
+
+import pytest
+
+from tests.integration.dynamodb.ports.world import NOW_MS, NS
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.records.dynamodb import bucket_item, keys, usage
+from zae_limiter.records.dynamodb.attributes import n, s
+from zae_limiter.records.dynamodb.usage import UsageRow
+from zae_limiter.usage_report import UsageQuery, page_of, summary_of
+
+FIRST = NOW_MS // HOUR_MS
+EVERYTHING = UsageQuery.parse(None, None, None)
+
+
+def row(entity_id, resource, hour, amount=1):
+    return UsageRow(entity_id, resource, WindowUsage(FIRST + hour, {"rpm": amount}, 1))
+
+
+def store(raw, rows, namespace_id=NS):
+    raw.put(*(usage.encode(namespace_id, each, 2**31) for each in rows))
+
+
+def in_order(rows, entity_id=None, resource=None):
+    found = [
+        each
+        for each in rows
+        if entity_id in (None, each.entity_id) and resource in (None, each.resource)
+    ]
+    return sorted(found, key=lambda each: each.usage.hour)
+
+
+def scattered(seed):
+    """Hours of some entities on some resources, over a week."""
+    dice = random.Random(seed)
+    keys = {
+        (dice.choice("abc"), dice.choice(["api", "api-2", "gpt", "gpt/4"]), dice.randrange(170))
+        for _ in range(150)
+    }
+    return [row(*key, amount=dice.randrange(-5, 100)) for key in sorted(keys)]
+
+
+async def test_an_hour_is_one_flat_item(raw, ports):
+    window = WindowUsage(FIRST + 13, {"rpm": 3, "tpm": -20}, 7)
+    store(raw, [UsageRow("user", "gpt-4", window)])
+    key = keys.usage(NS, "user", "gpt-4", "2026-01-01T13")
+    assert key == ("ns-1/ENTITY#user", "#USAGE#gpt-4#2026-01-01T13")
+    assert raw.get(key) == {
+        **key.item,
+        "GSI2PK": s("ns-1/RESOURCE#gpt-4"),
+        "GSI2SK": s("USAGE#2026-01-01T13#user"),
+        "GSI4PK": s("ns-1"),
+        "entity_id": s("user"),
+        "resource": s("gpt-4"),
+        "u_rpm": n(3000),
+        "u_tpm": n(-20000),
+        "total_events": n(7),
+        "ttl": n(2**31),
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("entity_id", "resource"), [("a", None), (None, "api"), ("b", "gpt/4"), ("nobody", None)]
+)
+async def test_pages_and_sums_are_those_of_all_hours(ports, raw, seed, entity_id, resource):
+    rows = scattered(seed)
+    store(raw, rows)
+    store(raw, scattered(99), "another")
+    wanted = in_order(rows, entity_id, resource)
+    dice = random.Random(seed)
+    for window_type in (None, "hourly", "daily"):
+        start, end = sorted(dice.sample(range(-10, 180), 2))
+        windows = UsageQuery.parse(window_type, None, None).windows
+        for query in (
+            UsageQuery.parse(window_type, None, None),
+            UsageQuery(windows, FIRST + start, FIRST + end),
+        ):
+            expected, _ = page_of(wanted, query, 10**6, None)
+            assert await all_pages(ports, entity_id, resource, query, 7) == expected
+            assert await all_pages(ports, entity_id, resource, query, 1000) == expected
+            found = await ports.usage.summary(NS, entity_id, resource, query)
+            assert found == summary_of(wanted, query)
+
+
+async def all_pages(ports, entity_id, resource, query, limit):
+    found, key = [], None
+    while True:
+        page, key = await ports.usage.page(NS, entity_id, resource, query, limit, key)
+        assert len(page) <= limit
+        found += page
+        if key is None:
+            return found
+
+
+async def test_a_page_does_not_read_what_comes_after_it(proxied, proxy, raw):
+    store(raw, [row("user", "api", hour) for hour in range(1200)])
+    hourly = UsageQuery.parse("hourly", None, None)
+    for who in (("user", "api"), ("user", None), (None, "api")):
+        with proxy.measure() as seen:
+            page, _ = await proxied.usage.page(NS, *who, hourly, 100, None)
+        assert len(page) == 100
+        assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 260
+        assert seen.calls <= 6
+
+
+async def test_a_span_of_time_is_a_range_of_keys(proxied, proxy, raw):
+    store(raw, [row("user", "api", hour) for hour in range(1200)])
+    span = UsageQuery.parse("hourly", "2026-02-01T00:00:00Z", "2026-02-01T05:00:00Z")
+    for who in (("user", "api"), (None, "api")):
+        with proxy.measure() as seen:
+            page, key = await proxied.usage.page(NS, *who, span, 100, None)
+            total = await proxied.usage.summary(NS, *who, span)
+        assert (len(page), key, total.total) == (5, None, {"rpm": 5})
+        assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) == 10
+
+
+async def test_a_later_page_starts_where_the_last_one_ended(proxied, proxy, raw):
+    store(raw, [row("user", "api", hour) for hour in range(1200)])
+    hourly = UsageQuery.parse("hourly", None, None)
+    _, key = await proxied.usage.page(NS, "user", "api", hourly, 1000, None)
+    with proxy.measure() as seen:
+        page, _ = await proxied.usage.page(NS, "user", "api", hourly, 50, key)
+    assert page[0].window_start == "2026-02-11T16:00:00Z"
+    assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 200
+
+
+async def test_more_than_a_megabyte_is_added_up(ports, raw):
+    many = {f"limit-{number:02}-{'x' * 40}": number + 1 for number in range(32)}
+    rows = [UsageRow("user", "api", WindowUsage(FIRST + hour, many, 1)) for hour in range(800)]
+    store(raw, rows)
+    for who in (("user", "api"), (None, "api"), ("user", None)):
+        total = await ports.usage.summary(NS, *who, UsageQuery.parse("hourly", None, None))
+        assert total.snapshot_count == 800
+        assert total.total == {name: 800 * amount for name, amount in many.items()}
+
+
+async def test_buckets_in_the_same_index_are_not_usage(ports, raw):
+    store(raw, [row("user", "api", 0)])
+    raw.put({**bucket_item.key(NS, "user", "api"), **bucket_item.index_keys(NS, "user", "api")})
+    page, _ = await ports.usage.page(NS, None, "api", EVERYTHING, 10, None)
+    assert [each.window_type for each in page] == ["daily", "hourly"]
+
+
+async def test_counters_may_be_added_to_piece_by_piece(ports, raw):
+    key = keys.usage(NS, "user", "api", usage.window_key(FIRST))
+    for _ in range(3):
+        raw.boto.update_item(
+            TableName=raw.table,
+            Key=key.item,
+            UpdateExpression="ADD u_rpm :amount SET entity_id = :entity",
+            ExpressionAttributeValues={":amount": n(1500), ":entity": s("user")},
+        )
+    hourly = UsageQuery.parse("hourly", None, None)
+    (hour,), _ = await ports.usage.page(NS, "user", "api", hourly, 9, None)
+    assert (hour.counters, hour.total_events) == ({"rpm": 4}, 0)
+
+
+@pytest.mark.parametrize(
+    "times", [("0001-01-01", "9999-12-31T23:59:59Z"), (None, "9999-12-31"), ("9999-12-31", None)]
+)
+async def test_the_ends_of_time_can_be_asked_for(ports, raw, times):
+    store(raw, [row("user", "api", 0)])
+    for who in (("user", "api"), (None, "api"), ("user", None)):
+        query = UsageQuery.parse(None, *times)
+        page, _ = await ports.usage.page(NS, *who, query, 10, None)
+        assert len(page) == (0 if times[0] == "9999-12-31" else 2)
+
+
+@pytest.mark.parametrize("next_key", ["nonsense", "a#b#c#d", "#", 5])
+async def test_a_key_that_no_page_has_returned_is_refused(ports, next_key):
+    with pytest.raises(ValidationError) as caught:
+        await ports.usage.page(NS, "user", "api", EVERYTHING, 10, next_key)
+    assert caught.value.field == "next_key"

@@ -1,0 +1,112 @@
+"""All ports of an engine, and a look at the table behind their back."""
+
+from dataclasses import dataclass, field
+
+from zae_limiter._async.engines.dynamodb.audit import DynamoAudit
+from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
+from zae_limiter._async.engines.dynamodb.entities import DynamoEntities
+from zae_limiter._async.engines.dynamodb.namespaces import DynamoNamespaces
+from zae_limiter._async.engines.dynamodb.records import DynamoRecords
+from zae_limiter._async.engines.dynamodb.store import Store
+from zae_limiter._async.engines.dynamodb.usage import DynamoUsage
+from zae_limiter._sync.engines.dynamodb import audit as sync_audit
+from zae_limiter._sync.engines.dynamodb import client as sync_client
+from zae_limiter._sync.engines.dynamodb import configs as sync_configs
+from zae_limiter._sync.engines.dynamodb import entities as sync_entities
+from zae_limiter._sync.engines.dynamodb import namespaces as sync_namespaces
+from zae_limiter._sync.engines.dynamodb import store as sync_store
+from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.limit import Limit
+
+NS = "ns-1"
+NOW_MS = 1_767_225_600_000  # 2026-01-01
+TIMEOUT_S = 2.0
+
+
+def limits(capacity, *names):
+    """What a level may hold."""
+    return LevelConfig(tuple(Limit.per_minute(name, capacity) for name in names or ("rpm",)))
+
+
+@dataclass
+class Witness:
+    """A primer that remembers what it was told."""
+
+    buckets: list = field(default_factory=list)
+    entities: list = field(default_factory=list)
+
+    def saw_bucket(self, namespace_id, entity_id, resource, item):
+        self.buckets.append((namespace_id, entity_id, resource, item))
+
+    def saw_entity(self, namespace_id, entity_id, entity):
+        self.entities.append((namespace_id, entity_id, entity))
+
+
+@dataclass
+class Ports:
+    client: object
+    witness: Witness
+    configs: object
+    entities: object
+    namespaces: object
+    audit: object
+    records: object = None
+    usage: object = None
+
+
+def ports(table, url, request_timeout=TIMEOUT_S):
+    client = DynamoClient(table, endpoint_url=url, request_timeout=request_timeout)
+    witness = Witness()
+    store = Store(client, witness, Parallel(), audit_retention_days=7)
+    return Ports(
+        client,
+        witness,
+        DynamoConfigs(store),
+        DynamoEntities(store),
+        DynamoNamespaces(store),
+        DynamoAudit(store),
+        DynamoRecords(store),
+        DynamoUsage(store),
+    )
+
+
+def sync_ports(table, url):
+    client = sync_client.DynamoClient(table, endpoint_url=url, request_timeout=TIMEOUT_S)
+    witness = Witness()
+    store = sync_store.Store(client, witness, Parallel("threadpool"), audit_retention_days=7)
+    return Ports(
+        client,
+        witness,
+        sync_configs.DynamoConfigs(store),
+        sync_entities.DynamoEntities(store),
+        sync_namespaces.DynamoNamespaces(store),
+        sync_audit.DynamoAudit(store),
+    )
+
+
+class Raw:
+    """Items as they are stored."""
+
+    def __init__(self, boto, table):
+        self.boto = boto
+        self.table = table
+
+    def get(self, key):
+        answer = self.boto.get_item(TableName=self.table, Key=key.item, ConsistentRead=True)
+        return answer.get("Item")
+
+    def put(self, *items):
+        for start in range(0, len(items), 25):
+            requests = [{"PutRequest": {"Item": item}} for item in items[start : start + 25]]
+            self.boto.batch_write_item(RequestItems={self.table: requests})
+
+    def all(self):
+        pages = self.boto.get_paginator("scan").paginate(TableName=self.table)
+        items = [item for page in pages for item in page["Items"]]
+        return sorted(items, key=lambda item: (item["PK"]["S"], item["SK"]["S"]))
+
+    def of(self, namespace_id):
+        """Every item whose key says that it belongs to the namespace."""
+        return [each for each in self.all() if each["PK"]["S"].startswith(f"{namespace_id}/")]

@@ -1,0 +1,170 @@
+"""What is written to a table reads back as it was, and strangers' attributes do no harm."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.config import LevelConfig, Namespace, OnUnavailable
+from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
+from zae_limiter.records.dynamodb import audit, configs, documents, entities, namespaces, usage
+from zae_limiter.records.dynamodb.attributes import n, s
+from zae_limiter.records.dynamodb.configs import Level
+from zae_limiter.records.dynamodb.usage import UsageRow
+
+names = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
+    lambda name: name.lower() != "wcu"
+)
+amounts = st.integers(1, 10**15)
+limits = st.builds(Limit, names, amounts, amounts, st.integers(1, 10**9))
+levels = st.lists(limits, min_size=1, max_size=32, unique_by=lambda limit: limit.name)
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+
+
+def stranger(item):
+    """The same item with an attribute that another version wrote."""
+    return {**item, "written_by_a_later_version": s("x")}
+
+
+def is_plain(item):
+    """Every attribute is a string, a number or a flag, as JSON holds it."""
+    json.dumps(item)
+    return all(set(value) <= {"S", "N", "BOOL"} for value in item.values())
+
+
+@given(levels, st.sampled_from([("user", "api"), ("user", "_default_"), ("", "api")]))
+def test_limits_read_back_in_their_order(stored, whose):
+    config = LevelConfig(tuple(stored))
+    item = configs.encode("ns", Level(*whose), config, "r")
+    assert is_plain(item)
+    assert configs.decode(stranger(item)) == config
+    assert configs.holds_limits(item)
+
+
+def test_an_item_with_nothing_but_a_version_holds_no_limits():
+    item = {"PK": s("ns/SYSTEM#"), "SK": s("#CONFIG"), "config_version": n(7)}
+    assert configs.decode(item) is None
+    assert configs.decode_version(item) == 7
+    assert not configs.holds_limits(item)
+    assert (configs.decode(None), configs.decode_version(None)) == (None, 0)
+
+
+@pytest.mark.parametrize("name", ["a_cp", "l_", "cp", "a_cp_ra", "rev", "a.b-c"])
+def test_limits_may_be_called_like_attributes(name):
+    config = LevelConfig((Limit("a", 1, 2, 3), Limit(name, 4, 5, 6)))
+    assert configs.decode(configs.encode("ns", Level("", "api"), config, "r")) == config
+
+
+def test_replacing_the_system_s_limits_removes_the_old_ones():
+    old = LevelConfig((Limit("a", 1, 2, 3), Limit("b", 1, 2, 3)), OnUnavailable.ALLOW)
+    before = {**configs.encode("ns", Level("", "x"), old, "r1"), "config_version": n(3)}
+    update = configs.system_update("ns", before, LevelConfig((Limit("b", 4, 5, 6),)), "r2")
+    action = update.action()
+    named = action["ExpressionAttributeNames"]
+    change, removed = action["UpdateExpression"].split(" REMOVE ")
+    assert {named[each] for each in removed.split(", ")} == {
+        "l_a_cp",
+        "l_a_ra",
+        "l_a_rp",
+        "on_unavailable",
+    }
+    assert "ADD" in change
+    assert s("r1") in action["ExpressionAttributeValues"].values()
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"l_rpm_cp": n(5)},
+        {"l_rpm_cp": n(0), "l_rpm_ra": n(1), "l_rpm_rp": n(1)},
+        {"l_rpm_cp": s("5"), "l_rpm_ra": n(1), "l_rpm_rp": n(1)},
+        {"on_unavailable": s("perhaps")},
+    ],
+)
+def test_damaged_limits_are_named(attributes):
+    item = {"PK": s("ns/SYSTEM#"), "SK": s("#CONFIG"), **attributes}
+    with pytest.raises(RateLimiterUnavailable, match="ns/SYSTEM# #CONFIG"):
+        configs.decode(item)
+    assert configs.described(item) == {"damaged": True}
+
+
+@given(
+    st.builds(
+        Entity,
+        texts,
+        st.none() | texts,
+        st.none() | texts,
+        st.booleans(),
+        st.dictionaries(texts, texts, max_size=3),
+        texts,
+    )
+)
+def test_entities_read_back(entity):
+    item = entities.encode("ns", entity, "r")
+    assert is_plain(item)
+    assert entities.decode(stranger(item)) == entity
+    family = entities.decode_family(item)
+    assert (family.parent_id, family.cascade) == (entity.parent_id, entity.cascade)
+    assert ("GSI1PK" in item) == (entity.parent_id is not None)
+
+
+def test_an_entity_needs_nothing_but_its_id():
+    assert entities.decode({"entity_id": s("user")}) == Entity("user")
+    assert entities.decode_family(None) == (None, False)
+    with pytest.raises(RateLimiterUnavailable, match="ns/ENTITY#user"):
+        entities.decode({"PK": s("ns/ENTITY#user"), "SK": s("#META")})
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+)
+
+
+@given(st.dictionaries(texts, json_values, max_size=3))
+def test_documents_and_details_read_back(document):
+    assert documents.decode(documents.encode("ns", "version", document)) == document
+    event = AuditEvent("id", "2026-01-01T00:00:00Z", "limits_set", "user", None, "api", document)
+    item = audit.encode("ns", event, 90)
+    assert is_plain(item)
+    assert audit.decode(stranger(item)) == event
+
+
+@pytest.mark.parametrize("status", ["active", "deleted", "purging"])
+def test_both_records_of_a_namespace_read_back(status):
+    deleted_at = None if status == "active" else "2026-01-02T00:00:00Z"
+    namespace = Namespace("id-1", "red", status, "2026-01-01T00:00:00Z", deleted_at)
+    assert namespaces.decode(stranger(namespaces.encode_by_id(namespace))) == namespace
+    if status == "active":
+        assert namespaces.decode(stranger(namespaces.encode_by_name(namespace))) == namespace
+
+
+@given(
+    st.integers(-10_000, 10_000_000),
+    st.dictionaries(names, st.integers(-(10**15), 10**15), max_size=4),
+    st.integers(0, 10**9),
+)
+def test_hours_read_back(hour, counters, events):
+    row = UsageRow("user/1", "a/b.c", WindowUsage(hour, counters, events))
+    item = usage.encode("ns", row, 5)
+    assert is_plain(item)
+    assert usage.decode(stranger(item)) == row
+    assert usage.resource_of(item) == "a/b.c"
+
+
+@given(st.integers(-17_000_000, 70_000_000), st.integers(-17_000_000, 70_000_000))
+def test_hours_sort_by_time(one, other):
+    assert (usage.window_key(one) < usage.window_key(other)) == (one < other)
+
+
+def test_the_ends_of_time_have_keys():
+    assert usage.window_key(-(10**12)) < "0003" < "9986" < usage.window_key(10**12)
