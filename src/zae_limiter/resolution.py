@@ -10,7 +10,13 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import governs, is_newer
 from zae_limiter.admission.request import Charge
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.config import ConfigSnapshot, ConfigSource, LevelConfig, OnUnavailable
+from zae_limiter.models.config import (
+    ConfigSnapshot,
+    ConfigSource,
+    LevelConfig,
+    OnUnavailable,
+    SharedConfig,
+)
 from zae_limiter.models.limit import Limit
 
 
@@ -67,6 +73,7 @@ class Resolved(NamedTuple):
     cascade: bool
     version: int  # the namespace's configuration count
     alone: Scope | None  # the stored limits without a parent, made once for many calls
+    shared: SharedConfig  # what holds for other entities on the resource, too
 
 
 def resolve(
@@ -81,6 +88,7 @@ def resolve(
         entity is not None and entity.cascade,
         snapshot.version,
         None if in_force is None else Scope(resource, ((entity_id, in_force),)),
+        SharedConfig(snapshot.version, snapshot.resource, snapshot.system),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,6 +14,7 @@ OPTIONS = {
     "sqlite": frozenset({"synchronous"}),
     "dynamodb": frozenset({"region", "endpoint_url"}),
 }
+_REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
 
 
@@ -41,6 +43,13 @@ def parse_url(url: object) -> StoreUrl:
     if unknown:
         raise ValidationError("url", url, f"has no option {unknown[0]!r}")
     return StoreUrl(parts.scheme, _place(url, parts.scheme, parts.netloc, parts.path), options)
+
+
+def check_region(region: object) -> str | None:
+    """The name of an AWS region, which becomes part of a host's name; None if there is none."""
+    if region is None or (isinstance(region, str) and _REGION.fullmatch(region)):
+        return region
+    raise ValidationError("region", region, "must be like us-east-1")
 
 
 def _place(url: str, engine: str, host: str, path: str) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.store_url import parse_url
+from zae_limiter.testing.dynamodb import shared_proxy
+from zae_limiter.testing.dynamodb.tables import store_url
 
 MEMORY = BackendCapabilities(
     engine="memory",
@@ -23,6 +25,19 @@ SQLITE = BackendCapabilities(
     atomic_cascade=True,
     usage_history=True,
 )
+DYNAMODB = BackendCapabilities(
+    engine="dynamodb",
+    durable=True,
+    shared_between_processes=True,
+    atomic_cascade=False,
+    usage_history=False,
+    infrastructure=True,
+)
+
+
+def dynamodb_url(stack: str) -> str:
+    """Through the proxy, which makes the outages."""
+    return store_url(stack, shared_proxy().url)
 
 
 def sqlite_url(folder: Path) -> str:
@@ -39,4 +54,13 @@ class SqliteOutage:
         path = parse_url(self.url).place
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
+            yield
+
+
+class DynamoOutage:
+    """Nobody takes connections any more: it is certain that nothing is carried out."""
+
+    @contextmanager
+    def outage(self):
+        with shared_proxy().refusing():
             yield

@@ -12,12 +12,15 @@ from zae_limiter.testing import FakeClock
 LIMIT = Limit.per_minute("rpm", 10)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
 def pair(request, tmp_path, unique_name):
     """A spec for each tree, of the same store."""
     if request.param == "memory":
         return specs.named_memory(unique_name), sync_specs.named_memory(unique_name)
-    return specs.sqlite(tmp_path), sync_specs.sqlite(tmp_path)
+    if request.param == "sqlite":
+        return specs.sqlite(tmp_path), sync_specs.sqlite(tmp_path)
+    table = request.getfixturevalue("dynamodb_table")
+    return specs.dynamodb(table), sync_specs.dynamodb(table)
 
 
 @pytest.fixture

@@ -12,9 +12,15 @@ from zae_limiter.testing import FakeClock
 LIMITS = [Limit.per_minute("rpm", 10)]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def repository(request, tmp_path):
-    spec = specs.private_memory() if request.param == "memory" else specs.sqlite(tmp_path)
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+def spec(request, tmp_path):
+    if request.param == "dynamodb":
+        return specs.dynamodb(request.getfixturevalue("dynamodb_table"))
+    return specs.private_memory() if request.param == "memory" else specs.sqlite(tmp_path)
+
+
+@pytest.fixture
+def repository(spec):
     repository = asyncio.run(spec.open(clock=FakeClock()))
     yield repository
     asyncio.run(repository.close())

@@ -26,3 +26,9 @@ class TestSqlite(ConcurrencyContract):
     @pytest.fixture
     def engine_spec(self, tmp_path):
         return specs.sqlite(tmp_path)
+
+
+class TestDynamodb(ConcurrencyContract):
+    @pytest.fixture
+    def engine_spec(self, dynamodb_table):
+        return specs.dynamodb(dynamodb_table)

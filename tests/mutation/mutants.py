@@ -20,6 +20,7 @@ CHARGING = "tests/unit/test_charging.py::"
 LEASES = "tests/unit/test_leases.py::"
 BUCKET = "tests/unit/test_bucket.py::"
 RECORDS = "tests/unit/test_records.py::"
+MOVES = "tests/property/test_moves.py::"
 
 MUTANTS = [
     # --- never too much
@@ -146,8 +147,8 @@ MUTANTS = [
     Mutant(
         "other limits start full",
         "admission/rebase.py",
-        "level = min(level_milli(state, now_ms), rate.capacity_milli)",
-        "level = rate.capacity_milli",
+        'balance = turn("", state, rate, now_ms).applied(state.balance_milli)',
+        "balance = full_balance(rate, now_ms)",
         CHARGING + "test_going_back_and_forth_between_limits_mints_nothing",
     ),
     Mutant(
@@ -159,9 +160,9 @@ MUTANTS = [
     ),
     Mutant(
         "a smaller capacity does not cut the level",
-        "admission/rebase.py",
-        "level = min(level_milli(state, now_ms), rate.capacity_milli)",
-        "level = level_milli(state, now_ms)",
+        "admission/moves.py",
+        "most = min(state.rate.capacity_milli, rate.capacity_milli)",
+        "most = state.rate.capacity_milli",
         CHARGING + "test_a_level_that_was_cut_stays_cut_when_the_clock_goes_back",
     ),
     Mutant(
@@ -298,5 +299,41 @@ MUTANTS = [
         "LimitState(balance, Rate(*rate), consumed, counted)",
         "LimitState(balance, Rate(*rate), counted, consumed)",
         RECORDS + "test_a_bucket_reads_back_as_it_was",
+    ),
+    # --- writes that are guessed
+    Mutant(
+        "an overflowing limit gives more than it can hold",
+        "admission/moves.py",
+        "can_hold = not wanted.asked or taken <= rate.capacity_milli",
+        "can_hold = True",
+        MOVES + "test_what_is_let_through_is_exact",
+    ),
+    Mutant(
+        "a guess that there is no overflow is not checked",
+        "admission/moves.py",
+        "not_overfull = full - returned if taken else None",
+        "not_overfull = None",
+        MOVES + "test_what_is_let_through_is_exact",
+    ),
+    Mutant(
+        "what was not charged for is not asked whether it owes",
+        "admission/moves.py",
+        "enough = taken - returned - accrued if wanted.asked else None",
+        "enough = taken - returned - accrued if wanted.charged_milli else None",
+        MOVES + "test_what_fits_is_let_through_by_the_branch_that_was_read",
+    ),
+    Mutant(
+        "a guess of overflow is not checked",
+        "admission/moves.py",
+        "return Move(key, full - returned, None, 0, full - taken, taken - returned)",
+        "return Move(key, None, None, 0, full - taken, taken - returned)",
+        MOVES + "test_what_is_let_through_is_exact",
+    ),
+    Mutant(
+        "another rate mints what ran over",
+        "admission/moves.py",
+        "return Move(key, None, most - before, before - after, None)",
+        "return Move(key, None, None, before - after, None)",
+        MOVES + "test_another_rate_keeps_the_level_of_whatever_is_let_through",
     ),
 ]

@@ -65,7 +65,10 @@ class RepositoryBuilder:
         return self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
 
     def provision(self, what: str) -> RepositoryBuilder:
-        """What to do when a DynamoDB table is missing: "stack", "table" or "never"."""
+        """What to do when a DynamoDB table is missing: "table" makes it, "never" does not.
+
+        "stack", the default, is to deploy everything; until that exists it makes nothing.
+        """
         if what not in PROVISION:
             raise ValidationError("provision", what, f"must be one of {', '.join(PROVISION)}")
         return self._set(provision=what)
@@ -75,6 +78,10 @@ class RepositoryBuilder:
         if not _at_least_zero(seconds, "request_timeout"):
             raise ValidationError("request_timeout", seconds, "must be greater than zero")
         return self._set(request_timeout=seconds)
+
+    def rejection_cache_ttl(self, seconds: float) -> RepositoryBuilder:
+        """How long a bucket that was seen empty is refused without asking DynamoDB; 0 asks."""
+        return self._set(rejection_cache_ttl=_at_least_zero(seconds, "rejection_cache_ttl"))
 
     def clock(self, clock: Clock | None) -> RepositoryBuilder:
         """Epoch milliseconds from elsewhere; never corrected."""

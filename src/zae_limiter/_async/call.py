@@ -31,6 +31,7 @@ class Call:
         "opened",
         "repository",
         "resource",
+        "speculative",
         "stored_first",
     )
 
@@ -44,6 +45,7 @@ class Call:
         cascade: bool | None,
         on_unavailable: OnUnavailable | None,
         opened: Callable[[], Awaitable[Repository]],
+        speculative: bool = True,
     ) -> None:
         self.repository = repository
         self.opened = opened
@@ -53,6 +55,7 @@ class Call:
         self.stored_first = stored_first
         self.cascade = cascade
         self.on_unavailable = on_unavailable
+        self.speculative = speculative
 
     @property
     def admission(self) -> Admission:
@@ -83,11 +86,11 @@ class Call:
             self.entity_id, self.resource, self.limits, self.stored_first, self.cascade
         )
         charges = scope.charges(amounts)
-        request = ChargeRequest(charges, admission.clock, False, is_acquire)
+        request = ChargeRequest(charges, admission.clock, False, is_acquire, self.speculative)
         outcome = await admission.charge(request, receipt)
         if type(outcome) is StaleLimits:
             charges = (await self.scope(fresh=True)).charges(amounts)
-            request = ChargeRequest(charges, admission.clock, True, is_acquire)
+            request = ChargeRequest(charges, admission.clock, True, is_acquire, self.speculative)
             outcome = await admission.charge(request, receipt)
         if type(outcome) is Rejection:
             raise RateLimitExceeded(outcome.statuses)

@@ -23,6 +23,8 @@ class RateLimiter(Management):
     """Limits what entities do on resources. Opens the default repository if given none.
 
     ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
+    ``speculative_writes=False`` reads a DynamoDB bucket before each charge: one more call, for
+    buckets that so many clients share that a guess about their state is seldom right.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class RateLimiter(Management):
             cascade,
             self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable),
             self._opened,
+            self.speculative_writes,
         )
         return Acquire(call, amounts)
 

@@ -33,6 +33,7 @@ class Call:
         "opened",
         "repository",
         "resource",
+        "speculative",
         "stored_first",
     )
 
@@ -46,6 +47,7 @@ class Call:
         cascade: bool | None,
         on_unavailable: OnUnavailable | None,
         opened: Callable[[], SyncRepository],
+        speculative: bool = True,
     ) -> None:
         self.repository = repository
         self.opened = opened
@@ -55,6 +57,7 @@ class Call:
         self.stored_first = stored_first
         self.cascade = cascade
         self.on_unavailable = on_unavailable
+        self.speculative = speculative
 
     @property
     def admission(self) -> Admission:
@@ -85,11 +88,11 @@ class Call:
             self.entity_id, self.resource, self.limits, self.stored_first, self.cascade
         )
         charges = scope.charges(amounts)
-        request = ChargeRequest(charges, admission.clock, False, is_acquire)
+        request = ChargeRequest(charges, admission.clock, False, is_acquire, self.speculative)
         outcome = admission.charge(request, receipt)
         if type(outcome) is StaleLimits:
             charges = self.scope(fresh=True).charges(amounts)
-            request = ChargeRequest(charges, admission.clock, True, is_acquire)
+            request = ChargeRequest(charges, admission.clock, True, is_acquire, self.speculative)
             outcome = admission.charge(request, receipt)
         if type(outcome) is Rejection:
             raise RateLimitExceeded(outcome.statuses)

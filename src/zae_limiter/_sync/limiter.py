@@ -25,6 +25,8 @@ class SyncRateLimiter(Management):
     """Limits what entities do on resources. Opens the default repository if given none.
 
     ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
+    ``speculative_writes=False`` reads a DynamoDB bucket before each charge: one more call, for
+    buckets that so many clients share that a guess about their state is seldom right.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class SyncRateLimiter(Management):
             cascade,
             self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable),
             self._opened,
+            self.speculative_writes,
         )
         return Acquire(call, amounts)
 

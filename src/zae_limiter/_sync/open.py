@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zae_limiter._sync.config_cache import SyncConfigCache
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
@@ -13,12 +13,12 @@ from zae_limiter._sync.engines.memory import open_memory
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.context import Context
-from zae_limiter.clock import Clock, HostClock
+from zae_limiter.clock import Clock, HostClock, ServerClock
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.exceptions import InfrastructureNotFoundError, NamespaceNotFoundError
+from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.naming import check_namespace, check_stack_name
-from zae_limiter.store_url import StoreUrl, parse_url
+from zae_limiter.store_url import StoreUrl, check_region, parse_url
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
@@ -41,6 +41,7 @@ class Settings:
     audit_retention_days: int = 90
     provision: str = "stack"
     request_timeout: float = 2.0
+    rejection_cache_ttl: float = 1.0
     clock: Clock | None = None
     register: bool = False
     parallel_mode: str = "auto"
@@ -50,10 +51,10 @@ def open_repository(settings: Settings) -> SyncRepository:
     """Open the engine that the URL names, and the namespace."""
     place = _place(settings)
     _namespace(settings)  # a bad name is found before anything is made
-    engine = _open_engine(place, settings)
-    repository = repository_over(engine, place.place, settings)
-    engine.buckets.keep_house(repository.admission.clock())
-    return repository
+    clock = settings.clock or _clock(place.engine)
+    open_engine = _open_dynamodb if place.engine == "dynamodb" else _open_embedded
+    engine = open_engine(place, settings, clock)
+    return repository_over(engine, place.place, replace(settings, clock=clock))
 
 
 def repository_over(engine: Engine, stack_name: str, settings: Settings) -> SyncRepository:
@@ -94,25 +95,51 @@ def _place(settings: Settings) -> StoreUrl:
     return StoreUrl("dynamodb", check_stack_name(stack), {})
 
 
-def _open_engine(place: StoreUrl, settings: Settings) -> EmbeddedEngine:
+def _clock(engine: str) -> Clock:
+    """The host's, or for a server that others share, that of the server."""
+    return ServerClock() if engine == "dynamodb" else HostClock()
+
+
+def _open_dynamodb(place: StoreUrl, settings: Settings, clock: Clock) -> Engine:
+    from zae_limiter._sync.engines.dynamodb.opening import open_dynamodb
+
+    return open_dynamodb(
+        place.place,
+        region=check_region(place.options.get("region") or settings.region),
+        endpoint_url=place.options.get("endpoint_url") or settings.endpoint_url,
+        provision=settings.provision,
+        request_timeout=settings.request_timeout,
+        clock=clock,
+        parallel_mode=settings.parallel_mode,
+        audit_retention_days=settings.audit_retention_days,
+        rejection_cache_ttl=settings.rejection_cache_ttl,
+    )
+
+
+def _open_embedded(place: StoreUrl, settings: Settings, clock: Clock) -> Engine:
+    engine = _embedded(place, settings)
+    try:
+        engine.buckets.keep_house(clock())
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _embedded(place: StoreUrl, settings: Settings) -> EmbeddedEngine:
     usage_days, audit_days = settings.usage_retention_days, settings.audit_retention_days
     if place.engine == "memory":
         return open_memory(
             place.place, usage_retention_days=usage_days, audit_retention_days=audit_days
         )
-    if place.engine == "sqlite":
-        from zae_limiter._sync.engines.sqlite import open_sqlite
+    from zae_limiter._sync.engines.sqlite import open_sqlite
 
-        return open_sqlite(
-            place.place,
-            synchronous=place.options.get("synchronous", "NORMAL"),
-            timeout_s=settings.request_timeout,
-            usage_retention_days=usage_days,
-            audit_retention_days=audit_days,
-        )
-    raise InfrastructureNotFoundError(
+    return open_sqlite(
         place.place,
-        "this version has no DynamoDB engine; pass url='sqlite:///limits.db' or 'memory://'",
+        synchronous=place.options.get("synchronous", "NORMAL"),
+        timeout_s=settings.request_timeout,
+        usage_retention_days=usage_days,
+        audit_retention_days=audit_days,
     )
 
 

@@ -13,7 +13,7 @@ from zae_limiter.clock import Clock
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
-from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace
+from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace, SharedConfig
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary
 from zae_limiter.usage_report import UsageQuery
@@ -45,8 +45,8 @@ class BucketStore(Protocol):
     ) -> None:
         """Write every debt and credit, once, whether or not there are tokens.
 
-        Once called it is carried out even if the caller is cancelled; ``receipt`` holds an
-        entry if and only if it stands.
+        Once called it is carried out even if the caller is cancelled. ``receipt`` holds an
+        entry if it stands, or may stand although nobody answered: then it must not be repeated.
         """
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
@@ -91,8 +91,21 @@ class ConfigStore(Protocol):
     resource's defaults have no entity, the system's have neither.
     """
 
-    def snapshot(self, namespace_id: str, entity_id: str, resource: str) -> ConfigSnapshot:
-        """All levels for an (entity, resource), the entity, and the version, at one moment."""
+    def snapshot(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        shared: SharedConfig | None = None,
+        fresh: bool = False,
+    ) -> ConfigSnapshot:
+        """All levels for an (entity, resource), the entity, and the version.
+
+        At one moment if ``fresh``; else a store may answer from copies that lag a little, except
+        behind changes made through itself. ``shared`` is what was read a moment ago for another
+        entity on the resource: a store may save itself reading that again.
+        """
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
         """What one level holds."""
@@ -142,14 +155,24 @@ class EntityStore(Protocol):
     def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         """Sorted by id."""
 
+    def page(
+        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+    ) -> list[Entity]:
+        """Those that come after the id ``after``, of a parent or of the whole namespace.
+
+        Children come sorted by id; all entities in an order that the store chooses and keeps.
+        """
+
     def delete(self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None) -> bool:
         """Remove it with its limits and buckets, keeping usage and audit; False if none."""
 
 
 class NamespaceStore(Protocol):
-    """The registry of namespaces."""
+    """The registry of namespaces. Each change and its audit event are one transaction."""
 
-    def register(self, names: tuple[str, ...], now_ms: int) -> dict[str, str]:
+    def register(
+        self, names: tuple[str, ...], now_ms: int, principal: str | None = None
+    ) -> dict[str, str]:
         """Ids by name; idempotent, also when two callers race."""
 
     def find(self, name: str) -> Namespace | None:
@@ -158,10 +181,10 @@ class NamespaceStore(Protocol):
     def all(self) -> list[Namespace]:
         """All of them, in any state, sorted by name."""
 
-    def soft_delete(self, name: str, now_ms: int) -> str:
+    def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
         """Free the name, keep the data; returns the id."""
 
-    def recover(self, namespace_id: str, now_ms: int) -> str:
+    def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
         """Undo a soft delete; returns the name. Raises NamespaceStateError if it is taken."""
 
     def begin_purge(self, namespace_id: str) -> int:
@@ -173,7 +196,7 @@ class NamespaceStore(Protocol):
     def purge_batch(self, namespace_id: str, limit: int) -> int:
         """Remove up to ``limit`` rows of data; 0 when nothing is left."""
 
-    def finish_purge(self, namespace_id: str, now_ms: int) -> None:
+    def finish_purge(self, namespace_id: str, now_ms: int, principal: str | None = None) -> None:
         """Remove the registry entry."""
 
 

@@ -11,9 +11,9 @@ from zae_limiter.admission.image import (
     Rate,
     full_balance,
     is_full,
-    level_milli,
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
+from zae_limiter.admission.moves import turn
 from zae_limiter.exceptions import ValidationError
 
 MAX_STORED = 64
@@ -73,11 +73,9 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
 
 
 def _at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
-    """The same level, from now on at another rate; a larger capacity fills up over time."""
     if state.rate == rate:
         return state
-    level = min(level_milli(state, now_ms), rate.capacity_milli)
-    balance = level - rate.capacity_milli + full_balance(rate, now_ms)
+    balance = turn("", state, rate, now_ms).applied(state.balance_milli)
     return state._replace(balance_milli=balance, rate=rate)
 
 

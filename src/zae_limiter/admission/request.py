@@ -25,12 +25,14 @@ class ChargeRequest(NamedTuple):
     The store reads ``clock`` when it builds the write, and keeps that stamp for its retries.
     ``refreshed`` says that the limits were read after a bucket was found to be newer;
     ``is_acquire`` is False for more tokens within a lease, which is not another admission.
+    ``speculative`` lets a store write without reading first, where it can.
     """
 
     charges: tuple[Charge, ...]
     clock: Callable[[], int]
     refreshed: bool = False
     is_acquire: bool = True
+    speculative: bool = True
 
 
 class Settlement(NamedTuple):

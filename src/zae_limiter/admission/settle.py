@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from zae_limiter.admission.charge import kept_until
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance
+from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.moves import top_up_move
 from zae_limiter.admission.rebase import fresh, full
 from zae_limiter.admission.request import Settlement
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import MILLI
 
 
@@ -51,9 +54,18 @@ def reset(image: BucketImage, now_ms: int) -> BucketImage:
 
 def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> BucketImage:
     """Whole tokens added up to the capacity; consumption stays counted."""
+    check_topped(image, amounts)
     limits = dict(image.limits)
     for name, amount in amounts.items():
         state = limits[name]
-        topped = state.balance_milli + amount * MILLI
-        limits[name] = state._replace(balance_milli=min(topped, full_balance(state.rate, now_ms)))
+        topped = top_up_move(name, state, amount * MILLI, now_ms).applied(state.balance_milli)
+        limits[name] = state._replace(balance_milli=topped)
     return image._replace(limits=limits, writes=image.writes + 1)
+
+
+def check_topped(image: BucketImage, amounts: Mapping[str, int]) -> None:
+    """Tokens are added to limits that the bucket has."""
+    for name in amounts:
+        if name not in image.limits:
+            known = ", ".join(sorted({plain_name(key) for key in image.limits}))
+            raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")

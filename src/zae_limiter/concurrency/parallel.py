@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_THREADS = 32
 PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
 
 
@@ -38,8 +39,8 @@ class Parallel:
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Results in order; the first error in order is raised after all have ended."""
-        if len(calls) == 1:
-            return [calls[0]()]
+        if len(calls) <= 1:
+            return [call() for call in calls]
         if self.mode == "threadpool":
             return self._run_in_threads(calls)
         if self.mode == "gevent" and _gevent_is_patched():
@@ -58,11 +59,14 @@ class Parallel:
 
             if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
                 self._pid = os.getpid()
-                self._pool = ThreadPoolExecutor(2, thread_name_prefix="zael-parallel")
-            futures = [self._pool.submit(call) for call in calls]
-        for future in futures:
-            future.exception()
-        return [future.result() for future in futures]
+                self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="zael-parallel")
+            futures = [self._pool.submit(call) for call in calls[1:]]
+        try:
+            first = calls[0]()  # this thread works, too
+        finally:
+            for future in futures:
+                future.exception()
+        return [first, *(future.result() for future in futures)]
 
 
 def _gevent_is_patched() -> bool:
@@ -106,11 +110,26 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
     """
     import asyncio
 
-    results = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return cast(list[T], results)
+    if len(calls) == 1:
+        return [await calls[0]()]
+    found = await asyncio.gather(*(_outcome(call) for call in calls), return_exceptions=True)
+    results = []
+    for each in found:
+        if isinstance(each, BaseException):  # it was cancelled
+            raise each
+        result, error = each
+        if error is not None:
+            raise error
+        results.append(cast(T, result))
+    return results
+
+
+async def _outcome(call: Callable[[], Awaitable[T]]) -> tuple[T | None, Exception | None]:
+    """What it returns, which may well be an exception, or what it raises."""
+    try:
+        return await call(), None
+    except Exception as error:  # noqa: BLE001 - raised by whoever gathers
+        return None, error
 
 
 def gather(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:

@@ -1,11 +1,23 @@
 """How the engines that come with the package are opened."""
 
-from tests.contract.engines import MEMORY, SQLITE, SqliteOutage, sqlite_url
+from tests.contract.engines import (
+    DYNAMODB,
+    MEMORY,
+    SQLITE,
+    DynamoOutage,
+    SqliteOutage,
+    dynamodb_url,
+    sqlite_url,
+)
 from zae_limiter.testing.contract._async.spec import EngineSpec
 
 
 class SqliteSpec(SqliteOutage, EngineSpec):
     """A file in a folder of the test."""
+
+
+class DynamoSpec(DynamoOutage, EngineSpec):
+    """A table of the test."""
 
 
 def private_memory():
@@ -18,3 +30,7 @@ def named_memory(name):
 
 def sqlite(folder):
     return SqliteSpec(sqlite_url(folder), SQLITE)
+
+
+def dynamodb(table):
+    return DynamoSpec(dynamodb_url(table), DYNAMODB)

@@ -10,6 +10,7 @@ from zae_limiter import (
     Repository,
     ValidationError,
 )
+from zae_limiter.testing.dynamodb import shared_endpoint
 
 LIMITS = [Limit.per_minute("rpm", 10)]
 
@@ -73,8 +74,11 @@ async def test_the_builder_does_not_make_a_namespace_unless_told_to(unique_name)
 
 async def test_without_a_url_the_store_is_dynamodb(monkeypatch):
     monkeypatch.delenv("ZAEL_URL", raising=False)
-    with pytest.raises(InfrastructureNotFoundError):
+    monkeypatch.delenv("ZAEL_STACK", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", shared_endpoint())
+    with pytest.raises(InfrastructureNotFoundError) as caught:
         await Repository.open(provision="never")
+    assert caught.value.stack_name == "zae-limiter"
 
 
 @pytest.mark.parametrize(

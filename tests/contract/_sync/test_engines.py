@@ -24,3 +24,9 @@ class TestSqlite(EngineContract):
     @pytest.fixture
     def engine_spec(self, tmp_path):
         return specs.sqlite(tmp_path)
+
+
+class TestDynamodb(EngineContract):
+    @pytest.fixture
+    def engine_spec(self, dynamodb_table):
+        return specs.dynamodb(dynamodb_table)

@@ -12,6 +12,7 @@ from zae_limiter import (
     SyncRepository,
     ValidationError,
 )
+from zae_limiter.testing.dynamodb import shared_endpoint
 
 LIMITS = [Limit.per_minute("rpm", 10)]
 
@@ -75,8 +76,11 @@ def test_the_builder_does_not_make_a_namespace_unless_told_to(unique_name):
 
 def test_without_a_url_the_store_is_dynamodb(monkeypatch):
     monkeypatch.delenv("ZAEL_URL", raising=False)
-    with pytest.raises(InfrastructureNotFoundError):
+    monkeypatch.delenv("ZAEL_STACK", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", shared_endpoint())
+    with pytest.raises(InfrastructureNotFoundError) as caught:
         SyncRepository.open(provision="never")
+    assert caught.value.stack_name == "zae-limiter"
 
 
 @pytest.mark.parametrize(

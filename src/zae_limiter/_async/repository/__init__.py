@@ -40,6 +40,7 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         config_cache_ttl: float = 60,
         auto_update: bool = True,
         provision: str = "stack",
+        rejection_cache_ttl: float = 1.0,
         request_timeout: float = 2.0,
         clock: Clock | None = None,
         # sync: parallel_mode: str = "auto",
@@ -47,14 +48,18 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         """Open a store and a namespace of it, making both where they do not exist.
 
         ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
-        ``sqlite:///relative.db`` or ``sqlite:////absolute.db``. ``namespace`` defaults to
-        ``ZAEL_NAMESPACE`` or ``"default"``. No call waits longer than ``request_timeout``
-        seconds for a store that does not answer.
+        ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
+        ``dynamodb://STACK?region=…&endpoint_url=…``. Without one it is DynamoDB, with ``stack``
+        (or ``ZAEL_STACK``, or ``"zae-limiter"``), ``region`` and ``endpoint_url``; a missing
+        table is made with ``provision="table"``. ``namespace`` defaults to ``ZAEL_NAMESPACE``
+        or ``"default"``. No call waits longer than ``request_timeout`` seconds for a store
+        that does not answer.
         """
         builder = cls.builder().namespace(namespace).stack(stack).url(url)
         builder.region(region).endpoint_url(endpoint_url)
         builder.config_cache_ttl(config_cache_ttl).auto_update(auto_update)
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
+        builder.rejection_cache_ttl(rejection_cache_ttl)
         # sync: builder.parallel_mode(parallel_mode)
         return await builder.register_missing_namespace().build()
 

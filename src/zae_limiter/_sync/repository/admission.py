@@ -18,7 +18,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.config import OnUnavailable, SharedConfig
 from zae_limiter.models.limit import Limit
 from zae_limiter.resolution import Resolved, Scope, override, resolve
 
@@ -38,15 +38,32 @@ class Admission:
         self, entity_id: str, resource: str, now_ms: int, *, fresh: bool = False
     ) -> Resolved:
         """What applies to an (entity, resource); ``fresh`` skips the cache."""
+        known = None if fresh else self._known(entity_id, resource, now_ms)
+        return known or self._read(entity_id, resource, now_ms, fresh=fresh)
+
+    def _known(self, entity_id: str, resource: str, now_ms: int) -> Resolved | None:
         context = self._context
         whose = context.namespace_id, entity_id
+        return context.cache.get(whose, (resource, context.bucket_ttl_multiplier), now_ms)
+
+    def _read(
+        self,
+        entity_id: str,
+        resource: str,
+        now_ms: int,
+        *,
+        fresh: bool,
+        shared: SharedConfig | None = None,
+    ) -> Resolved:
+        context = self._context
+        generation = context.cache.generation
+        snapshot = context.engine.configs.snapshot(
+            context.namespace_id, entity_id, resource, shared=shared, fresh=fresh
+        )
+        found = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
+        whose = context.namespace_id, entity_id
         what = resource, context.bucket_ttl_multiplier
-        found = None if fresh else context.cache.get(whose, what, now_ms)
-        if found is None:
-            generation = context.cache.generation
-            snapshot = context.engine.configs.snapshot(context.namespace_id, entity_id, resource)
-            found = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
-            context.cache.put(whose, what, found, now_ms, generation)
+        context.cache.put(whose, what, found, now_ms, generation)
         return found
 
     def scope(
@@ -65,7 +82,11 @@ class Admission:
         stored. ``fresh`` skips the cache.
         """
         now_ms = self.clock()
-        resolved = self.resolve(entity_id, resource, now_ms, fresh=fresh)
+        resolved = None if fresh else self._known(entity_id, resource, now_ms)
+        shared: SharedConfig | None = None
+        if resolved is None:
+            resolved = self._read(entity_id, resource, now_ms, fresh=fresh)
+            shared = resolved.shared  # as old as this call: good for the parent, too
         cascades = resolved.cascade if cascade is None else cascade
         in_force = resolved.in_force
         if limits is not None and not (stored_first and in_force is not None):
@@ -82,7 +103,9 @@ class Admission:
         parent_id = resolved.parent_id
         if parent_id is None or not cascades:
             return Scope(resource, ((entity_id, in_force),))
-        parent = self.resolve(parent_id, resource, now_ms, fresh=fresh)
+        parent = None if fresh else self._known(parent_id, resource, now_ms)
+        if parent is None:
+            parent = self._read(parent_id, resource, now_ms, fresh=fresh, shared=shared)
         if parent.in_force is None:
             return Scope(resource, ((entity_id, in_force),))
         return Scope(resource, ((entity_id, in_force), (parent_id, parent.in_force)))

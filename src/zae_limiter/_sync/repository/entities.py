@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from zae_limiter._sync.repository.part import Part
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import check_positive
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import check_entity_id, check_principal, check_text
+
+MAX_PAGE = 10**6
 
 
 class EntityPart(Part):
@@ -58,6 +61,28 @@ class EntityPart(Part):
         return self._context.engine.entities.children(
             self._context.namespace_id, check_entity_id(parent_id, "parent_id")
         )
+
+    def list_entities(
+        self, limit: int | None = None, cursor: str | None = None, parent_id: str | None = None
+    ) -> tuple[list[Entity], str | None]:
+        """A page of entities, and the cursor of the next one (None at the end).
+
+        All that were created, in the store's own order, or those directly under ``parent_id``,
+        sorted by id. What is created or deleted meanwhile may be in it or not.
+        """
+        if limit is not None:
+            check_positive(limit, "limit")
+        if parent_id is not None:
+            check_entity_id(parent_id, "parent_id")
+        found = self._context.engine.entities.page(
+            self._context.namespace_id,
+            parent_id,
+            check_text(cursor, "cursor") or "",
+            None if limit is None else min(limit, MAX_PAGE) + 1,
+        )
+        if limit is None or len(found) <= limit:
+            return found, None
+        return found[:limit], found[limit - 1].id
 
     def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
         """Remove an entity with its limits and buckets. Usage and audit events stay.

@@ -10,7 +10,7 @@ from zae_limiter._sync.repository.part import Part
 from zae_limiter.concurrency.calls import pause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.config import Namespace
-from zae_limiter.naming import check_namespace, check_namespace_id
+from zae_limiter.naming import check_namespace, check_namespace_id, check_principal
 
 PURGE_BATCH = 500
 
@@ -27,16 +27,20 @@ class NamespacePart(Part):
     def namespace_name(self) -> str:
         return self._context.namespace_name
 
-    def register_namespace(self, name: str) -> str:
+    def register_namespace(self, name: str, principal: str | None = None) -> str:
         """The id of a namespace, made if it does not exist."""
-        return self.register_namespaces([name])[name]
+        return self.register_namespaces([name], principal)[name]
 
-    def register_namespaces(self, names: Iterable[str]) -> dict[str, str]:
+    def register_namespaces(
+        self, names: Iterable[str], principal: str | None = None
+    ) -> dict[str, str]:
         """The ids of several namespaces, made where they do not exist."""
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise ValidationError("names", names, "must be a list of names")
         checked = tuple(check_namespace(name) for name in names)
-        return self._context.engine.namespaces.register(checked, self._context.clock())
+        return self._context.engine.namespaces.register(
+            checked, self._context.clock(), check_principal(principal)
+        )
 
     def list_namespaces(self) -> list[Namespace]:
         """Active namespaces, sorted by name."""
@@ -53,33 +57,37 @@ class NamespacePart(Part):
             raise NamespaceNotFoundError(name)
         return found
 
-    def delete_namespace(self, name: str) -> str:
+    def delete_namespace(self, name: str, principal: str | None = None) -> str:
         """Free the name and keep the data under its id, which is returned."""
         return self._context.engine.namespaces.soft_delete(
-            check_namespace(name), self._context.clock()
+            check_namespace(name), self._context.clock(), check_principal(principal)
         )
 
-    def recover_namespace(self, namespace_id: str) -> str:
+    def recover_namespace(self, namespace_id: str, principal: str | None = None) -> str:
         """Undo a delete; returns the name."""
         return self._context.engine.namespaces.recover(
-            check_namespace_id(namespace_id), self._context.clock()
+            check_namespace_id(namespace_id), self._context.clock(), check_principal(principal)
         )
 
     def purge_namespace(
-        self, namespace_id: str, progress: Callable[[int], None] | None = None
+        self,
+        namespace_id: str,
+        progress: Callable[[int], None] | None = None,
+        principal: str | None = None,
     ) -> int:
         """Remove a deleted namespace's data for good; returns how many rows went.
 
         ``progress`` is told the count after each batch. If interrupted, call it again.
         """
         store = self._context.engine.namespaces
+        check_principal(principal)
         removed = store.begin_purge(check_namespace_id(namespace_id))
         while batch := store.purge_batch(namespace_id, PURGE_BATCH):
             removed += batch
             pause()
             if progress is not None:
                 progress(removed)
-        store.finish_purge(namespace_id, self._context.clock())
+        store.finish_purge(namespace_id, self._context.clock(), principal)
         self._context.cache.clear()
         return removed
 

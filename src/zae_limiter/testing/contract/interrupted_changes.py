@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -12,7 +11,7 @@ from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.contract._sync.base import Contract
 from zae_limiter.testing.contract._sync.world import API, USER, World
-from zae_limiter.testing.contract.signal_points import InterruptAt
+from zae_limiter.testing.contract.signal_points import InterruptAt, positions
 
 OLD, NEW = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 20)
 Change = Callable[[SyncRepository], object]
@@ -59,7 +58,7 @@ class InterruptedChangeContract(Contract):
 
 
 def _faults(world: World, change: Change, before: object, after: object) -> Iterator[str]:
-    for position in itertools.count(1):
+    for position in positions(world.spec.capabilities):
         logged = _prepare(world)
         interrupt = InterruptAt(position)
         with suppress(KeyboardInterrupt), interrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter.testing.contract._sync.base import Contract
 from zae_limiter.testing.contract._sync.spec import EngineSpec
-from zae_limiter.testing.contract.signal_points import InterruptAt
+from zae_limiter.testing.contract.signal_points import InterruptAt, positions
 
 CAPACITY = 100
 TIMEOUT_S = 1.0
@@ -69,7 +68,7 @@ class InterruptContract(Contract):
 def _faults(bench: _Bench, block: Callable[[SyncLease], None], cost: int) -> Iterator[str]:
     """Interrupt at the first point, the second, ... until there is no such point any more."""
     with bench:
-        for position in itertools.count(1):
+        for position in positions(bench.spec.capabilities):
             bench.prepare()
             interrupt = InterruptAt(position)
             ended = False
@@ -97,7 +96,7 @@ class _Bench:
     """A repository that is interrupted, and another one that looks on."""
 
     def __init__(self, spec: EngineSpec, clock: FakeClock, cascade: bool) -> None:
-        self._spec = spec
+        self.spec = spec
         self._clock = clock
         self._entities = [CHILD, PARENT] if cascade else [CHILD]
 
@@ -112,11 +111,11 @@ class _Bench:
         self._close()
 
     def _open(self) -> None:
-        self._repo = self._spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
+        self._repo = self.spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
         self.limiter = SyncRateLimiter(self._repo)
         self._other: SyncRepository = self._repo
-        if self._spec.shared:
-            self._other = self._spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
+        if self.spec.shared:
+            self._other = self.spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
 
     def _close(self) -> None:
         self._repo.close()
@@ -125,7 +124,7 @@ class _Bench:
     def reopen(self) -> bool:
         """Start again after a fault; False if that does not help."""
         self._close()
-        return self._spec.capabilities.durable and _in_time(self._open)
+        return self.spec.capabilities.durable and _in_time(self._open)
 
     def prepare(self) -> None:
         """Full buckets, and configuration to be read anew."""

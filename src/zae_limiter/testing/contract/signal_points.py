@@ -10,14 +10,23 @@ at every line would also strike where no signal can, such as between the last st
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 import zae_limiter
+from zae_limiter.models.backend import BackendCapabilities
 
+SAMPLED = 7  # one of so many
 LIBRARY = str(Path(zae_limiter.__file__).parent)
 TESTING = str(Path(__file__).parents[1])
+
+
+def positions(capabilities: BackendCapabilities) -> Iterator[int]:
+    """All of them; a sample where every call goes over a network and has hundreds."""
+    return count(1, SAMPLED if capabilities.infrastructure else 1)
 
 
 class InterruptAt:

@@ -6,7 +6,7 @@ from zae_limiter._async.engines.embedded.client import EmbeddedClient
 from zae_limiter.embedded import configs
 from zae_limiter.embedded.audit import Change
 from zae_limiter.embedded.configs import Level
-from zae_limiter.models.config import ConfigSnapshot, LevelConfig
+from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
 
 
 class EmbeddedConfigs:
@@ -15,7 +15,15 @@ class EmbeddedConfigs:
     def __init__(self, client: EmbeddedClient) -> None:
         self._client = client
 
-    async def snapshot(self, namespace_id: str, entity_id: str, resource: str) -> ConfigSnapshot:
+    async def snapshot(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        shared: SharedConfig | None = None,
+        fresh: bool = False,
+    ) -> ConfigSnapshot:
         return await self._client.read(configs.snapshot, (namespace_id, entity_id, resource))
 
     async def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:

@@ -24,7 +24,12 @@ class EmbeddedEntities:
         return await self._client.read(entities.get, (namespace_id, entity_id))
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        return await self._client.list(entities.children, (namespace_id, parent_id))
+        return await self.page(namespace_id, parent_id, "", None)
+
+    async def page(
+        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+    ) -> list[Entity]:
+        return await self._client.list(entities.page, (namespace_id, parent_id, after, limit))
 
     async def delete(
         self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None

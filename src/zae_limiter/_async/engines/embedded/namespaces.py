@@ -13,8 +13,10 @@ class EmbeddedNamespaces:
     def __init__(self, client: EmbeddedClient) -> None:
         self._client = client
 
-    async def register(self, names: tuple[str, ...], now_ms: int) -> dict[str, str]:
-        return await self._client.write(namespaces.register, (names, now_ms))
+    async def register(
+        self, names: tuple[str, ...], now_ms: int, principal: str | None = None
+    ) -> dict[str, str]:
+        return await self._client.write(namespaces.register, (names, now_ms, principal))
 
     async def find(self, name: str) -> Namespace | None:
         return await self._client.read(namespaces.find, (name,))
@@ -22,11 +24,11 @@ class EmbeddedNamespaces:
     async def all(self) -> list[Namespace]:
         return await self._client.read(namespaces.listing, ())
 
-    async def soft_delete(self, name: str, now_ms: int) -> str:
-        return await self._client.write(namespaces.soft_delete, (name, now_ms))
+    async def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
+        return await self._client.write(namespaces.soft_delete, (name, now_ms, principal))
 
-    async def recover(self, namespace_id: str, now_ms: int) -> str:
-        return await self._client.write(namespaces.recover, (namespace_id, now_ms))
+    async def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
+        return await self._client.write(namespaces.recover, (namespace_id, now_ms, principal))
 
     async def begin_purge(self, namespace_id: str) -> int:
         return await self._client.write(namespaces.begin_purge, (namespace_id,))
@@ -34,5 +36,7 @@ class EmbeddedNamespaces:
     async def purge_batch(self, namespace_id: str, limit: int) -> int:
         return await self._client.write(namespaces.purge_batch, (namespace_id, limit))
 
-    async def finish_purge(self, namespace_id: str, now_ms: int) -> None:
-        await self._client.write(namespaces.finish_purge, (namespace_id, now_ms))
+    async def finish_purge(
+        self, namespace_id: str, now_ms: int, principal: str | None = None
+    ) -> None:
+        await self._client.write(namespaces.finish_purge, (namespace_id, now_ms, principal))

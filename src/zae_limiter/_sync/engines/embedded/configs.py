@@ -8,7 +8,7 @@ from zae_limiter._sync.engines.embedded.client import EmbeddedClient
 from zae_limiter.embedded import configs
 from zae_limiter.embedded.audit import Change
 from zae_limiter.embedded.configs import Level
-from zae_limiter.models.config import ConfigSnapshot, LevelConfig
+from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
 
 
 class EmbeddedConfigs:
@@ -17,7 +17,15 @@ class EmbeddedConfigs:
     def __init__(self, client: EmbeddedClient) -> None:
         self._client = client
 
-    def snapshot(self, namespace_id: str, entity_id: str, resource: str) -> ConfigSnapshot:
+    def snapshot(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        shared: SharedConfig | None = None,
+        fresh: bool = False,
+    ) -> ConfigSnapshot:
         return self._client.read(configs.snapshot, (namespace_id, entity_id, resource))
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:

@@ -24,7 +24,12 @@ class EmbeddedEntities:
         return self._client.read(entities.get, (namespace_id, entity_id))
 
     def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        return self._client.list(entities.children, (namespace_id, parent_id))
+        return self.page(namespace_id, parent_id, "", None)
+
+    def page(
+        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+    ) -> list[Entity]:
+        return self._client.list(entities.page, (namespace_id, parent_id, after, limit))
 
     def delete(self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None) -> bool:
         change = Change(entity_id, now_ms, principal)

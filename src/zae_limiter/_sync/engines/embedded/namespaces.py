@@ -15,8 +15,10 @@ class EmbeddedNamespaces:
     def __init__(self, client: EmbeddedClient) -> None:
         self._client = client
 
-    def register(self, names: tuple[str, ...], now_ms: int) -> dict[str, str]:
-        return self._client.write(namespaces.register, (names, now_ms))
+    def register(
+        self, names: tuple[str, ...], now_ms: int, principal: str | None = None
+    ) -> dict[str, str]:
+        return self._client.write(namespaces.register, (names, now_ms, principal))
 
     def find(self, name: str) -> Namespace | None:
         return self._client.read(namespaces.find, (name,))
@@ -24,11 +26,11 @@ class EmbeddedNamespaces:
     def all(self) -> list[Namespace]:
         return self._client.read(namespaces.listing, ())
 
-    def soft_delete(self, name: str, now_ms: int) -> str:
-        return self._client.write(namespaces.soft_delete, (name, now_ms))
+    def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
+        return self._client.write(namespaces.soft_delete, (name, now_ms, principal))
 
-    def recover(self, namespace_id: str, now_ms: int) -> str:
-        return self._client.write(namespaces.recover, (namespace_id, now_ms))
+    def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
+        return self._client.write(namespaces.recover, (namespace_id, now_ms, principal))
 
     def begin_purge(self, namespace_id: str) -> int:
         return self._client.write(namespaces.begin_purge, (namespace_id,))
@@ -36,5 +38,5 @@ class EmbeddedNamespaces:
     def purge_batch(self, namespace_id: str, limit: int) -> int:
         return self._client.write(namespaces.purge_batch, (namespace_id, limit))
 
-    def finish_purge(self, namespace_id: str, now_ms: int) -> None:
-        self._client.write(namespaces.finish_purge, (namespace_id, now_ms))
+    def finish_purge(self, namespace_id: str, now_ms: int, principal: str | None = None) -> None:
+        self._client.write(namespaces.finish_purge, (namespace_id, now_ms, principal))

@@ -51,6 +51,26 @@ class AuditContract(Contract):
         assert _actions(system) == [("limits_deleted", "bob"), ("limits_set", "alice")]
         assert _actions(resource) == [("limits_deleted", "dave"), ("limits_set", "carol")]
 
+    async def test_the_life_of_a_namespace_is_logged_with_who_changed_it(
+        self, world: World
+    ) -> None:
+        repo = world.repo
+        namespace_id = await repo.register_namespace("red", principal="alice")
+        assert await repo.register_namespaces(["red"], "bob") == {"red": namespace_id}
+        await repo.delete_namespace("red", principal="carol")
+        await repo.recover_namespace(namespace_id, principal="dave")
+        await repo.delete_namespace("red", principal="erin")
+        await repo.purge_namespace(namespace_id, principal="frank")
+        events = await repo.get_audit_events("$NAMESPACE:red")
+        assert _actions(events) == [
+            ("namespace_purged", "frank"),
+            ("namespace_deleted", "erin"),
+            ("namespace_recovered", "dave"),
+            ("namespace_deleted", "carol"),
+            ("namespace_registered", "alice"),
+        ]
+        assert {each.details["namespace_id"] for each in events} == {namespace_id}
+
     async def test_an_event_says_what_was_set_and_what_was_there_before(self, world: World) -> None:
         await world.repo.set_limits(USER, [RPM])
         await world.repo.set_limits(USER, [TWENTY])

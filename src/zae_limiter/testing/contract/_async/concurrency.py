@@ -65,8 +65,11 @@ class ConcurrencyContract(Contract):
         keys = [f"key-{number}" for number in range(5)]
         for key in keys:
             await world.repo.create_entity(key, parent_id="team", cascade=True)
-        granted = await agather([partial(world.granted, key, rpm=1) for key in keys * 8])
-        assert sum(granted) == 12
+        granted = sum(await agather([partial(world.granted, key, rpm=1) for key in keys * 8]))
+        assert granted <= 12
+        if not world.spec.capabilities.atomic_cascade:  # what one side held in vain is back
+            granted += sum([await world.granted(key, rpm=1) for key in keys * 5])
+        assert granted == 12
         assert await world.tokens("rpm", "team") == 0
         states = await world.repo.get_resource_buckets(API, "rpm")
         assert sum(5 - each.tokens for each in states if each.entity_id != "team") == 12
@@ -201,8 +204,7 @@ class ConcurrencyContract(Contract):
         random.Random(1).shuffle(calls)
         assert sum(await agather(calls)) <= 30
         await world.take(rpm=0)
-        spent = (await world.repo.get_usage_summary(USER)).total["rpm"]
-        assert await world.tokens() <= max(0, 30 - spent)
+        assert await world.tokens() <= max(0, 30 - await world.spent())
 
     async def test_a_read_that_was_under_way_does_not_bring_old_limits_back(
         self, world: World
@@ -223,6 +225,8 @@ class ConcurrencyContract(Contract):
             assert limits == [limit]
 
     async def test_usage_of_many_adds_up(self, world: World) -> None:
+        if not world.spec.capabilities.usage_history:
+            pytest.skip("this engine keeps no usage history")
         await world.configure(TPM)
 
         async def use(number: int) -> None:

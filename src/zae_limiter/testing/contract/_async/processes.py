@@ -33,7 +33,7 @@ class ProcessContract(Contract):
         granted = [int(answer) for answer in in_processes(CHILD, [job] * PROCESSES)]
         assert sum(granted) == CAPACITY
         assert await world.tokens() == 0
-        assert (await world.repo.get_usage_summary(USER)).total == {"rpm": CAPACITY}
+        assert await world.spent() == CAPACITY
 
     async def test_processes_share_the_limit_of_a_parent(self, shared_world: World) -> None:
         world = shared_world
@@ -45,6 +45,5 @@ class ProcessContract(Contract):
         granted = [int(answer) for answer in in_processes(CHILD, jobs)]
         assert sum(granted) == CAPACITY
         for key, count in zip(keys, granted, strict=True):
-            spent = (await world.repo.get_usage_summary(key)).total.get("rpm", 0)
-            assert spent == count
+            assert await world.spent("rpm", key) == count
         assert await world.tokens("rpm", "team") == 0

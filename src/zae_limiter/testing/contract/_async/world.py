@@ -126,6 +126,13 @@ class World:
         assert state is not None
         return state.tokens_milli
 
+    async def spent(
+        self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
+    ) -> int:
+        """Net tokens that a bucket has given out since it began."""
+        state = await self.repo.get_bucket(entity_id, resource, limit_name)
+        return 0 if state is None else (state.total_consumed_milli or 0) // 1000
+
     async def tokens(
         self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
     ) -> float:

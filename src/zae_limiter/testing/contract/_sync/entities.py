@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from zae_limiter.exceptions import EntityExistsError
+from zae_limiter.exceptions import EntityExistsError, ValidationError
+from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.contract._sync.base import Contract
 from zae_limiter.testing.contract._sync.world import API, World
@@ -86,6 +87,51 @@ class EntityContract(Contract):
         found = world.repo.get_children("team")
         assert [each.id for each in found] == ["a", "b", "c"]
         assert world.repo.get_children("nobody") == []
+
+    @pytest.mark.parametrize("parent_id", [None, "team"])
+    def test_entities_come_in_pages_without_gap_or_overlap(
+        self, world: World, parent_id: str | None
+    ) -> None:
+        names = [f"key-{number:02d}" for number in range(25)]
+        created = [world.repo.create_entity(name, parent_id=parent_id) for name in names]
+        world.repo.create_entity("other", parent_id="company")
+        world.repo.set_limits("stranger", [RPM])
+        world.repo.register_namespace("red")
+        other = world.repo.namespace("red")
+        other.create_entity("elsewhere", parent_id=parent_id)
+        for limit in (1, 7, 25, 26, 27, None):
+            found: list[Entity] = []
+            cursor, pages = None, 0
+            while pages == 0 or cursor is not None:
+                page, cursor = world.repo.list_entities(limit, cursor, parent_id)
+                assert limit is None or len(page) <= limit
+                assert cursor is None or cursor == page[-1].id
+                found += page
+                pages += 1
+            known = [each for each in found if each.id != "other"]
+            assert sorted(known, key=lambda each: each.id) == created
+            assert len(found) == len(created) + (parent_id is None)
+            assert parent_id is None or found == created
+
+    def test_a_page_goes_on_although_the_last_one_seen_is_gone(self, world: World) -> None:
+        for name in ("a", "b", "c", "d"):
+            world.repo.create_entity(name)
+        page, cursor = world.repo.list_entities(2)
+        for each in page:
+            world.repo.delete_entity(each.id)
+        rest, end = world.repo.list_entities(10, cursor)
+        assert {each.id for each in page + rest} == {"a", "b", "c", "d"}
+        assert (len(rest), end) == (2, None)
+        assert world.repo.list_entities(1, rest[-1].id) == ([], None)
+
+    def test_of_no_entities_there_is_an_empty_page(self, world: World) -> None:
+        assert world.repo.list_entities() == ([], None)
+        assert world.repo.list_entities(5, parent_id="team") == ([], None)
+
+    @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
+    def test_a_page_has_a_whole_number_of_entities(self, world: World, limit: int) -> None:
+        with pytest.raises(ValidationError):
+            world.repo.list_entities(limit)
 
     def test_deleting_removes_the_entity_its_limits_and_its_buckets(self, world: World) -> None:
         world.configure(RPM)

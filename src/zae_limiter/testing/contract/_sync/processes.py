@@ -35,7 +35,7 @@ class ProcessContract(Contract):
         granted = [int(answer) for answer in in_processes(CHILD, [job] * PROCESSES)]
         assert sum(granted) == CAPACITY
         assert world.tokens() == 0
-        assert world.repo.get_usage_summary(USER).total == {"rpm": CAPACITY}
+        assert world.spent() == CAPACITY
 
     def test_processes_share_the_limit_of_a_parent(self, shared_world: World) -> None:
         world = shared_world
@@ -47,6 +47,5 @@ class ProcessContract(Contract):
         granted = [int(answer) for answer in in_processes(CHILD, jobs)]
         assert sum(granted) == CAPACITY
         for key, count in zip(keys, granted, strict=True):
-            spent = world.repo.get_usage_summary(key).total.get("rpm", 0)
-            assert spent == count
+            assert world.spent("rpm", key) == count
         assert world.tokens("rpm", "team") == 0

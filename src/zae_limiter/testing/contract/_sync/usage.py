@@ -20,17 +20,18 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
 class UsageContract(Contract):
     """Counting by the hour."""
 
-    @pytest.fixture(autouse=True)
-    def _needs_usage_history(self, engine_spec: EngineSpec) -> None:
+    @pytest.fixture
+    def counted(self, engine_spec: EngineSpec, world: World) -> World:
         if not engine_spec.capabilities.usage_history:
             pytest.skip("this engine keeps no usage history")
+        return world
 
-    def test_an_hour_counts_tokens_and_admitted_acquires(self, world: World) -> None:
-        world.configure(RPM, TPM)
-        world.clock.advance(minutes=20)
-        world.take(rpm=1, tpm=100)
-        world.take(rpm=2)
-        (hour,), _ = world.repo.get_usage_snapshots(USER, window_type="hourly")
+    def test_an_hour_counts_tokens_and_admitted_acquires(self, counted: World) -> None:
+        counted.configure(RPM, TPM)
+        counted.clock.advance(minutes=20)
+        counted.take(rpm=1, tpm=100)
+        counted.take(rpm=2)
+        (hour,), _ = counted.repo.get_usage_snapshots(USER, window_type="hourly")
         assert (hour.entity_id, hour.resource, hour.window_type) == (USER, API, "hourly")
         assert (hour.window_start, hour.window_end) == (
             "2026-01-01T00:00:00Z",
@@ -38,129 +39,131 @@ class UsageContract(Contract):
         )
         assert (hour.counters, hour.total_events) == ({"rpm": 3, "tpm": 100}, 2)
 
-    def test_every_hour_counts_what_was_taken_in_it(self, world: World) -> None:
-        world.configure(RPM)
+    def test_every_hour_counts_what_was_taken_in_it(self, counted: World) -> None:
+        counted.configure(RPM)
         for amount in (1, 2, 3):
-            world.take(rpm=amount)
-            world.clock.advance(hours=1)
-        assert _hours(world) == {"00": 1, "01": 2, "02": 3}
+            counted.take(rpm=amount)
+            counted.clock.advance(hours=1)
+        assert _hours(counted) == {"00": 1, "01": 2, "02": 3}
 
-    def test_the_border_of_an_hour_belongs_to_the_new_one(self, world: World) -> None:
-        world.configure(RPM)
-        world.clock.advance(ms=3_599_999)
-        world.take(rpm=1)
-        world.clock.advance(ms=1)
-        world.take(rpm=2)
-        assert _hours(world) == {"00": 1, "01": 2}
+    def test_the_border_of_an_hour_belongs_to_the_new_one(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.clock.advance(ms=3_599_999)
+        counted.take(rpm=1)
+        counted.clock.advance(ms=1)
+        counted.take(rpm=2)
+        assert _hours(counted) == {"00": 1, "01": 2}
 
-    def test_refused_acquires_do_not_count(self, world: World) -> None:
-        world.configure(RPM)
-        world.take(rpm=10)
-        world.refusal(rpm=1)
-        (hour,), _ = world.repo.get_usage_snapshots(USER, window_type="hourly")
+    def test_refused_acquires_do_not_count(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.take(rpm=10)
+        counted.refusal(rpm=1)
+        (hour,), _ = counted.repo.get_usage_snapshots(USER, window_type="hourly")
         assert (hour.counters, hour.total_events) == ({"rpm": 10}, 1)
 
-    def test_adjustments_count_when_they_are_written(self, world: World) -> None:
-        world.configure(RPM, TPM)
-        with world.acquire(rpm=1) as lease:
-            world.clock.advance(hours=1)
+    def test_adjustments_count_when_they_are_written(self, counted: World) -> None:
+        counted.configure(RPM, TPM)
+        with counted.acquire(rpm=1) as lease:
+            counted.clock.advance(hours=1)
             lease.adjust(rpm=-1, tpm=300)
-        found, _ = world.repo.get_usage_snapshots(USER, window_type="hourly")
+        found, _ = counted.repo.get_usage_snapshots(USER, window_type="hourly")
         assert [each.counters for each in found] == [
             {"rpm": 1, "tpm": 0},
             {"rpm": -1, "tpm": 300},
         ]
-        assert _total(world) == {"rpm": 0, "tpm": 300}
+        assert _total(counted) == {"rpm": 0, "tpm": 300}
 
-    def test_consumes_and_releases_count_and_are_no_acquires(self, world: World) -> None:
-        world.configure(RPM)
-        with world.acquire(rpm=4) as lease:
+    def test_consumes_and_releases_count_and_are_no_acquires(self, counted: World) -> None:
+        counted.configure(RPM)
+        with counted.acquire(rpm=4) as lease:
             lease.consume(rpm=3)
             lease.release(rpm=2)
-        (hour,), _ = world.repo.get_usage_snapshots(USER, window_type="hourly")
+        (hour,), _ = counted.repo.get_usage_snapshots(USER, window_type="hourly")
         assert (hour.counters, hour.total_events) == ({"rpm": 5}, 1)
 
-    def test_a_failed_block_counts_nothing_in_the_end(self, world: World) -> None:
-        world.configure(RPM)
+    def test_a_failed_block_counts_nothing_in_the_end(self, counted: World) -> None:
+        counted.configure(RPM)
         with failing():
-            with world.acquire(rpm=4):
-                world.clock.advance(hours=1)
+            with counted.acquire(rpm=4):
+                counted.clock.advance(hours=1)
                 raise Failure
-        assert _total(world) == {"rpm": 0}
+        assert _total(counted) == {"rpm": 0}
 
-    def test_debts_count_in_full(self, world: World) -> None:
-        world.configure(RPM)
-        world.owe(rpm=500)
-        assert _total(world) == {"rpm": 500}
+    def test_debts_count_in_full(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.owe(rpm=500)
+        assert _total(counted) == {"rpm": 500}
 
-    def test_resets_and_top_ups_are_no_usage(self, world: World) -> None:
-        world.configure(RPM)
-        world.take(rpm=8)
-        world.repo.top_up(USER, API, {"rpm": 5})
-        world.repo.reset_bucket(USER, API)
-        assert _total(world) == {"rpm": 8}
+    def test_resets_and_top_ups_are_no_usage(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.take(rpm=8)
+        counted.repo.top_up(USER, API, {"rpm": 5})
+        counted.repo.reset_bucket(USER, API)
+        assert _total(counted) == {"rpm": 8}
 
-    def test_usage_survives_the_entity_and_goes_on_after_it(self, world: World) -> None:
-        world.configure(RPM)
-        world.repo.create_entity(USER)
-        world.take(rpm=8)
-        world.repo.delete_entity(USER)
-        assert _total(world) == {"rpm": 8}
-        world.take(rpm=5)
-        assert _total(world) == {"rpm": 13}
-        assert _hours(world) == {"00": 13}
+    def test_usage_survives_the_entity_and_goes_on_after_it(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.repo.create_entity(USER)
+        counted.take(rpm=8)
+        counted.repo.delete_entity(USER)
+        assert _total(counted) == {"rpm": 8}
+        counted.take(rpm=5)
+        assert _total(counted) == {"rpm": 13}
+        assert _hours(counted) == {"00": 13}
 
-    def test_a_credit_to_a_deleted_entity_is_taken_back_from_its_usage(self, world: World) -> None:
-        world.configure(RPM)
+    def test_a_credit_to_a_deleted_entity_is_taken_back_from_its_usage(
+        self, counted: World
+    ) -> None:
+        counted.configure(RPM)
         with failing():
-            with world.acquire(rpm=8):
-                world.repo.delete_entity(USER)
+            with counted.acquire(rpm=8):
+                counted.repo.delete_entity(USER)
                 raise Failure
-        assert _total(world) == {"rpm": 0}
+        assert _total(counted) == {"rpm": 0}
 
-    def test_a_cascade_counts_for_child_and_parent(self, world: World) -> None:
-        world.configure(RPM)
-        world.repo.create_entity("key", parent_id="team", cascade=True)
-        with world.acquire("key", rpm=2) as lease:
+    def test_a_cascade_counts_for_child_and_parent(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.repo.create_entity("key", parent_id="team", cascade=True)
+        with counted.acquire("key", rpm=2) as lease:
             lease.adjust(rpm=1)
         for entity_id in ("key", "team"):
-            assert world.repo.get_usage_summary(entity_id).total == {"rpm": 3}
+            assert counted.repo.get_usage_summary(entity_id).total == {"rpm": 3}
 
-    def test_limits_of_a_call_count_under_their_own_name(self, world: World) -> None:
-        world.configure(RPM)
-        world.take(rpm=2)
-        world.take(limits=[Limit.per_minute("rpm", 5)], rpm=3)
-        assert _total(world) == {"rpm": 5}
-        world.clock.advance(days=2)
-        world.take(rpm=1)
-        assert _total(world) == {"rpm": 6}
+    def test_limits_of_a_call_count_under_their_own_name(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.take(rpm=2)
+        counted.take(limits=[Limit.per_minute("rpm", 5)], rpm=3)
+        assert _total(counted) == {"rpm": 5}
+        counted.clock.advance(days=2)
+        counted.take(rpm=1)
+        assert _total(counted) == {"rpm": 6}
 
-    def test_changed_limits_do_not_disturb_the_count(self, world: World) -> None:
-        world.configure(RPM)
-        world.take(rpm=5)
-        world.configure(Limit.per_minute("rpm", 20), TPM)
-        world.clock.advance(hours=1)
-        world.take(rpm=2, tpm=10)
-        assert _total(world) == {"rpm": 7, "tpm": 10}
+    def test_changed_limits_do_not_disturb_the_count(self, counted: World) -> None:
+        counted.configure(RPM)
+        counted.take(rpm=5)
+        counted.configure(Limit.per_minute("rpm", 20), TPM)
+        counted.clock.advance(hours=1)
+        counted.take(rpm=2, tpm=10)
+        assert _total(counted) == {"rpm": 7, "tpm": 10}
 
-    def test_a_clock_that_goes_back_loses_no_count(self, world: World) -> None:
-        world.configure(Limit.custom("rpm", 100, 1, 86_400))
+    def test_a_clock_that_goes_back_loses_no_count(self, counted: World) -> None:
+        counted.configure(Limit.custom("rpm", 100, 1, 86_400))
         for jump in (2, -1, -1, 3, -2, 1):
-            world.take(rpm=1)
-            world.clock.advance(hours=jump)
-        world.repo.reset_bucket(USER, API)
-        world.take(rpm=1)
-        assert _total(world)["rpm"] == 7
+            counted.take(rpm=1)
+            counted.clock.advance(hours=jump)
+        counted.repo.reset_bucket(USER, API)
+        counted.take(rpm=1)
+        assert _total(counted)["rpm"] == 7
 
     @pytest.mark.parametrize("seed", range(2))
-    def test_a_random_history_is_counted_to_the_token(self, world: World, seed: int) -> None:
-        world.configure(Limit.per_minute("rpm", 50), TPM)
+    def test_a_random_history_is_counted_to_the_token(self, counted: World, seed: int) -> None:
+        counted.configure(Limit.per_minute("rpm", 50), TPM)
         chance, net, admitted = random.Random(seed), 0, 0
         for _ in range(150):
-            world.clock.advance(minutes=chance.choice([0, 1, 7, 61, 1500]))
+            counted.clock.advance(minutes=chance.choice([0, 1, 7, 61, 1500]))
             amount, adjustment = chance.randint(0, 20), chance.randint(-20, 20)
             try:
-                with world.acquire(rpm=amount) as lease:
+                with counted.acquire(rpm=amount) as lease:
                     admitted += 1
                     lease.adjust(rpm=adjustment)
                     if chance.random() < 0.2:
@@ -169,9 +172,9 @@ class UsageContract(Contract):
             except (Failure, RateLimitExceeded):
                 pass
             if chance.random() < 0.05:
-                world.repo.delete_entity(USER)
+                counted.repo.delete_entity(USER)
         for window in ("hourly", "daily"):
-            found, _ = world.repo.get_usage_snapshots(USER, window_type=window, limit=10_000)
+            found, _ = counted.repo.get_usage_snapshots(USER, window_type=window, limit=10_000)
             assert sum(each.counters.get("rpm", 0) for each in found) == net
             assert sum(each.total_events for each in found) == admitted
 

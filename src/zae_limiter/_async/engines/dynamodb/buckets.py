@@ -1,0 +1,209 @@
+"""Buckets in DynamoDB: one conditional write per bucket and charge, no read before it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from zae_limiter._async.engines.dynamodb.exchange import Exchange
+from zae_limiter._async.engines.dynamodb.families import Families
+from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
+from zae_limiter._async.engines.dynamodb.grouping import Grouping
+from zae_limiter._async.engines.dynamodb.inspection import Inspection
+from zae_limiter._async.engines.dynamodb.mending import Mending
+from zae_limiter._async.engines.dynamodb.store import Store
+from zae_limiter._async.engines.dynamodb.writing import Writing
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.request import (
+    Charge,
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Settlement,
+)
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency.parallel import agather
+from zae_limiter.concurrency.shield import ashield
+from zae_limiter.dynamodb.cascade import compensation, in_order, refusal
+from zae_limiter.dynamodb.known import Known
+from zae_limiter.dynamodb.member import Member, Written
+from zae_limiter.dynamodb.part import Part
+from zae_limiter.dynamodb.refusals import Refusals
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
+from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.errors import NoAnswer, ServerFault
+
+MAY_STAND = (Written, NoAnswer, ServerFault)
+
+
+class DynamoBuckets:
+    """Child and parent are charged side by side; what one side refuses, the other gives back."""
+
+    def __init__(self, store: Store, known: Known, rejection_cache_ttl: float) -> None:
+        client = store.client
+        self._client = client
+        self._known = known
+        self._parallel = store.parallel
+        self._grouping = Grouping(
+            Writing(Exchange(client), known, Families(client, known), Forgetting(client))
+        )
+        self._refusals = Refusals(known, rejection_cache_ttl)
+        self._inspection = Inspection(client)
+        self._mending = Mending(store, known)
+
+    async def charge(
+        self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
+    ) -> ChargeOutcome:
+        charge = self._charge_one if len(request.charges) == 1 else self._charge_all
+        return await charge(namespace_id, request, receipt)  # unasync: remove
+        # sync: return shield(lambda: charge(namespace_id, request, receipt))
+
+    async def settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: list[None],
+    ) -> None:
+        await ashield(lambda: self._settle(namespace_id, settlements, clock, receipt))
+
+    async def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+        return await self._inspection.image(namespace_id, entity_id, resource)
+
+    async def states(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
+    ) -> list[BucketState]:
+        return await self._inspection.states(namespace_id, entity_id, resource, clock)
+
+    async def capacity(
+        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
+    ) -> ResourceCapacity:
+        return await self._inspection.capacity(
+            namespace_id, resource, limit_name, parents_only, clock
+        )
+
+    async def reset(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        return await self._mending.reset((namespace_id, entity_id, resource), now_ms, principal)
+
+    async def top_up(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        amounts: Mapping[str, int],
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        place = (namespace_id, entity_id, resource)
+        return await self._mending.top_up(place, amounts, now_ms, principal)
+
+    async def _charge_one(
+        self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
+    ) -> ChargeOutcome:
+        """Who waits for somebody else's write can be stopped; who writes itself can not."""
+        charges = request.charges
+        member = _member(namespace_id, charges[0], request, self._client.deadline())
+        if not self._refusals.refuses(member, request.clock()):
+            try:
+                await self._grouping.decide(member)
+            finally:
+                if isinstance(member.outcome, Written):
+                    receipt.append(Grant(charges))
+        if not isinstance(member.outcome, Written):
+            receipt.append(refusal(charges, [member], self._known, request.clock()))
+        return receipt[-1]
+
+    async def _charge_all(
+        self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
+    ) -> ChargeOutcome:
+        return await ashield(lambda: self._cascade(namespace_id, request, receipt))
+
+    async def _cascade(
+        self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
+    ) -> ChargeOutcome:
+        deadline, charges = self._client.deadline(), request.charges
+        members = [_member(namespace_id, charge, request, deadline) for charge in charges]
+        await self._charge_each(members, request.clock())
+        outcome: ChargeOutcome
+        if all(isinstance(member.outcome, Written) for member in members):
+            outcome = Grant(charges)
+        else:
+            await self._give_back(charges, members)
+            outcome = refusal(charges, members, self._known, request.clock())
+        receipt.append(outcome)
+        return outcome
+
+    async def _charge_each(self, members: list[Member], now_ms: int) -> None:
+        """All at once; or first those in doubt, and the others only if they are charged."""
+        if any(self._refusals.refuses(member, now_ms) for member in members):
+            return
+        in_doubt = in_order(members, self._known, now_ms) if len(members) > 1 else None
+        if in_doubt is None:
+            await agather(
+                self._parallel, *(lambda each=each: self._grouping.decide(each) for each in members)
+            )
+            return
+        for member in in_doubt:
+            await self._grouping.decide(member)
+            if not isinstance(member.outcome, Written):
+                return
+
+    async def _give_back(self, charges: tuple[Charge, ...], members: list[Member]) -> None:
+        """Take back what one side has charged when the other did not."""
+        for charge, member in zip(charges, members, strict=True):
+            if not isinstance(member.outcome, Written):
+                continue
+            owed = compensation(charge)
+            part = Part.of_settlement(owed, -member.part.admitted)
+            back = Member(member.place, part, member.clock, self._client.deadline())
+            await self._grouping.decide(back)
+            if isinstance(back.outcome, ZAELimiterError):
+                logging.getLogger("zae_limiter").error(
+                    "could not give %r back to %r on %r",
+                    owed.amounts_milli,
+                    owed.entity_id,
+                    owed.resource,
+                    exc_info=back.outcome,
+                )
+
+    async def _settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: list[None],
+    ) -> None:
+        deadline = self._client.deadline()
+        members = [
+            Member(
+                (namespace_id, each.entity_id, each.resource),
+                Part.of_settlement(each),
+                clock,
+                deadline,
+            )
+            for each in settlements
+        ]
+        await agather(
+            self._parallel, *(lambda each=each: self._grouping.decide(each) for each in members)
+        )
+        if any(isinstance(member.outcome, MAY_STAND) for member in members):
+            receipt.append(None)  # it stands in part, or may: a repetition would make it twice
+        for member in members:
+            if isinstance(member.outcome, ZAELimiterError):
+                raise member.outcome
+
+
+def _member(
+    namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
+) -> Member:
+    part = Part.of_charge(charge, is_acquire=request.is_acquire, refreshed=request.refreshed)
+    place = (namespace_id, charge.entity_id, charge.resource)
+    return Member(place, part, request.clock, deadline, look_first=not request.speculative)

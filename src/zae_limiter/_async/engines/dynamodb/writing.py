@@ -1,0 +1,126 @@
+"""Writing to one bucket: try, learn from the answer, and try again if need be."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from zae_limiter._async.engines.dynamodb.exchange import Exchange
+from zae_limiter._async.engines.dynamodb.families import Families
+from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.dynamodb.known import Known
+from zae_limiter.dynamodb.member import Member, Refused, Written
+from zae_limiter.dynamodb.part import choose, total
+from zae_limiter.dynamodb.planning import Look, Next, Over, plan
+from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.writes import Terms
+from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
+from zae_limiter.records.dynamodb import bucket_item
+from zae_limiter.records.dynamodb.bucket_item import Family
+from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
+
+EXTRA_TRIES = 4
+
+
+class Writing:
+    """Exact at one stamp, whatever others do meanwhile."""
+
+    def __init__(
+        self, exchange: Exchange, known: Known, families: Families, forgetting: Forgetting
+    ) -> None:
+        self._exchange = exchange
+        self._known = known
+        self._families = families
+        self._forgetting = forgetting
+
+    async def write(self, members: Sequence[Member]) -> None:
+        """Decide every member; all are of one bucket and go together, the first one leads."""
+        leader, pending = members[0], list(members)
+        terms = Terms(leader.place, leader.clock(), secrets.token_urlsafe(6))
+        try:
+            pending = await self._rounds(pending, terms, leader.deadline)
+            error: ZAELimiterError = RateLimiterUnavailable(
+                "too many others write to this bucket at once; try again"
+            )
+        except ZAELimiterError as problem:
+            error = problem
+            if isinstance(problem, NoAnswer | ServerFault):
+                self._known.forget(leader.place)
+        for member in pending:
+            if member.outcome is None:
+                member.outcome = error
+
+    async def _rounds(
+        self, pending: list[Member], terms: Terms, deadline: Deadline
+    ) -> list[Member]:
+        """Those that are not decided in the end.
+
+        Every refused try shows how the bucket stands, so a few are enough. If they are not, it
+        is read and asked for the last time.
+        """
+        view = View.remembered(self._known.get(terms.place))
+        look = pending[0].look_first
+        for left in reversed(range(len(pending[0].part.in_force.keys) + EXTRA_TRIES + 1)):
+            if look or left == 0:
+                item = await self._exchange.read(bucket_item.key(*terms.place), deadline)
+                view, look = self._known.learn(terms.place, item, terms.now_ms), False
+            family = Family()
+            if view.bucket is None:
+                family = await self._families.get(*terms.place[:2], deadline)
+            step = plan(view, [member.part for member in pending], terms, family)
+            if isinstance(step, Next):
+                view = await self._try(step, pending, terms, deadline)
+            elif isinstance(step, Look):
+                look = True
+            else:
+                _decide(pending, step)
+            pending = [member for member in pending if member.outcome is None]
+            if not pending:
+                break
+        return pending
+
+    async def _try(
+        self, step: Next, pending: list[Member], terms: Terms, deadline: Deadline
+    ) -> View:
+        """Make one write; what it shows of the bucket."""
+        attempt, now_ms = step.attempt, terms.now_ms
+        try:
+            item = await self._exchange.write(attempt, deadline)
+        except ConditionFailed as failed:
+            return self._known.learn(terms.place, failed.item, now_ms)
+        if attempt.structural:
+            return self._known.learn(terms.place, item, now_ms)
+        bucket = bucket_item.decode(item)
+        taken = [pending[position] for position in step.taken]
+        for member in taken:
+            member.outcome = Written(bucket.image)
+        own = {
+            key: wanted.taken_milli - wanted.returned_milli
+            for key, wanted in total(member.part for member in taken).items()
+        }
+        self._known.saw(terms.place, bucket, now_ms, own)
+        _refuse_what_does_not_fit(pending, bucket.image, now_ms)
+        in_force = pending[0].part.in_force
+        await self._forgetting.check(attempt.update.key, bucket.image, in_force, now_ms, deadline)
+        return View(bucket, literal=True)
+
+
+def _decide(pending: list[Member], step: Over | StaleLimits) -> None:
+    for member in pending:
+        if not isinstance(step, Over):
+            if member.part.is_charge:
+                member.outcome = STALE
+        elif member.part.is_charge:
+            member.outcome = Refused(step.seen)
+        else:
+            member.outcome = Written(None)
+
+
+def _refuse_what_does_not_fit(pending: list[Member], image: BucketImage, now_ms: int) -> None:
+    """Those who were skipped are judged on what the others have left."""
+    for member in pending:
+        if member.outcome is None and not choose([member.part], image, now_ms).taken:
+            member.outcome = Refused(image)

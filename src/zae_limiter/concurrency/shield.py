@@ -1,0 +1,123 @@
+"""Work that is carried to its end although the caller is stopped."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def ashield(call: Callable[[], Awaitable[T]]) -> T:
+    """Run the call to its end; a cancellation of the caller is raised after that."""
+    import asyncio
+
+    task = asyncio.ensure_future(call())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # heard, so that nobody complains
+        raise
+
+
+def shield(call: Callable[[], T]) -> T:
+    """Run the call to its end; an interrupt of the caller is raised after that.
+
+    Interrupts strike the main thread alone, so only there the work goes to another one.
+    """
+    if threading.current_thread() is not threading.main_thread() or _is_cooperative():
+        return call()
+    job = _Job(call)
+    try:
+        try:
+            _hand_over(job)
+            job.ended.acquire()
+        except BaseException:
+            job.see_through()
+            raise
+    except BaseException:
+        job.see_through()  # again, for an interrupt that struck inside the first one
+        raise
+    return job.outcome()  # type: ignore[no-any-return]
+
+
+class _Job:
+    """A call on its way to the thread that runs it."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.call = call
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.ended = threading.Lock()
+        self.ended.acquire()
+        self.is_over = False
+        self._claim = [True]
+
+    def claim(self) -> bool:
+        """True for exactly one of those who ask: list.pop is atomic."""
+        with suppress(IndexError):
+            return self._claim.pop()
+        return False
+
+    def run(self) -> None:
+        if not self.claim():
+            return
+        try:
+            self.result = self.call()
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            self.error = error
+        self.is_over = True
+        self.ended.release()
+
+    def see_through(self) -> None:
+        """Return when it is over, or when it can no longer start."""
+        if self.claim():
+            self.is_over = True
+        while not self.is_over:
+            with suppress(BaseException):
+                self.ended.acquire(timeout=0.05)
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class _Runner:
+    """One thread is enough: it works for the main thread only."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        threading.Thread(target=self._loop, daemon=True, name="zael-shield").start()
+
+    def _loop(self) -> None:
+        while True:
+            job = self.jobs.get()
+            job.run()
+            del job  # holds on to nothing while it waits
+
+
+_runner: _Runner | None = None
+
+
+def _hand_over(job: _Job) -> None:
+    global _runner  # noqa: PLW0603 - one per process
+    runner = _runner
+    if runner is None or runner.pid != os.getpid():  # threads do not survive a fork
+        runner = _runner = _Runner()
+    runner.jobs.put(job)
+
+
+def _is_cooperative() -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))

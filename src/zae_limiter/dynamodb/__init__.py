@@ -1,0 +1,1 @@
+"""Everything of the DynamoDB engine that needs no call: the table, and each decision."""

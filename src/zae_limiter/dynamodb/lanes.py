@@ -1,0 +1,94 @@
+"""Who writes to a bucket, who waits, and who comes next.
+
+While a write to a bucket is under way, those who come wait and travel together in the next one.
+There are no timers: whoever finds nobody writing leaves at once, and so does whoever comes long
+after the last one has left, so that a slow network costs no one a second round trip.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.dynamodb.member import Member, Wakeable
+from zae_limiter.dynamodb.view import BucketKey
+
+MOST_TOGETHER = 1000
+APART_S = 0.005  # who comes that long after the last departure does not wait
+MOST_AT_ONCE = 16
+
+
+class _Lane:
+    __slots__ = ("left_s", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Member] = deque()
+        self.under_way = 0
+        self.left_s = 0.0
+
+
+class Lanes:
+    """One lane per bucket in use. Shared by all tasks and threads."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[BucketKey, _Lane] = {}
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.RLock()  # re-entrant for the sake of signal handlers
+        self._lanes = {}
+
+    def join(self, member: Member, waiter: Callable[[], Wakeable]) -> bool:
+        """True if the member is to write now; otherwise somebody will wake it."""
+        with self._lock:
+            lane = self._lanes.get(member.place)
+            if lane is None:
+                lane = self._lanes[member.place] = _Lane()
+            now_s = time.monotonic()
+            if lane.under_way and (
+                lane.waiting or now_s - lane.left_s < APART_S or lane.under_way >= MOST_AT_ONCE
+            ):
+                member.waiter = waiter()
+                lane.waiting.append(member)
+                return False
+            lane.under_way += 1
+            lane.left_s = now_s
+            return True
+
+    def group(self, leader: Member) -> list[Member]:
+        """The leader and all who wait and go with it, in the order in which they came."""
+        with self._lock:
+            lane = self._lanes[leader.place]
+            lane.left_s = time.monotonic()
+            if not lane.waiting:
+                return [leader]
+            members, others = [leader], deque[Member]()
+            for member in lane.waiting:
+                together = len(members) < MOST_TOGETHER and member.goes_with(leader)
+                (members if together else others).append(member)
+            lane.waiting = others
+            return members
+
+    def leave(self, leader: Member) -> None:
+        """The leader's write is over: the one who waits longest writes next."""
+        with self._lock:
+            lane = self._lanes[leader.place]
+            if lane.waiting:
+                lane.waiting.popleft().wake()
+                return
+            lane.under_way -= 1
+            if not lane.under_way:
+                del self._lanes[leader.place]
+
+    def withdraw(self, member: Member) -> bool:
+        """Stop waiting; False if somebody has taken the member up already."""
+        with self._lock:
+            lane = self._lanes.get(member.place)
+            if lane is None or member not in lane.waiting:
+                return False
+            lane.waiting.remove(member)
+            return True

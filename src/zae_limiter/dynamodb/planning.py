@@ -1,0 +1,132 @@
+"""What to write next to a bucket, for one caller or for several, given what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import fresh, full, governs, is_newer, rebase
+from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.dynamodb import writes
+from zae_limiter.dynamodb.attempt import Attempt
+from zae_limiter.dynamodb.part import Part, choose, total
+from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.writes import Terms
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
+
+
+class Next(NamedTuple):
+    """A write, and whose parts it makes; none if it only prepares the bucket for them."""
+
+    attempt: Attempt
+    taken: list[int]
+
+
+class Over(NamedTuple):
+    """Nothing is to be written: charges do not fit into ``seen``, and nothing is left to settle."""
+
+    seen: BucketImage
+
+
+class Look:
+    """The bucket has to be read before anything can be said."""
+
+    __slots__ = ()
+
+
+LOOK = Look()
+Step = Next | Over | Look | StaleLimits
+
+
+def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:
+    """The next step for parts that go together; the first one leads."""
+    bucket = view.bucket
+    if bucket is None:
+        return _without_bucket(view, parts, terms, family)
+    in_force = parts[0].in_force
+    charges = [part for part in parts if part.is_charge]
+    if charges and not governs(bucket.image, in_force):
+        if _may_be_outdated(bucket.image, in_force) and not charges[0].refreshed:
+            return STALE
+        return Next(
+            writes.rebased(bucket, rebase(bucket.image, in_force, terms.now_ms), in_force, terms),
+            [],
+        )
+    missing = _owed_and_missing(bucket.image, parts)
+    if missing and not view.literal:
+        return LOOK
+    if missing:
+        return Next(
+            writes.rebased(bucket, _with(bucket.image, missing, in_force, terms), in_force, terms),
+            [],
+        )
+    return _with_bucket(view, bucket, parts, terms)
+
+
+def seems_to_fit(view: View, part: Part, now_ms: int) -> bool:
+    """Whether nothing speaks against a charge, as far as is known."""
+    bucket = view.bucket
+    if bucket is None or not governs(bucket.image, part.in_force):
+        return True
+    return bool(choose([part], bucket.image, now_ms).taken)
+
+
+def _without_bucket(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:
+    """An absent bucket is full; one that is not known may be there all the same."""
+    in_force = parts[0].in_force
+    empty = fresh(in_force, terms.now_ms)
+    taken = choose(parts, empty, terms.now_ms).taken
+    wanted = total(parts[position] for position in taken)
+    if any(each.taken_milli or each.asked for each in wanted.values()):
+        admitted = sum(parts[position].admitted for position in taken)
+        return Next(writes.first(in_force, wanted, admitted, family, terms), taken)
+    if view.literal:
+        return Over(empty)
+    if any(part.is_charge for part in parts):
+        return LOOK
+    return Next(writes.credit(wanted, sum(part.admitted for part in parts), terms), taken)
+
+
+def _with_bucket(view: View, bucket: StoredBucket, parts: Sequence[Part], terms: Terms) -> Step:
+    image = bucket.image
+    taken = choose(parts, image, terms.now_ms).taken
+    if not taken:
+        if view.literal:
+            return Over(image)
+        taken = [0]  # asked all the same: it was seen a while ago
+    chosen = [parts[position].within(image) for position in taken]
+    wanted = total(chosen)
+    admitted = sum(part.admitted for part in chosen)
+    if view.literal and not wanted and not admitted:
+        return Over(image)  # credits to limits that are gone
+    return Next(writes.shared(view, bucket, wanted, admitted, parts[0].in_force, terms), taken)
+
+
+def _owed_and_missing(image: BucketImage, parts: Sequence[Part]) -> set[str]:
+    """Limits that are owed something and that the bucket does not have."""
+    return {
+        key
+        for part in parts
+        if not part.is_charge
+        for key, amount in part.amounts_milli.items()
+        if amount > 0 and key not in image.limits
+    }
+
+
+def _with(image: BucketImage, missing: set[str], in_force: InForce, terms: Terms) -> BucketImage:
+    added = {key: full(in_force.rate_of(key), terms.now_ms) for key in missing}
+    return image._replace(limits={**image.limits, **added})
+
+
+def _may_be_outdated(image: BucketImage, in_force: InForce) -> bool:
+    """Whether the limits in force may be older than those of the bucket.
+
+    They were not read at one moment, so an equal version says nothing about their age. Limits
+    that a call brought along are as it says.
+    """
+    if in_force.source is ConfigSource.OVERRIDE:
+        return is_newer(image, in_force)
+    return image.config_version >= in_force.version > 0 or is_newer(image, in_force)

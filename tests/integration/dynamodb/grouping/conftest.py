@@ -1,0 +1,48 @@
+import pytest
+
+from zae_limiter import RateLimiter, Repository, SyncRepository
+from zae_limiter.testing import FakeClock
+from zae_limiter.testing.dynamodb.tables import store_url, temporary_table
+
+
+@pytest.fixture
+def stack(endpoint):
+    with temporary_table(endpoint) as name:
+        yield name
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+async def open_repo(stack, proxy, clock):
+    """Opens repositories on the test's table, through the proxy."""
+    opened = []
+
+    async def make(**settings):
+        settings.setdefault("clock", clock)
+        repo = await Repository.open(url=store_url(stack, proxy.url), **settings)
+        opened.append(repo)
+        return repo
+
+    yield make
+    for repo in opened:
+        await repo.close()
+
+
+@pytest.fixture
+async def repo(open_repo):
+    return await open_repo()
+
+
+@pytest.fixture
+async def limiter(repo):
+    return RateLimiter(repo)
+
+
+@pytest.fixture
+def sync_repo(stack, proxy, clock):
+    with SyncRepository.open(url=store_url(stack, proxy.url), clock=clock) as repo:
+        yield repo

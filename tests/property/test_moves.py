@@ -1,0 +1,132 @@
+"""A guessed write is exact wherever its bounds let it through, and some guess always is."""
+
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from zae_limiter.admission.image import EPOCH_MS, LimitState, Rate
+from zae_limiter.admission.moves import (
+    Move,
+    Wanted,
+    first_move,
+    fits,
+    is_overflowing,
+    move,
+    reset_move,
+    seems_overflowing,
+    top_up_move,
+    turn,
+)
+
+amounts = st.integers(0, 3_000_000)
+rates = st.builds(
+    Rate, st.integers(1, 2_000_000), st.integers(1, 2_000_000), st.integers(1, 90_000_000)
+)
+stamps = st.integers(EPOCH_MS - 10**10, EPOCH_MS + 10**12)
+wanteds = st.builds(Wanted, amounts, amounts, amounts, st.booleans()).filter(
+    lambda wanted: wanted.asked or not wanted.charged_milli
+)
+
+
+def accrued(rate, now_ms):
+    return (now_ms - EPOCH_MS) * rate.refill_milli // rate.period_ms
+
+
+def let_through(made: Move, balance):
+    return (made.low is None or balance >= made.low) and (made.high is None or balance <= made.high)
+
+
+def level(balance, rate, now_ms):
+    return min(rate.capacity_milli, balance + accrued(rate, now_ms))
+
+
+@st.composite
+def limits(draw):
+    """A rate, a moment, and a balance whose level is anywhere near what matters."""
+    rate, now_ms = draw(rates), draw(stamps)
+    value = draw(
+        st.integers(-4_000_000, 6_000_000)
+        | st.sampled_from([0, -1, 1])
+        | st.integers(-2, 2).map(lambda more: rate.capacity_milli + more)
+    )
+    return rate, now_ms, value - accrued(rate, now_ms)
+
+
+def ideal(balance, rate, wanted, now_ms):
+    """The level after credits, debts and charges in this order, or None if they do not fit."""
+    held = min(rate.capacity_milli, balance + accrued(rate, now_ms) + wanted.returned_milli)
+    left = held - wanted.owed_milli - wanted.charged_milli
+    return None if wanted.asked and left < 0 else left
+
+
+@given(limits(), wanteds, st.booleans())
+def test_what_is_let_through_is_exact(limit, wanted, overflowing):
+    rate, now_ms, balance = limit
+    made = move("x", rate, wanted, now_ms, overflowing=overflowing)
+    assume(let_through(made, balance))
+    expected = ideal(balance, rate, wanted, now_ms)
+    assert expected is not None
+    assert level(made.applied(balance), rate, now_ms) == expected
+    assert made.consumed_milli == wanted.taken_milli - wanted.returned_milli
+
+
+@given(limits(), wanteds)
+@example((Rate(10, 1, 1), EPOCH_MS, 10), Wanted(10, asked=True))
+@example((Rate(10, 1, 1), EPOCH_MS, 11), Wanted(11, asked=True))
+@example((Rate(10, 1, 1), EPOCH_MS, -1), Wanted(asked=True))
+def test_what_fits_is_let_through_by_the_branch_that_was_read(limit, wanted):
+    rate, now_ms, balance = limit
+    state = LimitState(balance, rate)
+    branch = is_overflowing(state, now_ms, wanted.returned_milli)
+    made = move("x", rate, wanted, now_ms, overflowing=branch)
+    expected = ideal(balance, rate, wanted, now_ms)
+    assert fits(state, wanted, now_ms) == (expected is not None)
+    assert let_through(made, balance) == (expected is not None)
+
+
+@given(limits(), wanteds, st.integers(0, 10**7), st.integers(0, 10**7))
+def test_a_guess_with_nobody_else_about_is_what_would_be_read(limit, wanted, age_ms, others):
+    rate, now_ms, balance = limit
+    state = LimitState(balance, rate)
+    alone = seems_overflowing(state, wanted, now_ms, age_ms, 0)
+    assert alone == is_overflowing(state, now_ms, wanted.returned_milli)
+    if seems_overflowing(state, wanted, now_ms, age_ms, others):
+        assert alone
+
+
+@given(limits(), amounts)
+def test_the_first_write_takes_from_a_full_limit(limit, amount):
+    rate, now_ms, balance = limit
+    made = first_move("x", rate, Wanted(amount), now_ms)
+    assert made.put is not None
+    assert made.put + accrued(rate, now_ms) == rate.capacity_milli - amount
+    assert let_through(made, balance) == (level(balance, rate, now_ms) == rate.capacity_milli)
+
+
+@given(limits(), rates, st.integers(-10, 10))
+def test_another_rate_keeps_the_level_of_whatever_is_let_through(limit, other, off):
+    rate, now_ms, balance = limit
+    made = turn("x", LimitState(balance, rate), other, now_ms)
+    assert let_through(made, balance)
+    later = balance + off  # somebody else was there meanwhile
+    if let_through(made, later):
+        most = min(rate.capacity_milli, other.capacity_milli)
+        found = made.applied(later) + accrued(other, now_ms)
+        assert found == min(most, later + accrued(rate, now_ms))
+
+
+@given(limits(), amounts, st.integers(-10, 10))
+def test_a_top_up_ends_at_the_capacity_of_whatever_is_let_through(limit, amount, off):
+    rate, now_ms, balance = limit
+    made = top_up_move("x", LimitState(balance, rate), amount, now_ms)
+    assert let_through(made, balance)
+    if let_through(made, balance + off):
+        expected = min(rate.capacity_milli, balance + off + accrued(rate, now_ms) + amount)
+        assert level(made.applied(balance + off), rate, now_ms) == expected
+
+
+@given(limits())
+def test_a_reset_fills(limit):
+    rate, now_ms, balance = limit
+    made = reset_move("x", LimitState(balance, rate), now_ms)
+    assert let_through(made, balance)
+    assert made.applied(balance) + accrued(rate, now_ms) == rate.capacity_milli
