@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         Namespace,
         OnUnavailable,
         ResourceCapacity,
+        StoreStats,
         UsageSnapshot,
         UsageSummary,
     )
@@ -116,6 +117,7 @@ __all__ = [
     "StackAlreadyExistsError",
     "StackCreationError",
     "StackOperationError",
+    "StoreStats",
     "SyncConfigCache",
     "SyncLease",
     "SyncRateLimiter",

@@ -15,6 +15,7 @@ from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace, SharedConfig
 from zae_limiter.models.entity import Entity
+from zae_limiter.models.stats import StoreStats
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary
 from zae_limiter.usage_report import UsageQuery
 
@@ -258,6 +259,9 @@ class Engine(Protocol):
     def audit(self) -> AuditLog: ...
     @property
     def records(self) -> RecordStore: ...
+
+    def stats(self) -> StoreStats:
+        """What this client has done so far."""
 
     def ping(self) -> None:
         """Return if the store answers; raise what is wrong otherwise."""

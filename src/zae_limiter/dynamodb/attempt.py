@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
@@ -22,6 +22,7 @@ class Attempt(NamedTuple):
     before: str | None = None
     again: Callable[[], Update] | None = None
     structural: bool = False
+    branches: Mapping[str, int] = {}  # how limits were guessed to stand, for the counters
 
 
 def repeatable(update: Update, operation: str, before: str) -> Attempt:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.rebase import governs
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused
 from zae_limiter.dynamodb.part import choose
@@ -17,8 +18,9 @@ from zae_limiter.dynamodb.part import choose
 class Refusals:
     """Own credits, resets and changes of limits show at once: they change what is known."""
 
-    def __init__(self, known: Known, ttl_seconds: float) -> None:
+    def __init__(self, known: Known, counters: Counters, ttl_seconds: float) -> None:
         self._known = known
+        self._counters = counters
         self._ttl_ms = int(ttl_seconds * 1000)
 
     def refuses(self, member: Member, now_ms: int) -> bool:
@@ -29,6 +31,7 @@ class Refusals:
         if image is None or choose([member.part], image, now_ms).taken:
             return False
         member.outcome = Refused(image)
+        self._counters.add(charges=1, rejected=1, cached_rejections=1)
         return True
 
     def _seen(self, member: Member, now_ms: int) -> BucketImage | None:

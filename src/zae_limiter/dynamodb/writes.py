@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, Rate
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.moves import Wanted, first_move, move
+from zae_limiter.admission.moves import Move, Wanted, first_move, move
 from zae_limiter.admission.rebase import fresh
 from zae_limiter.dynamodb.attempt import Attempt, repeatable, structural
 from zae_limiter.dynamodb.expiry import after, expires_ms
@@ -61,9 +61,15 @@ def shared(
     require_same(update, bucket)
     if not image.config_version and in_force.governing_version:
         update.set(bucket_item.VERSION, n(in_force.governing_version))
-    if any(each.returned_milli for each in wanted.values()):
-        return Attempt(update, terms.operation)  # a credit: not twice at any price
-    return repeatable(update, terms.operation, bucket.operation)
+    branches = _branches(moves)
+    if any(each.returned_milli for each in wanted.values()):  # not twice at any price
+        return Attempt(update, terms.operation, branches=branches)
+    return repeatable(update, terms.operation, bucket.operation)._replace(branches=branches)
+
+
+def _branches(moves: Sequence[Move]) -> dict[str, int]:
+    clamped = sum(each.put is not None for each in moves)
+    return {"plain_moves": len(moves) - clamped, "clamp_moves": clamped}
 
 
 def credit(wanted: Totals, admitted: int, terms: Terms) -> Attempt:

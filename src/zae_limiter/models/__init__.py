@@ -13,6 +13,7 @@ from zae_limiter.models.config import (
 )
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit, LimitName
+from zae_limiter.models.stats import StoreStats
 from zae_limiter.models.status import Availability, LimitStatus
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowType
 
@@ -34,6 +35,7 @@ __all__ = [
     "Namespace",
     "OnUnavailable",
     "ResourceCapacity",
+    "StoreStats",
     "UsageSnapshot",
     "UsageSummary",
     "WindowType",

@@ -19,6 +19,7 @@ from zae_limiter.clock import Clock
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.stats import StoreStats
 from zae_limiter.naming import check_namespace
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
     def uncharged_admissions(self) -> int:
         """Calls that an outage let through without a charge; logged every ten seconds."""
         return self._context.uncharged.value
+
+    def get_stats(self) -> StoreStats:
+        """Calls, writes and their outcomes since the store was opened."""
+        return self._context.engine.stats()
 
     def ping(self) -> bool:
         """True if the store answers; raises what is wrong otherwise."""

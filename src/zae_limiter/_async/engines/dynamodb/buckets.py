@@ -25,6 +25,7 @@ from zae_limiter.clock import Clock
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.concurrency.shield import ashield
 from zae_limiter.dynamodb.cascade import compensation, in_order, refusal
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Written
 from zae_limiter.dynamodb.part import Part
@@ -40,15 +41,17 @@ MAY_STAND = (Written, NoAnswer, ServerFault)
 class DynamoBuckets:
     """Child and parent are charged side by side; what one side refuses, the other gives back."""
 
-    def __init__(self, store: Store, known: Known, rejection_cache_ttl: float) -> None:
+    def __init__(
+        self, store: Store, known: Known, counters: Counters, rejection_cache_ttl: float
+    ) -> None:
         client = store.client
         self._client = client
         self._known = known
         self._parallel = store.parallel
         self._grouping = Grouping(
-            Writing(Exchange(client), known, Families(client, known), Forgetting(client))
+            Writing(Exchange(client), known, Families(client, known), Forgetting(client), counters)
         )
-        self._refusals = Refusals(known, rejection_cache_ttl)
+        self._refusals = Refusals(known, counters, rejection_cache_ttl)
         self._inspection = Inspection(client)
         self._mending = Mending(store, known)
 

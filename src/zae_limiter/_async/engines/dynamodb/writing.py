@@ -10,6 +10,7 @@ from zae_limiter._async.engines.dynamodb.families import Families
 from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused, Written
 from zae_limiter.dynamodb.part import choose, total
@@ -29,16 +30,24 @@ class Writing:
     """Exact at one stamp, whatever others do meanwhile."""
 
     def __init__(
-        self, exchange: Exchange, known: Known, families: Families, forgetting: Forgetting
+        self,
+        exchange: Exchange,
+        known: Known,
+        families: Families,
+        forgetting: Forgetting,
+        counters: Counters,
     ) -> None:
         self._exchange = exchange
         self._known = known
         self._families = families
         self._forgetting = forgetting
+        self._counters = counters
 
     async def write(self, members: Sequence[Member]) -> None:
         """Decide every member; all are of one bucket and go together, the first one leads."""
         leader, pending = members[0], list(members)
+        if len(members) > 1:
+            self._counters.group(len(members))
         terms = Terms(leader.place, leader.clock(), secrets.token_urlsafe(6))
         try:
             pending = await self._rounds(pending, terms, leader.deadline)
@@ -48,10 +57,12 @@ class Writing:
         except ZAELimiterError as problem:
             error = problem
             if isinstance(problem, NoAnswer | ServerFault):
+                self._counters.add(unknown_writes=1)
                 self._known.forget(leader.place)
         for member in pending:
             if member.outcome is None:
                 member.outcome = error
+        self._count(members)
 
     async def _rounds(
         self, pending: list[Member], terms: Terms, deadline: Deadline
@@ -87,9 +98,11 @@ class Writing:
     ) -> View:
         """Make one write; what it shows of the bucket."""
         attempt, now_ms = step.attempt, terms.now_ms
+        self._counters.add(writes=1, **attempt.branches)
         try:
             item = await self._exchange.write(attempt, deadline)
         except ConditionFailed as failed:
+            self._counters.add(refused_writes=1)
             return self._known.learn(terms.place, failed.item, now_ms)
         if attempt.structural:
             return self._known.learn(terms.place, item, now_ms)
@@ -106,6 +119,15 @@ class Writing:
         in_force = pending[0].part.in_force
         await self._forgetting.check(attempt.update.key, bucket.image, in_force, now_ms, deadline)
         return View(bucket, literal=True)
+
+    def _count(self, members: Sequence[Member]) -> None:
+        charges = [member for member in members if member.part.is_charge]
+        self._counters.add(
+            charges=len(charges),
+            granted=sum(isinstance(member.outcome, Written) for member in charges),
+            rejected=sum(isinstance(member.outcome, Refused) for member in charges),
+            settlements=len(members) - len(charges),
+        )
 
 
 def _decide(pending: list[Member], step: Over | StaleLimits) -> None:

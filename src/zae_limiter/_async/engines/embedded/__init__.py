@@ -11,6 +11,7 @@ from zae_limiter._async.engines.embedded.namespaces import EmbeddedNamespaces
 from zae_limiter._async.engines.embedded.records import EmbeddedRecords
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.stats import StoreStats
 
 __all__ = ["EmbeddedClient", "EmbeddedEngine"]
 
@@ -35,6 +36,9 @@ class EmbeddedEngine:
         self.usage = EmbeddedUsage(client)
         self.audit = EmbeddedAudit(client)
         self.records = EmbeddedRecords(client)
+
+    def stats(self) -> StoreStats:
+        return StoreStats()
 
     async def ping(self) -> None:
         await self.namespaces.all()

@@ -12,6 +12,7 @@ from zae_limiter._sync.engines.dynamodb.families import Families
 from zae_limiter._sync.engines.dynamodb.forgetting import Forgetting
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused, Written
 from zae_limiter.dynamodb.part import choose, total
@@ -31,16 +32,24 @@ class Writing:
     """Exact at one stamp, whatever others do meanwhile."""
 
     def __init__(
-        self, exchange: Exchange, known: Known, families: Families, forgetting: Forgetting
+        self,
+        exchange: Exchange,
+        known: Known,
+        families: Families,
+        forgetting: Forgetting,
+        counters: Counters,
     ) -> None:
         self._exchange = exchange
         self._known = known
         self._families = families
         self._forgetting = forgetting
+        self._counters = counters
 
     def write(self, members: Sequence[Member]) -> None:
         """Decide every member; all are of one bucket and go together, the first one leads."""
         leader, pending = members[0], list(members)
+        if len(members) > 1:
+            self._counters.group(len(members))
         terms = Terms(leader.place, leader.clock(), secrets.token_urlsafe(6))
         try:
             pending = self._rounds(pending, terms, leader.deadline)
@@ -50,10 +59,12 @@ class Writing:
         except ZAELimiterError as problem:
             error = problem
             if isinstance(problem, NoAnswer | ServerFault):
+                self._counters.add(unknown_writes=1)
                 self._known.forget(leader.place)
         for member in pending:
             if member.outcome is None:
                 member.outcome = error
+        self._count(members)
 
     def _rounds(self, pending: list[Member], terms: Terms, deadline: Deadline) -> list[Member]:
         """Those that are not decided in the end.
@@ -85,9 +96,11 @@ class Writing:
     def _try(self, step: Next, pending: list[Member], terms: Terms, deadline: Deadline) -> View:
         """Make one write; what it shows of the bucket."""
         attempt, now_ms = step.attempt, terms.now_ms
+        self._counters.add(writes=1, **attempt.branches)
         try:
             item = self._exchange.write(attempt, deadline)
         except ConditionFailed as failed:
+            self._counters.add(refused_writes=1)
             return self._known.learn(terms.place, failed.item, now_ms)
         if attempt.structural:
             return self._known.learn(terms.place, item, now_ms)
@@ -104,6 +117,15 @@ class Writing:
         in_force = pending[0].part.in_force
         self._forgetting.check(attempt.update.key, bucket.image, in_force, now_ms, deadline)
         return View(bucket, literal=True)
+
+    def _count(self, members: Sequence[Member]) -> None:
+        charges = [member for member in members if member.part.is_charge]
+        self._counters.add(
+            charges=len(charges),
+            granted=sum(isinstance(member.outcome, Written) for member in charges),
+            rejected=sum(isinstance(member.outcome, Refused) for member in charges),
+            settlements=len(members) - len(charges),
+        )
 
 
 def _decide(pending: list[Member], step: Over | StaleLimits) -> None:

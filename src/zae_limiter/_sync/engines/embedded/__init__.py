@@ -13,6 +13,7 @@ from zae_limiter._sync.engines.embedded.namespaces import EmbeddedNamespaces
 from zae_limiter._sync.engines.embedded.records import EmbeddedRecords
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.models.stats import StoreStats
 
 __all__ = ["EmbeddedClient", "EmbeddedEngine"]
 
@@ -37,6 +38,9 @@ class EmbeddedEngine:
         self.usage = EmbeddedUsage(client)
         self.audit = EmbeddedAudit(client)
         self.records = EmbeddedRecords(client)
+
+    def stats(self) -> StoreStats:
+        return StoreStats()
 
     def ping(self) -> None:
         self.namespaces.all()
