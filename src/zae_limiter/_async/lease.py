@@ -109,12 +109,11 @@ class Lease:
         with self._lock:
             if failed:
                 return _flat([g.settlements(negated(amounts)) for g, amounts in self._net()])
-            return _flat(
-                [
-                    self._first_with(name).settlements({name: amount})
-                    for name, amount in self._pending.items()
-                ]
-            )
+            owed: dict[int, Held] = {}
+            for name, amount in self._pending.items():
+                grant = self._first_with(name)
+                owed.setdefault(id(grant), Held(grant, {})).amounts[name] = amount
+            return _flat([grant.settlements(amounts) for grant, amounts in owed.values()])
 
     def _first_with(self, name: str) -> Grant:
         """Adjustments go where the limit was first charged: a credit must not go elsewhere."""

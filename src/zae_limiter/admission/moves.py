@@ -119,10 +119,10 @@ def seems_overflowing(
     """The branch for a limit that was seen ``age_ms`` ago and that others use, too.
 
     Only if what they are expected to have taken leaves a surplus, and if they take less than
-    half of what accrues: a busy limit is seldom full.
+    two thirds of what accrues: a busy limit is seldom full.
     """
     rate = state.rate
-    if 2 * others_milli_per_s * rate.period_ms >= rate.refill_milli * 1000:
+    if 3 * others_milli_per_s * rate.period_ms >= 2 * rate.refill_milli * 1000:
         return False
     expected = others_milli_per_s * max(age_ms, 0) // 1000
     return surplus_milli(state, now_ms) + wanted.returned_milli > expected

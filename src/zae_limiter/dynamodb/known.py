@@ -74,8 +74,11 @@ class Known:
         self, namespace_id: str, entity_id: str, resource: str, item: Item | None
     ) -> None:
         """A bucket that was read along with other things; the copy may lag a little."""
-        if item is not None:
-            self.saw((namespace_id, entity_id, resource), decode(item), 0)
+        key = (namespace_id, entity_id, resource)
+        if item is None:
+            self.forget(key)
+        elif self.get(key) is None:  # else an answer to a write has shown more
+            self.saw(key, decode(item), 0)
 
     def saw_entity(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
         """An unknown entity has no parent."""

@@ -65,6 +65,7 @@ _ADVICE = {
 FAULTS = frozenset({"InternalServerError", "InternalFailure", "ServiceUnavailable"})
 _MISSING_TABLE = frozenset({"ResourceNotFoundException", "TableNotFoundException"})
 _SHOWN = 300
+_decode = json.JSONDecoder().decode
 
 
 def read_answer(answer: RawAnswer, operation: str, table: str) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def read_answer(answer: RawAnswer, operation: str, table: str) -> dict[str, Any]
     if expected is not None and expected != str(crc32(answer.body)):
         raise NoAnswer(f"DynamoDB's answer to {operation} was damaged on its way")
     try:
-        content = json.loads(answer.body)
+        content = _decode(answer.body.decode())
     except ValueError:
         content = None
     if answer.status == 200 and isinstance(content, dict):

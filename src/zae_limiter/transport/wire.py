@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -88,7 +89,10 @@ def _bad(url: str) -> ValidationError:
 
 def no_connection(endpoint: Endpoint, error: BaseException) -> NotSent:
     """What is raised when nothing can have been sent."""
-    return NotSent(f"no connection to {endpoint.url}: {_words(error)}", cause=error)
+    hint = ""
+    if endpoint.scheme == "https" and {"HTTPS_PROXY", "https_proxy"} & os.environ.keys():
+        hint = "; HTTPS_PROXY is not used, the connection must be possible without it"
+    return NotSent(f"no connection to {endpoint.url}: {_words(error)}{hint}", cause=error)
 
 
 def no_answer(endpoint: Endpoint, error: BaseException) -> NoAnswer:

@@ -10,7 +10,7 @@ from tests.integration.transport.scripted import Script, full_listener
 from zae_limiter.transport.errors import NoAnswer, NotSent
 from zae_limiter.transport.wire import MAX_CONNECTIONS
 
-LATE_S = 0.1
+LATE_S = 0.2  # for a busy machine; 0.02 otherwise
 CUT = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -122,6 +122,13 @@ def test_a_server_that_does_not_speak_tls_has_not_seen_the_request(transport):
     with Script(scripted.echo) as server, pytest.raises(NotSent):
         transport.send(server.url.replace("http:", "https:"), timeout=3, connect_timeout=0.4)
     assert server.seen == []
+
+
+def test_a_proxy_that_is_not_used_is_spoken_of(transport, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:hush@proxy.example:3128")
+    with pytest.raises(NotSent, match="HTTPS_PROXY is not used") as caught:
+        transport.send(f"https://127.0.0.1:{closed_port()}")
+    assert "hush" not in str(caught.value)
 
 
 # --- something may have been sent

@@ -260,7 +260,7 @@ def test_credentials_are_renewed_before_they_run_out_and_nobody_waits(
     with Script(scripted.answer()) as server:
         client = open_client(server.url)
         client.call("GetItem", KEY)
-        credential_process(seconds=1.0)
+        credential_process(seconds=2.0)
         first = int(count.read_text())
         longest = 0.0
         deadline = time.monotonic() + 20
@@ -271,7 +271,7 @@ def test_credentials_are_renewed_before_they_run_out_and_nobody_waits(
             time.sleep(0.05)
     assert int(count.read_text()) > first
     assert len(set(access_keys(server))) >= 2
-    assert longest < 0.7
+    assert longest < 1
     assert all(headers["x-amz-security-token"].startswith("token-") for headers, _ in server.seen)
 
 
@@ -284,7 +284,7 @@ def test_a_slow_process_is_given_up_in_time_and_used_when_it_is_done(
         start = time.monotonic()
         with pytest.raises(NotSent, match="credentials were not found in time"):
             client.call("UpdateItem", KEY)
-        assert time.monotonic() - start < 0.4
+        assert time.monotonic() - start < 0.5
         time.sleep(2)
         assert client.call("UpdateItem", KEY) == scripted.OK
 

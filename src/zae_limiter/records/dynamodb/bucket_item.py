@@ -2,7 +2,7 @@
 
 balance of a limit          t_<name>    millitokens, relative to the epoch
 consumed by a limit         c_<name>    millitokens, net
-parameters of a limit       p_<name>    capacity:refill:period in milliunits
+parameters of a limit       p_<name>    capacity:refill:period in tokens and seconds
 this is one of n shards     n
 digest of all parameters    lh          every charge requires it: balances mean nothing without
 configuration version       cv
@@ -23,6 +23,7 @@ from typing import NamedTuple
 from zae_limiter import schema
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.models.limit import MILLI
 from zae_limiter.records.dynamodb.attributes import Item, flag, n, s
 
 BALANCE, CONSUMED, PARAMETERS = "t_", "c_", "p_"
@@ -117,13 +118,14 @@ def _decode(item: Item) -> StoredBucket:
 
 
 def pack(rate: Rate) -> str:
-    return f"{rate.capacity_milli}:{rate.refill_milli}:{rate.period_ms}"
+    """In whole tokens and seconds, as limits are made."""
+    return ":".join([str(part // MILLI) for part in rate])
 
 
 @lru_cache(maxsize=4096)
 def unpack(packed: str) -> Rate:
     capacity, refill, period = packed.split(":")
-    return Rate(int(capacity), int(refill), int(period))
+    return Rate(int(capacity) * MILLI, int(refill) * MILLI, int(period) * MILLI)
 
 
 def digest_of(rates: Mapping[str, Rate]) -> str:

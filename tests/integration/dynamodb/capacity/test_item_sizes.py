@@ -1,0 +1,81 @@
+"""One write unit is 1 KB: a bucket must stay well below, however its owner is called."""
+
+import string
+
+import pytest
+
+from tests.integration.dynamodb.capacity.sizes import item_bytes, number_bytes
+from tests.integration.dynamodb.capacity.trees import AsyncTree
+from tests.integration.dynamodb.capacity.world import world_of
+from zae_limiter import Limit
+from zae_limiter.testing import FakeClock
+
+IN_2049 = 2_493_000_000_123  # ms; balances count from 2020, so that they have grown by then
+ENTITY, PARENT, RESOURCE = "e" * 40, "p" * 40, "r" * 40
+LARGE = 10_000_000  # tokens a minute
+CONSUMED = "123456789123"  # millitokens
+COUNTED = "1234567891"  # writes
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(IN_2049)
+
+
+@pytest.fixture
+async def world(stack, proxy, endpoint, clock):
+    async with world_of(AsyncTree(), stack, proxy, endpoint, clock) as world:
+        yield world
+
+
+@pytest.fixture
+def bucket_of(world, boto, endpoint, clock):
+    """The bucket of a long and busy life with these limits."""
+
+    async def bucket_of(*limits):
+        admin = world.admin
+        await admin.create_entity(ENTITY, parent_id=PARENT, cascade=True)
+        await admin.set_system_defaults(limits)
+        limiter = world.tree.limiter(admin)
+        for _ in range(3):  # so that no number is round
+            clock.advance(ms=12_347)
+            async with limiter.acquire(ENTITY, RESOURCE, {limit.name: 7919 for limit in limits}):
+                pass
+        items = boto(endpoint).scan(TableName=world.stack)["Items"]
+        [item] = [each for each in items if f"/BUCKET#{ENTITY}" in each["PK"]["S"]]
+        return {**item, **_grown(item)}
+
+    return bucket_of
+
+
+def _grown(item):
+    """Counters as they are after years."""
+    counters = {name: {"N": CONSUMED} for name in item if name.startswith("c_")}
+    return {**counters, "wc": {"N": COUNTED}, "ac": {"N": COUNTED}, "cv": {"N": "4321"}}
+
+
+@pytest.mark.parametrize(
+    ("number", "size"),
+    [("0", 2), ("1", 2), ("12", 2), ("123", 3), ("-1", 3), ("-123", 4), ("123456789123", 7)],
+)
+def test_numbers_are_counted_as_documented(number, size):
+    assert number_bytes(number) == size
+
+
+async def test_two_limits_and_long_names(bucket_of):
+    item = await bucket_of(Limit.per_minute("rpm", LARGE), Limit.per_minute("tpm", LARGE))
+    assert item["parent_id"] == {"S": PARENT}
+    assert item_bytes(item) < 650
+
+
+async def test_eight_limits_and_long_names(bucket_of):
+    names = [letter * 6 for letter in string.ascii_lowercase[:8]]
+    item = await bucket_of(*(Limit.per_minute(name, LARGE) for name in names))
+    assert {f"t_{name}" for name in names} <= item.keys()
+    assert item_bytes(item) <= 1024
+
+
+async def test_eight_limits_with_bursts(bucket_of):
+    names = [letter * 6 for letter in string.ascii_lowercase[:8]]
+    limits = [Limit.per_minute(name, LARGE, burst=12_500_000) for name in names]
+    assert item_bytes(await bucket_of(*limits)) <= 1024
