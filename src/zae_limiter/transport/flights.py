@@ -23,16 +23,20 @@ class Flights:
         self._count = 0
         self._lock = threading.RLock()
 
-    def start(self) -> None:
+    def start(self, flight: Flight) -> None:
         with self._lock:
             if self._landed is not None:
                 raise InfrastructureError("the repository is closed; open it again")
             self._count += 1
+            flight.is_counted = True
 
-    def end(self) -> None:
+    def end(self, flight: Flight) -> None:
+        """May be called twice."""
         with self._lock:
-            self._count -= 1
-            self._note()
+            if flight.is_counted:
+                flight.is_counted = False
+                self._count -= 1
+                self._note()
 
     def close(self) -> Future[None]:
         """Done when nothing is under way any more."""
@@ -44,5 +48,19 @@ class Flights:
             return self._landed
 
     def _note(self) -> None:
-        if self._count == 0 and self._landed is not None and not self._landed.done():
+        if self._count <= 0 and self._landed is not None and not self._landed.done():
             self._landed.set_result(None)
+
+
+class Flight:
+    """One call. It ends with the frame that holds it, if an interrupt kept it from being ended."""
+
+    __slots__ = ("_flights", "is_counted")
+
+    def __init__(self, flights: Flights) -> None:
+        self._flights = flights
+        self.is_counted = False
+
+    def __del__(self) -> None:
+        if self.is_counted:
+            self._flights.end(self)

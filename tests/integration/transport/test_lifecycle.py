@@ -21,7 +21,7 @@ from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.transport.aio import AHttp
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import NoAnswer
-from zae_limiter.transport.flights import Flights
+from zae_limiter.transport.flights import Flight, Flights
 from zae_limiter.transport.wire import MAX_CONNECTIONS
 
 KEY = {"Key": {"PK": {"S": "one"}}}
@@ -266,16 +266,18 @@ def test_a_signal_handler_may_start_a_call_while_one_is_being_counted():
     flights, handled = Flights(), []
 
     def handler(*_):
-        flights.start()
-        flights.end()
+        flight = Flight(flights)
+        flights.start(flight)
+        flights.end(flight)
         handled.append(1)
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         while len(handled) < 200:
-            flights.start()
-            flights.end()
+            flight = Flight(flights)
+            flights.start(flight)
+            flights.end(flight)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

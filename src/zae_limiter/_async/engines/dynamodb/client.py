@@ -16,7 +16,7 @@ from zae_limiter.transport.aio import AHttp, aoutcome, asleep  # unasync: remove
 from zae_limiter.transport.answers import date_ms, read_answer
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import Denied, NotSent
-from zae_limiter.transport.flights import Flights
+from zae_limiter.transport.flights import Flight, Flights
 from zae_limiter.transport.retries import Retries
 
 # sync: from zae_limiter.transport.threads import Http, outcome, sleep
@@ -94,8 +94,9 @@ class DynamoClient:
             body = {"TableName": self.table, **body}
         payload = _encode(body).encode()
         retries = Retries(deadline or self.deadline(), repeatable or operation in READS)
-        self._flights.start()
+        flight = Flight(self._flights)
         try:
+            self._flights.start(flight)
             while True:
                 try:
                     return await self._attempt(operation, payload, retries)
@@ -104,7 +105,7 @@ class DynamoClient:
                 if pause:
                     await asleep(pause)
         finally:
-            self._flights.end()
+            self._flights.end(flight)
 
     async def close(self) -> None:
         """Finish what is under way and let go of all connections. May be called twice."""

@@ -17,7 +17,7 @@ from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.answers import date_ms, read_answer
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import Denied, NotSent
-from zae_limiter.transport.flights import Flights
+from zae_limiter.transport.flights import Flight, Flights
 from zae_limiter.transport.retries import Retries
 from zae_limiter.transport.threads import Http, outcome, sleep
 from zae_limiter.transport.wire import RawAnswer, Request
@@ -94,8 +94,9 @@ class DynamoClient:
             body = {"TableName": self.table, **body}
         payload = _encode(body).encode()
         retries = Retries(deadline or self.deadline(), repeatable or operation in READS)
-        self._flights.start()
+        flight = Flight(self._flights)
         try:
+            self._flights.start(flight)
             while True:
                 try:
                     return self._attempt(operation, payload, retries)
@@ -104,7 +105,7 @@ class DynamoClient:
                 if pause:
                     sleep(pause)
         finally:
-            self._flights.end()
+            self._flights.end(flight)
 
     def close(self) -> None:
         """Finish what is under way and let go of all connections. May be called twice."""
