@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
@@ -19,6 +19,14 @@ def _rebuild(cls: type[ZAELimiterError], args: tuple[Any, ...], state: dict[str,
 
 class ZAELimiterError(Exception):
     """Base of everything this package raises on purpose."""
+
+    def copy(self) -> Self:
+        """Another one with the same content, for another caller."""
+        other = type(self).__new__(type(self), *self.args)
+        other.args = self.args
+        other.__dict__.update(self.__dict__)
+        other.__cause__ = self.__cause__
+        return other
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A cause may hold sockets or frames; its text is what survives a process boundary.

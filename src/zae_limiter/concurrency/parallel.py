@@ -7,8 +7,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class Parallel:
             _warn_if_unsuited(mode)
         self._pool: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Another thread may have held it."""
         self._lock = threading.Lock()
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
@@ -60,13 +67,17 @@ class Parallel:
             if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
                 self._pid = os.getpid()
                 self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="zael-parallel")
-            futures = [self._pool.submit(call) for call in calls[1:]]
+            futures = []
+            with suppress(RuntimeError):  # the interpreter ends: there are no more threads
+                for call in calls[1:]:
+                    futures.append(self._pool.submit(call))  # noqa: PERF401 - keeps those that were
         try:
             first = calls[0]()  # this thread works, too
         finally:
             for future in futures:
                 future.exception()
-        return [first, *(future.result() for future in futures)]
+        rest = [call() for call in calls[1 + len(futures) :]]
+        return [first, *(future.result() for future in futures), *rest]
 
 
 def _gevent_is_patched() -> bool:

@@ -34,7 +34,11 @@ def shield(call: Callable[[], T]) -> T:
 
     Interrupts strike the main thread alone, so only there the work goes to another one.
     """
-    if threading.current_thread() is not threading.main_thread() or _is_cooperative():
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or _is_cooperative()
+        or sys.is_finalizing()  # no other thread runs any more
+    ):
         return call()
     job = _Job(call)
     try:

@@ -29,14 +29,18 @@ class AWaiter:
                 self._future = self._loop.create_future()
             await self._future
 
-    def wake(self) -> None:
+    def wake(self) -> bool:
+        """False if its loop is closed: nobody waits any more."""
         from asyncio import _get_running_loop
 
         if _get_running_loop() is self._loop:
             self._wake()
-        else:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._wake)
+            return True
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            return False
+        return True
 
     def _wake(self) -> None:
         self._woken = True
@@ -56,6 +60,7 @@ class Waiter:
     def wait(self) -> None:
         self._lock.acquire()
 
-    def wake(self) -> None:
+    def wake(self) -> bool:
         with suppress(RuntimeError):  # it was woken already
             self._lock.release()
+        return True

@@ -64,7 +64,9 @@ def refusal(
     for charge, member in zip(charges, members, strict=True):
         image = _seen(charge, member, known)
         if image is not None:
-            found.extend(statuses(charge, image, now_ms))
+            outcome = member.outcome
+            at_ms = outcome.now_ms if isinstance(outcome, Refused) else now_ms
+            found.extend(statuses(charge, image, at_ms))
     return Rejection(tuple(found))
 
 

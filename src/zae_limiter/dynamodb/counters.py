@@ -36,5 +36,4 @@ class Counters:
             self._counts["largest_group"] = max(self._counts["largest_group"], size)
 
     def read(self) -> StoreStats:
-        with self._lock:
-            return StoreStats(**self._counts)
+        return StoreStats(**self._counts.copy())  # no lock: a signal handler may wait for others

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.concurrency.fork import renew_after_fork
@@ -61,13 +62,19 @@ class Known:
                 del self._buckets[next(iter(self._buckets))]
             return seen
 
-    def learn(self, key: BucketKey, item: Item | None, now_ms: int) -> View:
-        """Take what the store has just shown literally."""
+    def learn(
+        self, key: BucketKey, item: Item | None, now_ms: int, assumed: StoredBucket | None
+    ) -> View:
+        """Take what the store has just shown literally.
+
+        It contradicts what was ``assumed``, but not what was learnt since.
+        """
         if item is None:
             self.forget(key)
             return View(None, literal=True)
         bucket = decode(item)
-        self.saw(key, bucket, now_ms, certain=True)
+        seen = self._buckets.get(key)
+        self.saw(key, bucket, now_ms, certain=seen is not None and seen.bucket is assumed)
         return View(bucket, literal=True)
 
     def saw_bucket(
@@ -83,15 +90,17 @@ class Known:
     def saw_entity(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
         """An unknown entity has no parent."""
         family = Family() if entity is None else Family(entity.parent_id, entity.cascade)
-        with self._lock:
-            self._families[namespace_id, entity_id] = family
-            if len(self._families) > MAX_ENTITIES:
+        self._families[namespace_id, entity_id] = family  # without the lock, see forget()
+        if len(self._families) > MAX_ENTITIES:
+            with suppress(KeyError, RuntimeError, StopIteration):  # others do the same
                 del self._families[next(iter(self._families))]
 
     def forget(self, key: BucketKey) -> None:
-        """Nothing is known about it any more."""
-        with self._lock:
-            self._buckets.pop(key, None)
+        """Nothing is known about it any more.
+
+        Without the lock, which a signal handler of the main thread could not wait for.
+        """
+        self._buckets.pop(key, None)
 
     def family(self, namespace_id: str, entity_id: str) -> Family | None:
         return self._families.get((namespace_id, entity_id))

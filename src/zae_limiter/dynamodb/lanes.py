@@ -15,6 +15,7 @@ from collections.abc import Callable
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.dynamodb.member import Member, Wakeable
 from zae_limiter.dynamodb.view import BucketKey
+from zae_limiter.transport.errors import NotSent
 
 MOST_TOGETHER = 1000
 APART_S = 0.005  # who comes that long after the last departure does not wait
@@ -77,9 +78,13 @@ class Lanes:
         """The leader's write is over: the one who waits longest writes next."""
         with self._lock:
             lane = self._lanes[leader.place]
-            if lane.waiting:
-                lane.waiting.popleft().wake()
-                return
+            while lane.waiting:
+                heir = lane.waiting.popleft()
+                if heir.deadline.is_nearly_over():  # others must not fail with it
+                    heir.outcome = NotSent("others wrote to this bucket all the time; try again")
+                    heir.wake()
+                elif heir.wake():
+                    return
             lane.under_way -= 1
             if not lane.under_way:
                 del self._lanes[leader.place]

@@ -20,16 +20,17 @@ class Written(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """It does not fit into the bucket as it stands."""
+    """It does not fit into the bucket as it stood at the stamp."""
 
     image: BucketImage
+    now_ms: int
 
 
 Outcome = Written | Refused | StaleLimits | ZAELimiterError
 
 
 class Wakeable(Protocol):
-    def wake(self) -> None: ...
+    def wake(self) -> bool: ...
 
 
 class Member:
@@ -54,10 +55,9 @@ class Member:
         self.look_first = look_first
         self.outcome: Outcome | None = None
 
-    def wake(self) -> None:
-        """Its turn has come, one way or the other."""
-        if self.waiter is not None:
-            self.waiter.wake()
+    def wake(self) -> bool:
+        """Its turn has come, one way or the other; False if nobody is there any more."""
+        return self.waiter is not None and self.waiter.wake()
 
     def goes_with(self, leader: Member) -> bool:
         """Whether one write may be for both."""

@@ -49,18 +49,19 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
     in_force = parts[0].in_force
     charges = [part for part in parts if part.is_charge]
     if charges and not governs(bucket.image, in_force):
-        if _may_be_outdated(bucket.image, in_force) and not charges[0].refreshed:
+        if _may_be_outdated(bucket.image, in_force) and not any(part.refreshed for part in charges):
             return STALE
         return Next(
             writes.rebased(bucket, rebase(bucket.image, in_force, terms.now_ms), in_force, terms),
             [],
         )
-    missing = _owed_and_missing(bucket.image, parts)
+    missing = _settled_and_missing(bucket.image, parts)
     if missing and not view.literal:
         return LOOK
-    if missing:
+    owed = {key for key, amount in missing.items() if amount > 0}
+    if owed:
         return Next(
-            writes.rebased(bucket, _with(bucket.image, missing, in_force, terms), in_force, terms),
+            writes.rebased(bucket, _with(bucket.image, owed, in_force, terms), in_force, terms),
             [],
         )
     return _with_bucket(view, bucket, parts, terms)
@@ -105,15 +106,15 @@ def _with_bucket(view: View, bucket: StoredBucket, parts: Sequence[Part], terms:
     return Next(writes.shared(view, bucket, wanted, admitted, parts[0].in_force, terms), taken)
 
 
-def _owed_and_missing(image: BucketImage, parts: Sequence[Part]) -> set[str]:
-    """Limits that are owed something and that the bucket does not have."""
-    return {
-        key
-        for part in parts
-        if not part.is_charge
-        for key, amount in part.amounts_milli.items()
-        if amount > 0 and key not in image.limits
-    }
+def _settled_and_missing(image: BucketImage, parts: Sequence[Part]) -> dict[str, int]:
+    """The largest debt, or else credit, to each limit that the bucket does not have."""
+    found: dict[str, int] = {}
+    for part in parts:
+        if not part.is_charge:
+            for key, amount in part.amounts_milli.items():
+                if key not in image.limits:
+                    found[key] = max(amount, found.get(key, amount))
+    return found
 
 
 def _with(image: BucketImage, missing: set[str], in_force: InForce, terms: Terms) -> BucketImage:

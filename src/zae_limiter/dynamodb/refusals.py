@@ -30,7 +30,7 @@ class Refusals:
         image = self._seen(member, now_ms)
         if image is None or choose([member.part], image, now_ms).taken:
             return False
-        member.outcome = Refused(image)
+        member.outcome = Refused(image, now_ms)
         self._counters.add(charges=1, rejected=1, cached_rejections=1)
         return True
 

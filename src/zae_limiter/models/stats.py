@@ -12,8 +12,9 @@ class StoreStats:
     ``calls`` are requests to the store, ``retries`` those that repeat one. ``writes`` are requests
     to change a bucket, ``refused_writes`` those that found it other than expected;
     ``plain_moves`` and ``clamp_moves`` say how limits were guessed to stand. ``charges`` and
-    ``settlements`` are what callers asked for; together with others they are ``grouped``. An
-    embedded engine makes no calls and counts nothing here.
+    ``settlements`` are what callers asked for; together with others they are ``grouped``.
+    ``lost_refunds`` could not be given back to one side of a cascade when the other refused.
+    An embedded engine makes no calls and counts nothing here.
     """
 
     calls: int = 0
@@ -31,6 +32,7 @@ class StoreStats:
     groups: int = 0
     grouped: int = 0
     largest_group: int = 0
+    lost_refunds: int = 0
 
     @property
     def writes_per_charge(self) -> float:

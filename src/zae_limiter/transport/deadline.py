@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 
+NEARLY = 0.1
+
 
 class Deadline:
     """A moment of the monotonic clock."""
 
-    __slots__ = ("_at",)
+    __slots__ = ("_at", "_seconds")
 
     def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._at = time.monotonic() + seconds
 
     def left(self) -> float:
         """Seconds; zero or less when it has passed."""
         return self._at - time.monotonic()
+
+    def is_nearly_over(self) -> bool:
+        """Whether there is too little left to begin something for others, too."""
+        return self.left() < self._seconds * NEARLY

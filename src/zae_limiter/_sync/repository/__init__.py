@@ -138,7 +138,7 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
     @property
     def lost_settlements(self) -> int:
         """Adjustments and refunds that an outage kept from being written; each is logged."""
-        return self._context.lost_settlements.value
+        return self._context.lost_settlements.value + self.get_stats().lost_refunds
 
     @property
     def uncharged_admissions(self) -> int:

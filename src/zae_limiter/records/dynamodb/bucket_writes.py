@@ -152,7 +152,7 @@ def structural_write(
         before = bucket.image.limits.get(name)
         if before is None:
             update.set_number(stored.BALANCE + name, state.balance_milli)
-            update.set_number(stored.CONSUMED + name, 0)
+            update.set_number(stored.CONSUMED + name, state.consumed_milli)
         elif state.consumed_milli != before.consumed_milli:
             update.add(stored.CONSUMED + name, state.consumed_milli - before.consumed_milli)
         if before is None or before.rate != state.rate:

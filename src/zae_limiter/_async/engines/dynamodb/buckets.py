@@ -35,6 +35,7 @@ from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import NoAnswer, ServerFault
 
+CHARGE_SHARE = 0.75  # of the time that is left; the rest is for giving back
 MAY_STAND = (Written, NoAnswer, ServerFault)
 
 
@@ -47,6 +48,7 @@ class DynamoBuckets:
         client = store.client
         self._client = client
         self._known = known
+        self._counters = counters
         self._parallel = store.parallel
         self._grouping = Grouping(
             Writing(Exchange(client), known, Families(client, known), Forgetting(client), counters)
@@ -132,14 +134,19 @@ class DynamoBuckets:
     async def _cascade(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
     ) -> ChargeOutcome:
-        deadline, charges = self._client.deadline(), request.charges
+        whole, charges = self._client.deadline(), request.charges
+        deadline = Deadline(whole.left() * CHARGE_SHARE)
         members = [_member(namespace_id, charge, request, deadline) for charge in charges]
-        await self._charge_each(members, request.clock())
+        try:
+            await self._charge_each(members, request.clock())
+        except BaseException:
+            await self._give_back(charges, members, whole)
+            raise
         outcome: ChargeOutcome
         if all(isinstance(member.outcome, Written) for member in members):
             outcome = Grant(charges)
         else:
-            await self._give_back(charges, members)
+            await self._give_back(charges, members, whole)
             outcome = refusal(charges, members, self._known, request.clock())
         receipt.append(outcome)
         return outcome
@@ -159,16 +166,19 @@ class DynamoBuckets:
             if not isinstance(member.outcome, Written):
                 return
 
-    async def _give_back(self, charges: tuple[Charge, ...], members: list[Member]) -> None:
+    async def _give_back(
+        self, charges: tuple[Charge, ...], members: list[Member], deadline: Deadline
+    ) -> None:
         """Take back what one side has charged when the other did not."""
         for charge, member in zip(charges, members, strict=True):
             if not isinstance(member.outcome, Written):
                 continue
             owed = compensation(charge)
             part = Part.of_settlement(owed, -member.part.admitted)
-            back = Member(member.place, part, member.clock, self._client.deadline())
+            back = Member(member.place, part, member.clock, deadline)
             await self._grouping.decide(back)
             if isinstance(back.outcome, ZAELimiterError):
+                self._counters.add(lost_refunds=1)
                 logging.getLogger("zae_limiter").error(
                     "could not give %r back to %r on %r",
                     owed.amounts_milli,
@@ -194,11 +204,13 @@ class DynamoBuckets:
             )
             for each in settlements
         ]
-        await agather(
-            self._parallel, *(lambda each=each: self._grouping.decide(each) for each in members)
-        )
-        if any(isinstance(member.outcome, MAY_STAND) for member in members):
-            receipt.append(None)  # it stands in part, or may: a repetition would make it twice
+        try:
+            await agather(
+                self._parallel, *(lambda each=each: self._grouping.decide(each) for each in members)
+            )
+        finally:
+            if any(isinstance(member.outcome, MAY_STAND) for member in members):
+                receipt.append(None)  # it stands in part, or may: not to be made twice
         for member in members:
             if isinstance(member.outcome, ZAELimiterError):
                 raise member.outcome

@@ -19,6 +19,7 @@ from zae_limiter.transport.errors import Denied, NotSent
 from zae_limiter.transport.flights import Flight, Flights
 from zae_limiter.transport.retries import Retries
 
+# sync: from zae_limiter.concurrency.shield import shield
 # sync: from zae_limiter.transport.threads import Http, outcome, sleep
 from zae_limiter.transport.wire import RawAnswer, Request
 
@@ -94,6 +95,11 @@ class DynamoClient:
             body = {"TableName": self.table, **body}
         payload = _encode(body).encode()
         retries = Retries(deadline or self.deadline(), repeatable or operation in READS)
+        return await self._made(operation, payload, retries)  # unasync: remove
+        # sync: return shield(lambda: self._made(operation, payload, retries))
+
+    async def _made(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
+        """In the sync tree never in the main thread: a signal handler must find no lock held."""
         flight = Flight(self._flights)
         try:
             self._flights.start(flight)

@@ -15,6 +15,8 @@ from zae_limiter._async.engines.dynamodb.transactions import Plan
 from zae_limiter.models.audit import AuditAction
 from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
 from zae_limiter.naming import DEFAULT_RESOURCE
+
+# sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.records.dynamodb import actions, configs, entities, keys, registries
 from zae_limiter.records.dynamodb.actions import Action
 from zae_limiter.records.dynamodb.attributes import Item, s, text
@@ -67,7 +69,9 @@ class DynamoConfigs:
                 [*wanted, bucket],
                 consistent=self._store.own_writes.is_recent(namespace_id),
             )
-        return self._seen(namespace_id, entity_id, resource, found, shared, bucket)
+        what = namespace_id, entity_id, resource, found, shared, bucket
+        return self._seen(*what)  # unasync: remove
+        # sync: return shield(lambda: self._seen(*what))
 
     def _seen(
         self,

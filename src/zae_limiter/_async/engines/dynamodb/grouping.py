@@ -7,7 +7,7 @@ from zae_limiter.concurrency.shield import ashield
 from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.dynamodb.lanes import Lanes
 from zae_limiter.dynamodb.member import Member
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.transport.errors import NoAnswer
 
 
 class Grouping:
@@ -47,7 +47,7 @@ class Grouping:
         finally:
             for member in members:
                 if member.outcome is None:
-                    member.outcome = RateLimiterUnavailable("the caller who wrote was stopped")
+                    member.outcome = NoAnswer("the caller who wrote was stopped")
                 if member is not leader:
                     member.wake()
             self._lanes.leave(leader)

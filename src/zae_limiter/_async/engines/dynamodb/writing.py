@@ -9,6 +9,7 @@ from zae_limiter._async.engines.dynamodb.exchange import Exchange
 from zae_limiter._async.engines.dynamodb.families import Families
 from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.rebase import governs
 from zae_limiter.admission.request import STALE, StaleLimits
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
@@ -48,7 +49,7 @@ class Writing:
         leader, pending = members[0], list(members)
         if len(members) > 1:
             self._counters.group(len(members))
-        terms = Terms(leader.place, leader.clock(), secrets.token_urlsafe(6))
+        terms = Terms(leader.place, leader.clock(), "")
         try:
             pending = await self._rounds(pending, terms, leader.deadline)
             error: ZAELimiterError = RateLimiterUnavailable(
@@ -61,7 +62,7 @@ class Writing:
                 self._known.forget(leader.place)
         for member in pending:
             if member.outcome is None:
-                member.outcome = error
+                member.outcome = error.copy()  # each caller adds to its own
         self._count(members)
 
     async def _rounds(
@@ -77,24 +78,30 @@ class Writing:
         for left in reversed(range(len(pending[0].part.in_force.keys) + EXTRA_TRIES + 1)):
             if look or left == 0:
                 item = await self._exchange.read(bucket_item.key(*terms.place), deadline)
-                view, look = self._known.learn(terms.place, item, terms.now_ms), False
+                view, look = self._known.learn(terms.place, item, terms.now_ms, view.bucket), False
             family = Family()
             if view.bucket is None:
                 family = await self._families.get(*terms.place[:2], deadline)
+            terms = terms._replace(operation=secrets.token_urlsafe(6))  # each try has its own
             step = plan(view, [member.part for member in pending], terms, family)
             if isinstance(step, Next):
-                view = await self._try(step, pending, terms, deadline)
+                view = await self._try(step, view, pending, terms, deadline)
             elif isinstance(step, Look):
                 look = True
             else:
-                _decide(pending, step)
+                _decide(pending, step, terms.now_ms)
             pending = [member for member in pending if member.outcome is None]
             if not pending:
                 break
         return pending
 
     async def _try(
-        self, step: Next, pending: list[Member], terms: Terms, deadline: Deadline
+        self,
+        step: Next,
+        view: View,
+        pending: list[Member],
+        terms: Terms,
+        deadline: Deadline,
     ) -> View:
         """Make one write; what it shows of the bucket."""
         attempt, now_ms = step.attempt, terms.now_ms
@@ -103,10 +110,13 @@ class Writing:
             item = await self._exchange.write(attempt, deadline)
         except ConditionFailed as failed:
             self._counters.add(refused_writes=1)
-            return self._known.learn(terms.place, failed.item, now_ms)
+            return self._known.learn(terms.place, failed.item, now_ms, view.bucket)
+        bucket, in_force = bucket_item.decode(item), pending[0].part.in_force
+        key = attempt.update.key
         if attempt.structural:
-            return self._known.learn(terms.place, item, now_ms)
-        bucket = bucket_item.decode(item)
+            self._known.saw(terms.place, bucket, now_ms)
+            await self._forgetting.check(key, bucket.image, in_force, now_ms, deadline)
+            return View(bucket, literal=True)
         taken = [pending[position] for position in step.taken]
         for member in taken:
             member.outcome = Written(bucket.image)
@@ -116,8 +126,7 @@ class Writing:
         }
         self._known.saw(terms.place, bucket, now_ms, own)
         _refuse_what_does_not_fit(pending, bucket.image, now_ms)
-        in_force = pending[0].part.in_force
-        await self._forgetting.check(attempt.update.key, bucket.image, in_force, now_ms, deadline)
+        await self._forgetting.check(key, bucket.image, in_force, now_ms, deadline)
         return View(bucket, literal=True)
 
     def _count(self, members: Sequence[Member]) -> None:
@@ -130,19 +139,24 @@ class Writing:
         )
 
 
-def _decide(pending: list[Member], step: Over | StaleLimits) -> None:
+def _decide(pending: list[Member], step: Over | StaleLimits, now_ms: int) -> None:
     for member in pending:
         if not isinstance(step, Over):
             if member.part.is_charge:
                 member.outcome = STALE
         elif member.part.is_charge:
-            member.outcome = Refused(step.seen)
+            member.outcome = Refused(step.seen, now_ms)
         else:
             member.outcome = Written(None)
 
 
 def _refuse_what_does_not_fit(pending: list[Member], image: BucketImage, now_ms: int) -> None:
-    """Those who were skipped are judged on what the others have left."""
+    """Those who were skipped are judged on what the others have left.
+
+    A write that only gave back says nothing of the limits: they may have been changed meanwhile.
+    """
     for member in pending:
-        if member.outcome is None and not choose([member.part], image, now_ms).taken:
-            member.outcome = Refused(image)
+        if member.outcome is not None or not governs(image, member.part.in_force):
+            continue
+        if not choose([member.part], image, now_ms).taken:
+            member.outcome = Refused(image, now_ms)

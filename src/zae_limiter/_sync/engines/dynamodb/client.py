@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from zae_limiter.clock import ServerClock
+from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.answers import date_ms, read_answer
@@ -94,6 +95,10 @@ class DynamoClient:
             body = {"TableName": self.table, **body}
         payload = _encode(body).encode()
         retries = Retries(deadline or self.deadline(), repeatable or operation in READS)
+        return shield(lambda: self._made(operation, payload, retries))
+
+    def _made(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
+        """In the sync tree never in the main thread: a signal handler must find no lock held."""
         flight = Flight(self._flights)
         try:
             self._flights.start(flight)

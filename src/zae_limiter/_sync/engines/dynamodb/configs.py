@@ -14,6 +14,7 @@ from zae_limiter._sync.engines.dynamodb.reading import (
 )
 from zae_limiter._sync.engines.dynamodb.store import Primer, Store
 from zae_limiter._sync.engines.dynamodb.transactions import Plan
+from zae_limiter.concurrency.shield import shield
 from zae_limiter.models.audit import AuditAction
 from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -69,7 +70,8 @@ class DynamoConfigs:
                 [*wanted, bucket],
                 consistent=self._store.own_writes.is_recent(namespace_id),
             )
-        return self._seen(namespace_id, entity_id, resource, found, shared, bucket)
+        what = namespace_id, entity_id, resource, found, shared, bucket
+        return shield(lambda: self._seen(*what))
 
     def _seen(
         self,

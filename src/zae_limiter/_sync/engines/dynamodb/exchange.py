@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.attempt import Attempt
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.records.dynamodb.bucket_item import OPERATION
 from zae_limiter.transport.deadline import Deadline
@@ -66,7 +66,7 @@ class Exchange:
         """Look once: the write was made if its mark is there. If not, it may still arrive."""
         try:
             item = self.read(attempt.update.key, deadline)
-        except RateLimiterUnavailable:
+        except InfrastructureError:  # also where reading is not permitted
             raise doubt from None
         if item is None or _mark(item) != attempt.operation:
             raise doubt

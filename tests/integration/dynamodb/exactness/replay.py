@@ -1,0 +1,165 @@
+"""A bucket's writes, replayed in exact fractions.
+
+Written from the documents alone: a limit holds a value that grows by its rate; what is above the
+capacity is cut when something is taken. A write shows what was consumed by it and what the store
+holds after it; whether the latter follows from the former is what is checked here.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tests.integration.dynamodb.exactness.world import (
+    limits_of,
+    parameters,
+    rate_of,
+    value_at,
+)
+
+
+def plain(key):
+    """The name of a limit, also of one that a call brought beside it."""
+    return key.partition("~")[0]
+
+
+def number(item, name):
+    return int(item[name]["N"])
+
+
+@dataclass
+class Pot:
+    """One limit, in millitokens and milliseconds. ``turned`` counts changes since it was exact."""
+
+    capacity: int
+    refill: int
+    period: int
+    value: Fraction
+    at_ms: int
+    turned: int = 0
+
+    @property
+    def rate(self):
+        return self.capacity, self.refill, self.period
+
+    @property
+    def tolerance(self):
+        """Rounding down at each end, and once for each change of the limits."""
+        return 1 + self.turned
+
+    def at(self, now_ms):
+        return self.value + Fraction(self.refill, self.period) * (now_ms - self.at_ms)
+
+    def level(self, now_ms):
+        return min(Fraction(self.capacity), self.at(now_ms))
+
+    def set(self, value, now_ms):
+        self.value, self.at_ms = Fraction(value), now_ms
+
+    def turn(self, capacity, refill, period, now_ms):
+        """The level stays; what does not fit any more is gone."""
+        self.set(min(self.at(now_ms), self.capacity, capacity), now_ms)
+        self.capacity, self.refill, self.period = capacity, refill, period
+        self.turned += 1
+
+    def follow(self, taken_net, stored, now_ms, most_returned):
+        """Whether a write may have left ``stored``, and how it is then."""
+        value, slack = self.at(now_ms), self.tolerance
+        after = (self.level(now_ms) if taken_net > 0 else value) - taken_net
+        if abs(stored - after) <= slack:
+            self.set(after, now_ms)
+            if taken_net > 0 and value > self.capacity + slack:
+                self.turned = 0  # cut for certain, and so exact again
+            return
+        taken = self.capacity - stored  # a surplus was cut that what came back was part of
+        returned = taken - taken_net
+        assert taken >= 0, ("more than the capacity is left", self, stored)
+        assert 0 <= returned <= most_returned, ("more came back than was returned", self, returned)
+        assert value + returned >= self.capacity - slack, ("filled without reason", self, stored)
+        self.set(self.capacity - taken, now_ms)
+        self.turned = 0
+
+
+@dataclass
+class Replay:
+    """One bucket from its first write on."""
+
+    pots: dict = field(default_factory=dict)
+    consumed: dict = field(default_factory=dict)
+    admitted: int = 0
+    writes: int = 0
+
+    def follow(self, item, now_ms, most_returned=None):
+        """The next write, as the store showed the item after it."""
+        assert number(item, "wc") == self.writes + 1, "a write was not seen"
+        most_returned = most_returned or Counter()
+        admitted = number(item, "ac") - self.admitted
+        inherited = self._drop_missing(item, now_ms)
+        for key in limits_of(item):
+            pot = self._pot(key, parameters(item, key), now_ms)
+            net = number(item, f"c_{key}") - self.consumed.get(key, 0) - inherited.pop(key, 0)
+            stored = value_at(item, key, now_ms)
+            pot.follow(net, stored, now_ms, most_returned[plain(key)])
+            if admitted > 0 and net > 0:
+                assert pot.at(now_ms) >= -pot.tolerance, ("too much was admitted", key, pot)
+                assert stored >= 0, ("too much was admitted", key, pot)
+        assert not inherited
+        self._note(item)
+
+    def mended(self, item, now_ms, added=None):
+        """It was filled by hand, or some was ``added``."""
+        assert number(item, "wc") == self.writes + 1
+        for key, pot in self.pots.items():
+            if added is None:
+                pot.set(pot.capacity, now_ms)
+            elif key in added:
+                pot.set(min(pot.at(now_ms) + added[key], pot.capacity), now_ms)
+            assert abs(value_at(item, key, now_ms) - pot.at(now_ms)) <= pot.tolerance
+        self._note(item)
+
+    def is_full(self, now_ms):
+        return all(pot.at(now_ms) >= pot.capacity - pot.tolerance for pot in self.pots.values())
+
+    def totals(self):
+        """Net consumption by name."""
+        totals = Counter()
+        for key, consumed in self.consumed.items():
+            totals[plain(key)] += consumed
+        return totals
+
+    def level(self, limit, now_ms):
+        """Of a limit wherever it lives; one that is not there is full."""
+        for key, pot in self.pots.items():
+            if plain(key) == limit.name and pot.rate == rate_of(limit):
+                return pot.level(now_ms)
+        return Fraction(limit.capacity_milli)
+
+    def _pot(self, key, rate, now_ms):
+        pot = self.pots.get(key)
+        if pot is None:
+            pot = self.pots[key] = Pot(*rate, Fraction(rate[0]), now_ms)
+        elif pot.rate != rate:
+            pot.turn(*rate, now_ms)
+        return pot
+
+    def _drop_missing(self, item, now_ms):
+        """Limits that are gone were full; another of the name has what they consumed."""
+        inherited = Counter()
+        for key in self.pots.keys() - set(limits_of(item)):
+            pot = self.pots.pop(key)
+            assert "~" in key
+            assert pot.at(now_ms) >= pot.capacity - pot.tolerance, ("was not full", key, pot)
+            heirs = [each for each in limits_of(item) if plain(each) == plain(key)]
+            heir = plain(key) if plain(key) in heirs else self._heir(heirs, item, key)
+            inherited[heir] += self.consumed.pop(key)
+        return inherited
+
+    def _heir(self, heirs, item, key):
+        gone = self.consumed[key]
+        for each in heirs:
+            if number(item, f"c_{each}") - self.consumed.get(each, 0) == gone:
+                return each
+        raise AssertionError(f"what {key} consumed is not counted any more")
+
+    def _note(self, item):
+        self.consumed = {key: number(item, f"c_{key}") for key in limits_of(item)}
+        self.admitted, self.writes = number(item, "ac"), number(item, "wc")

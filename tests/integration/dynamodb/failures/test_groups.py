@@ -1,0 +1,112 @@
+"""Callers who share a write, and what a fault makes of each of them."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.dynamodb.exactness.world import Failure, failing, together
+from tests.integration.dynamodb.failures.states import TEN
+from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from zae_limiter import RateLimiterUnavailable
+
+CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
+
+
+@pytest.fixture
+async def low(world, proxy):
+    """A client that believes that one token is left, where somebody else has returned eight."""
+    client, other = await world.client(proxy), await world.client()
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=9)
+    await other.owe(rpm=-8)
+    assert world.level() == 9000
+    return client
+
+
+async def test_who_does_not_fit_what_was_known_fits_what_is_there(world, low):
+    assert await together(low.take(rpm=1), low.take(rpm=5)) == [None, None]
+    assert world.level() == 3000
+
+
+@pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle", "close"])
+@pytest.mark.parametrize("which", [0, 1])
+async def test_a_fault_of_one_write_is_not_taken_for_the_success_of_another(
+    world, low, proxy, kind, which
+):
+    """The same callers are written for twice; each write stands for itself."""
+    with proxy.fault(kind, operation="UpdateItem", skip=which, times=1) as fault:
+        outcomes = await together(low.take(rpm=1), low.take(rpm=2))
+    assert fault.used == 1
+    admitted = sum(amount for amount, each in zip((1, 2), outcomes, strict=True) if each is None)
+    assert admitted <= 9 - world.level() // 1000
+    if which == 1 and kind != "close":
+        assert (outcomes, world.level()) == ([None, None], 6000)
+
+
+@pytest.mark.parametrize("kind", CARRIED_OUT)
+async def test_a_crowd_whose_common_write_lost_its_answer_is_admitted_once(world, proxy, kind):
+    client = await world.client(proxy)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    with proxy.fault(kind, operation="UpdateItem", times=1):
+        outcomes = await together(*(client.take(rpm=1) for _ in range(6)))
+    assert outcomes == [None] * 6
+    assert (world.level(), world.admitted()) == (3000, 7)
+
+
+async def test_refunds_and_charges_that_travel_together_are_made_once(world, proxy):
+    """Some fail, some take: in whatever writes they meet."""
+    client = await world.client(proxy)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    proxy.link.request_ms = 4
+
+    async def failed(amount):
+        with failing():
+            async with client.acquire(rpm=amount):
+                await asyncio.sleep(0.003)
+                raise Failure
+
+    with proxy.fault("lose_answer", operation="UpdateItem", skip=1, times=3):
+        outcomes = await together(
+            failed(2), client.take(rpm=1), failed(1), client.take(rpm=2), failed(3)
+        )
+    assert all(each is None or isinstance(each, RateLimiterUnavailable) for each in outcomes)
+    kept = (outcomes[1] is None) + 2 * (outcomes[3] is None)
+    lost = client.repo.lost_settlements + sum(each is not None for each in outcomes)
+    assert world.level() <= 9000 - 1000 * kept
+    if not lost:
+        assert world.level() == 9000 - 1000 * kept
+    assert world.level() == 10_000 - world.spent()
+
+
+async def test_a_leader_who_goes_away_leaves_the_others_their_tokens(world, proxy):
+    client = await world.client(proxy)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    proxy.link.request_ms = 20
+    tasks = [asyncio.ensure_future(client.take(rpm=1)) for _ in range(6)]
+    await asyncio.sleep(0.005)
+    for task in tasks[:3]:
+        task.cancel()
+    outcomes = await together(*tasks)
+    proxy.link.request_ms = 0
+    assert [type(each) for each in outcomes[:3]] == [asyncio.CancelledError] * 3
+    assert outcomes[3:] == [None] * 3
+    assert world.level() == 6000
+
+
+async def test_those_who_wait_for_a_silent_write_are_decided_in_time_as_well(world, proxy):
+    client = await world.client(proxy, request_timeout=TIMEOUT_S)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    with proxy.fault("black_hole"):
+        first = asyncio.ensure_future(together(client.take(rpm=1)))
+        await asyncio.sleep(0.002)
+        outcomes = await together(*(client.take(rpm=1, limits=[TEN]) for _ in range(5)))
+        outcomes += await first
+    assert all(isinstance(each, RateLimiterUnavailable) for each in outcomes)
+    assert loop.time() - started < TIMEOUT_S + SLACK_S
+    assert world.level() == 9000

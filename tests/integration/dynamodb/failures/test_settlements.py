@@ -1,0 +1,276 @@
+"""Debts and credits in faults: never raised at the end of a block, never made twice."""
+
+import logging
+import time
+
+import pytest
+
+from tests.integration.dynamodb.exactness.world import Failure, failing
+from tests.integration.dynamodb.failures.messages import arrived, late
+from tests.integration.dynamodb.failures.states import TEN
+from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from zae_limiter import PermissionDenied, RateLimiterUnavailable
+
+CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
+
+
+@pytest.fixture
+async def client(world, proxy):
+    client = await world.client(proxy, request_timeout=TIMEOUT_S)
+    await client.repo.set_system_defaults([TEN])
+    return client
+
+
+async def give_back(client, amount):
+    """A block that fails."""
+    with failing():
+        async with client.acquire(rpm=amount):
+            raise Failure
+
+
+# --- it can be known what became of it
+
+
+@pytest.mark.parametrize("kind", [*CARRIED_OUT, "throttle"])
+async def test_a_credit_without_a_proper_answer_is_made_once(world, client, proxy, kind):
+    await client.take(rpm=6)
+    with proxy.fault(kind, operation="UpdateItem", skip=1, times=1) as fault:
+        await give_back(client, 3)
+    assert fault.used == 1
+    assert (world.level(), world.spent()) == (4000, 6000)
+    assert client.repo.lost_settlements == 0
+
+
+@pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before", "throttle"])
+@pytest.mark.parametrize("debt", [1, 30])
+async def test_a_debt_without_a_proper_answer_is_made_once(world, client, proxy, kind, debt):
+    async with client.acquire(rpm=3) as lease:
+        await lease.adjust(rpm=debt)
+        fault = proxy.fault(kind, operation="UpdateItem", times=1)
+    assert fault.used == 1
+    assert (world.level(), world.spent()) == (7000 - 1000 * debt, 3000 + 1000 * debt)
+    assert world.ttl_ms() >= world.full_at_ms()
+    assert client.repo.lost_settlements == 0
+
+
+@pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
+async def test_a_debt_on_a_forgotten_bucket_is_made_once(world, client, proxy, kind):
+    async with client.acquire(rpm=3) as lease:
+        world.clock.advance(hours=1)
+        world.expire()
+        await lease.adjust(rpm=12)
+        fault = proxy.fault(kind, operation="UpdateItem", skip=1, times=1)
+    assert fault.used == 1
+    assert (world.level(), world.spent()) == (-2000, 12_000)
+    assert world.ttl_ms() >= world.full_at_ms()
+
+
+@pytest.mark.parametrize("kind", CARRIED_OUT)
+async def test_a_debt_in_one_limit_and_a_credit_in_another_are_made_once(
+    world, client, proxy, kind
+):
+    await client.repo.set_system_defaults([TEN, type(TEN).per_minute("tpm", 100)])
+    async with client.acquire(rpm=3, tpm=30) as lease:
+        await lease.adjust(rpm=2, tpm=-20)
+        fault = proxy.fault(kind, operation="UpdateItem", times=1)
+    assert fault.used == 1
+    assert (world.spent("rpm"), world.spent("tpm")) == (5000, 10_000)
+    assert (world.level("rpm"), world.level("tpm")) == (5000, 90_000)
+
+
+# --- it is lost, or nobody can know: logged and counted, not raised
+
+
+@pytest.mark.parametrize("kind", ["close", "error_before", "black_hole", "throttle", "deny"])
+async def test_a_credit_that_is_not_made_is_logged_and_counted(world, client, proxy, kind, caplog):
+    await client.take(rpm=1)
+    started = time.monotonic()
+    with caplog.at_level(logging.ERROR, "zae_limiter"):
+        with failing():
+            async with client.acquire(rpm=3):
+                fault = proxy.fault(kind, operation="UpdateItem")
+                raise Failure
+        fault.remove()
+    assert time.monotonic() - started < TIMEOUT_S + SLACK_S
+    assert client.repo.lost_settlements == 1
+    assert "could not settle" in caplog.text
+    assert world.level() == 6000  # on the safe side by what was not given back
+
+
+@pytest.mark.parametrize("kind", ["close", "black_hole", "throttle", "deny"])
+async def test_a_debt_that_is_not_made_is_logged_and_counted(world, client, proxy, kind, caplog):
+    with caplog.at_level(logging.ERROR, "zae_limiter"):
+        async with client.acquire(rpm=3) as lease:
+            await lease.adjust(rpm=2)
+            fault = proxy.fault(kind, operation="UpdateItem")
+        fault.remove()
+    assert client.repo.lost_settlements == 1
+    assert "could not settle" in caplog.text
+    assert world.level() == 7000
+
+
+async def test_a_settlement_is_not_lost_to_refused_connections_in_silence(
+    world, client, proxy, caplog
+):
+    lease = client.acquire(rpm=3)
+    await (await lease.__aenter__()).adjust(rpm=2)
+    with caplog.at_level(logging.ERROR, "zae_limiter"), proxy.refusing():
+        await lease.__aexit__(None, None, None)
+    assert client.repo.lost_settlements == 1
+    assert "could not settle" in caplog.text
+    assert world.level() == 7000
+
+
+@pytest.mark.parametrize("kind", CARRIED_OUT)
+async def test_a_credit_that_cannot_be_looked_for_is_counted_as_lost_and_made_once(
+    world, client, proxy, kind
+):
+    await client.take(rpm=1)
+    with failing():
+        async with client.acquire(rpm=3):
+            proxy.fault(kind, operation="UpdateItem", times=1)
+            blind = proxy.fault("close")
+            raise Failure
+    blind.remove()
+    assert client.repo.lost_settlements == 1
+    assert (world.level(), world.spent()) == (9000, 1000)
+
+
+async def test_a_late_credit_is_made_once(world, client, proxy):
+    await client.take(rpm=1)
+    with proxy.measure() as measured:
+        with failing():
+            async with client.acquire(rpm=3):
+                late(proxy, delay_ms=50)
+                raise Failure
+        await arrived(measured)
+    assert client.repo.lost_settlements == 1  # nobody could know
+    assert (world.level(), world.spent()) == (9000, 1000)
+
+
+async def test_a_late_debt_is_made_once(world, client, proxy):
+    with proxy.measure() as measured:
+        async with client.acquire(rpm=3) as lease:
+            await lease.adjust(rpm=30)
+            late(proxy, delay_ms=50)
+        await arrived(measured)
+    assert client.repo.lost_settlements == 1
+    assert (world.level(), world.spent()) == (-23_000, 33_000)
+
+
+# --- release() and then a block that fails
+
+
+@pytest.mark.parametrize("kind", [*CARRIED_OUT, "throttle", None])
+async def test_a_release_that_is_known_to_be_made_is_not_made_again(world, client, proxy, kind):
+    await client.take(rpm=4)
+    with failing():
+        async with client.acquire(rpm=5) as lease:
+            if kind:
+                proxy.fault(kind, operation="UpdateItem", times=1)
+            await lease.release(rpm=3)
+            assert world.level() == 4000
+            raise Failure
+    assert (world.level(), world.spent()) == (6000, 4000)
+
+
+@pytest.mark.parametrize("kind", CARRIED_OUT)
+async def test_a_release_that_was_made_unnoticed_is_not_made_again(world, client, proxy, kind):
+    await client.take(rpm=4)
+    with failing():
+        async with client.acquire(rpm=5) as lease:
+            with (
+                proxy.fault(kind, operation="UpdateItem", times=1),
+                proxy.fault("close"),
+                pytest.raises(RateLimiterUnavailable),
+            ):
+                await lease.release(rpm=3)
+            raise Failure
+    assert (world.level(), world.spent()) == (6000, 4000)
+
+
+@pytest.mark.parametrize("kind", CARRIED_OUT)
+async def test_a_release_that_was_made_and_may_not_be_looked_for_is_not_made_again(
+    world, client, proxy, kind
+):
+    """The rights are taken away between the write and the look at what became of it."""
+    await client.take(rpm=4)
+    with failing():
+        async with client.acquire(rpm=5) as lease:
+            with (
+                proxy.fault(kind, operation="UpdateItem", times=1),
+                proxy.fault("deny"),
+                pytest.raises((RateLimiterUnavailable, PermissionDenied)),
+            ):
+                await lease.release(rpm=3)
+            raise Failure
+    assert (world.level(), world.spent()) == (6000, 4000)
+
+
+@pytest.mark.parametrize("kind", ["close", "error_before"])
+async def test_a_release_that_may_have_been_made_is_not_made_again(world, client, proxy, kind):
+    """It was not; but nobody can know, so it stays with the bucket's owner: the safe side."""
+    await client.take(rpm=4)
+    with failing():
+        async with client.acquire(rpm=5) as lease:
+            with (
+                proxy.fault(kind, operation="UpdateItem", times=1),
+                pytest.raises(RateLimiterUnavailable),
+            ):
+                await lease.release(rpm=3)
+            assert lease.consumed == {"rpm": 2}
+            raise Failure
+    assert (world.level(), world.spent()) == (3000, 7000)
+
+
+async def test_a_release_that_arrives_late_is_not_made_again(world, client, proxy):
+    await client.take(rpm=4)
+    with proxy.measure() as measured, failing():
+        async with client.acquire(rpm=5) as lease:
+            with (
+                late(proxy, delay_ms=50),
+                pytest.raises(RateLimiterUnavailable),
+            ):
+                await lease.release(rpm=3)
+            await arrived(measured)
+            raise Failure
+    assert (world.level(), world.spent()) == (6000, 4000)
+
+
+@pytest.mark.parametrize("kind", ["deny", "throttle"])
+async def test_a_release_that_was_certainly_not_made_is_given_back_in_the_end(
+    world, client, proxy, kind
+):
+    await client.take(rpm=4)
+    with failing():
+        async with client.acquire(rpm=5) as lease:
+            with (
+                proxy.fault(kind, operation="UpdateItem"),
+                pytest.raises((RateLimiterUnavailable, PermissionDenied)),
+            ):
+                await lease.release(rpm=3)
+            assert lease.consumed == {"rpm": 5}
+            raise Failure
+    assert (world.level(), world.spent()) == (6000, 4000)
+
+
+@pytest.mark.parametrize("kind", [*CARRIED_OUT, "error_before"])
+async def test_more_tokens_within_a_lease_are_charged_once(world, client, proxy, kind):
+    async with client.acquire(rpm=2) as lease:
+        proxy.fault(kind, operation="UpdateItem", times=1)
+        await lease.consume(rpm=3)
+        assert lease.consumed == {"rpm": 5}
+    assert (world.level(), world.spent(), world.admitted()) == (5000, 5000, 1)
+
+
+async def test_more_tokens_that_nobody_knows_of_are_not_given_back(world, client, proxy):
+    with failing():
+        async with client.acquire(rpm=2) as lease:
+            with (
+                proxy.fault("lose_answer", operation="UpdateItem", times=1),
+                proxy.fault("close"),
+                pytest.raises(RateLimiterUnavailable),
+            ):
+                await lease.consume(rpm=3)
+            raise Failure
+    assert (world.level(), world.spent()) == (7000, 3000)
