@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from zae_limiter.clock import ServerClock
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.aio import AHttp, aoutcome, asleep  # unasync: remove
@@ -70,6 +71,7 @@ class DynamoClient:
         self._source = AccessSource(region, endpoint_url)
         self._http = AHttp()
         self._flights = Flights()
+        self.counters = Counters()
         self._clock = server_clock
         self._last_date = ""
         self._skew_s = 0.0
@@ -108,6 +110,7 @@ class DynamoClient:
                     return await self._attempt(operation, payload, retries)
                 except RateLimiterUnavailable as error:
                     pause = retries.pause_after(error)
+                    self.counters.add(retries=1)
                 if pause:
                     await asleep(pause)
         finally:
@@ -143,6 +146,7 @@ class DynamoClient:
         self, operation: str, payload: bytes, access: Access, retries: Retries
     ) -> RawAnswer:
         timeout, connect_timeout = retries.timeouts()
+        self.counters.add(calls=1)
         now_s = time.time() + self._skew_s
         message = access.signer.message(operation, payload, access.credentials, now_s)
         request = Request(access.endpoint, message)

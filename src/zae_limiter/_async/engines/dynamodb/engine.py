@@ -13,7 +13,6 @@ from zae_limiter._async.engines.dynamodb.records import DynamoRecords
 from zae_limiter._async.engines.dynamodb.store import Store
 from zae_limiter._async.engines.dynamodb.usage import DynamoUsage
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.models.stats import StoreStats
@@ -47,9 +46,8 @@ class DynamoEngine:
         self._client = client
         self._parallel = parallel
         known = Known()
-        self._counters = Counters()
         store = Store(client, known, parallel, audit_retention_days)
-        self.buckets = DynamoBuckets(store, known, self._counters, rejection_cache_ttl)
+        self.buckets = DynamoBuckets(store, known, client.counters, rejection_cache_ttl)
         self.configs = DynamoConfigs(store)
         self.entities = DynamoEntities(store)
         self.namespaces = DynamoNamespaces(store)
@@ -58,7 +56,7 @@ class DynamoEngine:
         self.records = DynamoRecords(store)
 
     def stats(self) -> StoreStats:
-        return self._counters.read()
+        return self._client.counters.read()
 
     async def ping(self) -> None:
         await self.records.get(RESERVED_NAMESPACE, VERSION_RECORD)
