@@ -101,6 +101,7 @@ def first(
         family,
         dict(zip(in_force.keys, in_force.rates, strict=True)),
         in_force.governing_version,
+        terms.now_ms,
     )
 
     def again() -> Update:

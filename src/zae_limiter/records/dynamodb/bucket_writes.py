@@ -94,6 +94,7 @@ class Birth(NamedTuple):
     family: stored.Family
     rates: Mapping[str, Rate]
     version: int
+    generation: int  # the stamp, so that a later bucket of the same key counts on
 
 
 def first_write(
@@ -119,7 +120,7 @@ def first_write(
     update.set_number(stored.SHARDS, stored.UNSHARDED)
     update.set(stored.DIGEST, s(digest))
     update.set_if_missing(stored.VERSION, n(birth.version))
-    update.set_if_missing(stored.GENERATION, n(0))
+    update.set_if_missing(stored.GENERATION, n(birth.generation))
     update.set(stored.OPERATION, s(stamp.operation))
     update.add(stored.WRITES, 1)
     update.add(stored.ADMITTED, stamp.admitted)

@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 
 from tests.integration.dynamodb.exactness.replay import Replay
+from tests.integration.dynamodb.exactness.rules import check_update
 from tests.integration.dynamodb.exactness.world import (
     API,
     PARENT,
@@ -16,7 +17,7 @@ from tests.integration.dynamodb.exactness.world import (
 )
 from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded
 
-DEBTS = (7, 14, 70)
+DEBTS = (7, 7, 7, 14, 70)
 AMOUNTS = (0, 1, 1, 2, 3, 5)
 FAULTS = (
     "lose_answer", "cut_answer", "garble", "error_after", "error_before", "throttle", "close",
@@ -69,6 +70,8 @@ class History:
         self.cascade = self.rng.random() < 0.4
         self.faulty = self.rng.random() < 0.6
         self.cache_ttl = self.rng.choice((0, 60))
+        self.refusal_ttl = self.rng.choice((0, 0, 1))
+        self.ttl_multiplier = self.rng.choice((1, 1, 7))
         self.changed = False
         self.replays = {USER: Replay(), PARENT: Replay()}
         self.counts = Counter()
@@ -84,7 +87,11 @@ class History:
         count = self.rng.randint(1, 6)
         self.clients = [
             await self.world.client(
-                self.proxy, config_cache_ttl=self.cache_ttl, request_timeout=TIMEOUT_S
+                self.proxy,
+                config_cache_ttl=self.cache_ttl,
+                rejection_cache_ttl=self.refusal_ttl,
+                bucket_ttl_multiplier=self.ttl_multiplier,
+                request_timeout=TIMEOUT_S,
             )
             for _ in range(count)
         ]
@@ -98,7 +105,7 @@ class History:
 
     async def _step(self):
         kind = self.rng.choices(
-            ("burst", "wait", "configure", "mend", "forget"), (50, 34, 6, 5, 5)
+            ("burst", "wait", "configure", "mend", "forget"), (60, 25, 5, 5, 5)
         )[0]
         self.counts[kind] += 1
         await getattr(self, f"_{kind}")()
@@ -107,7 +114,7 @@ class History:
 
     async def _wait(self):
         clock, rng = self.world.clock, self.rng
-        how = rng.randrange(7)
+        how = rng.randrange(10)
         if how == 0:
             clock.advance(ms=1)
         elif how <= 2:
@@ -117,7 +124,7 @@ class History:
         elif how == 4:
             clock.advance(ms=-rng.randrange(300_000))
         else:
-            self._wait_until_full(rng.choice((-1, 0, 0, 1)))
+            self._wait_until_full(rng.choice((-1, 0, 1, 5000)))
 
     def _wait_until_full(self, off_ms):
         item = self.world.item()
@@ -183,7 +190,7 @@ class History:
                     kind,
                     operation=self.rng.choice(("UpdateItem", "UpdateItem", None)),
                     times=self.rng.randint(1, 3),
-                    skip=self.rng.randrange(4),
+                    skip=self.rng.choice((0, 0, 0, 1, 2, 3)),
                     **options,
                 )
             )
@@ -237,7 +244,7 @@ class History:
             self._in_doubt(effect, amounts, only_if=self.lossy and self.cascade)
             return effect
         except RateLimiterUnavailable as error:
-            self._in_doubt(effect, amounts, only_if=type(error) is not RateLimiterUnavailable)
+            self._gave_up(effect, amounts, error)
             return effect
         if client.repo.lost_settlements == lost:
             effect.certain(settled)
@@ -259,7 +266,7 @@ class History:
             except RateLimitExceeded:
                 self._in_doubt(effect, more, only_if=self.lossy and self.cascade)
             except RateLimiterUnavailable as error:
-                self._in_doubt(effect, more, only_if=type(error) is not RateLimiterUnavailable)
+                self._gave_up(effect, more, error)
         elif plan == "release":
             part = {name: amount // 2 for name, amount in amounts.items()}
             held = lease.consumed
@@ -283,7 +290,12 @@ class History:
             effect.refused = asked
             self._in_doubt(effect, amounts, only_if=self.lossy and self.cascade)
         except RateLimiterUnavailable as error:
-            self._in_doubt(effect, amounts, only_if=type(error) is not RateLimiterUnavailable)
+            self._gave_up(effect, amounts, error)
+
+    def _gave_up(self, effect, amounts, error):
+        """Without a fault only where too many others wrote; then nothing was charged."""
+        crowded = type(error) is RateLimiterUnavailable
+        self._in_doubt(effect, amounts, only_if=self.lossy or not crowded)
 
     def _in_doubt(self, effect, amounts, *, only_if):
         if only_if:
@@ -301,6 +313,8 @@ class History:
         found = {USER: [], PARENT: []}
         requests, now_ms = self.measured.requests, self.world.clock()
         for exchange in requests[self._read :]:
+            if exchange.operation == "UpdateItem":
+                check_update(exchange.body)
             item = exchange.answer.get("Attributes")
             if exchange.operation == "UpdateItem" and item and "wc" in item:
                 entity_id = USER if USER in item["GSI2SK"]["S"] else PARENT
@@ -331,7 +345,7 @@ class History:
 
     def _check_refusals(self, effects):
         """Without credits a level only falls: who was refused would be refused now."""
-        if self.lossy or (self.cache_ttl and self.changed):
+        if self.lossy or self.refusal_ttl or (self.cache_ttl and self.changed):
             return
         if any(effect.least[name] < 0 for effect in effects for name in ("rpm", "tpm")):
             return

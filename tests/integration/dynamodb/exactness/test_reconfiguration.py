@@ -90,13 +90,14 @@ async def test_a_client_with_an_old_configuration_does_not_bring_it_back(world):
     old, new = await world.clients(2)
     await old.repo.set_system_defaults([TEN])
     await old.take(rpm=1)
+    born = int(world.item()["g"]["N"])
     await new.repo.set_system_defaults([WIDE])
     await new.take(rpm=1)
     for _ in range(3):
         await old.take(rpm=1)
         await new.take(rpm=1)
     assert world.rate() == rate_of(WIDE)
-    assert int(world.item()["g"]["N"]) == 1
+    assert int(world.item()["g"]["N"]) == born + 1
     assert world.level() == 2000
 
 
@@ -126,9 +127,11 @@ async def test_two_rebases_in_one_millisecond_keep_the_level(world, proxy, laten
         one.take(rpm=3, limits=[Limit.per_hour("rpm", 40)]),
         two.take(rpm=4, limits=[Limit.per_second("rpm", 60)]),
     )
-    assert outcomes == [None, None]
-    assert world.level() == 23_000
-    assert world.spent() == 27_000
+    assert None in outcomes  # one may give up, since the other keeps changing the limits
+    assert {type(each) for each in outcomes} <= {type(None), RateLimiterUnavailable}
+    taken = 20 + sum(each for each, got in zip((3, 4), outcomes, strict=True) if got is None)
+    assert world.level() == 50_000 - 1000 * taken
+    assert world.spent() == 1000 * taken
 
 
 async def test_two_clients_with_different_configurations_meet_in_one_millisecond(world, proxy):

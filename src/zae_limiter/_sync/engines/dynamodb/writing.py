@@ -7,6 +7,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from zae_limiter._sync.engines.dynamodb.backoff import Backoff
 from zae_limiter._sync.engines.dynamodb.exchange import Exchange
 from zae_limiter._sync.engines.dynamodb.families import Families
 from zae_limiter._sync.engines.dynamodb.forgetting import Forgetting
@@ -74,7 +75,7 @@ class Writing:
         is read and asked for the last time.
         """
         view = View.remembered(self._known.get(terms.place))
-        look = pending[0].look_first
+        look, backoff, rebased = pending[0].look_first, Backoff(deadline), False
         for left in reversed(range(len(pending[0].part.in_force.keys) + EXTRA_TRIES + 1)):
             if look or left == 0:
                 item = self._exchange.read(bucket_item.key(*terms.place), deadline)
@@ -85,6 +86,9 @@ class Writing:
             terms = terms._replace(operation=secrets.token_urlsafe(6))  # each try has its own
             step = plan(view, [member.part for member in pending], terms, family)
             if isinstance(step, Next):
+                if step.attempt.structural and rebased:  # somebody brings other limits at once
+                    backoff.pause()
+                rebased = rebased or step.attempt.structural
                 view = self._try(step, view, pending, terms, deadline)
             elif isinstance(step, Look):
                 look = True
