@@ -22,12 +22,19 @@ class AWaiter:
         self._future: asyncio.Future[None] = self._loop.create_future()
         self._woken = False
 
-    async def wait(self) -> None:
-        """Until it is woken; may be called again after a cancellation."""
-        while not self._woken:
-            if self._future.done():
-                self._future = self._loop.create_future()
-            await self._future
+    async def wait(self, seconds: float) -> None:
+        """Until it is woken; may be called again after a cancellation. Raises TimeoutError."""
+        until = self._loop.time() + seconds
+        timer = self._loop.call_at(until, self._look_up)
+        try:
+            while not self._woken:
+                if self._loop.time() >= until:
+                    raise TimeoutError
+                if self._future.done():
+                    self._future = self._loop.create_future()
+                await self._future
+        finally:
+            timer.cancel()
 
     def wake(self) -> bool:
         """False if its loop is closed: nobody waits any more."""
@@ -44,6 +51,9 @@ class AWaiter:
 
     def _wake(self) -> None:
         self._woken = True
+        self._look_up()
+
+    def _look_up(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
@@ -57,8 +67,10 @@ class Waiter:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def wait(self) -> None:
-        self._lock.acquire()
+    def wait(self, seconds: float) -> None:
+        """Until it is woken. Raises TimeoutError."""
+        if not self._lock.acquire(timeout=max(seconds, 0)):
+            raise TimeoutError
 
     def wake(self) -> bool:
         with suppress(RuntimeError):  # it was woken already

@@ -20,6 +20,7 @@ from zae_limiter.transport.errors import NotSent
 MOST_TOGETHER = 1000
 APART_S = 0.005  # who comes that long after the last departure does not wait
 MOST_AT_ONCE = 16
+LOST_S = 60.0  # who has not come back by then never will
 
 
 class _Lane:
@@ -50,6 +51,8 @@ class Lanes:
             if lane is None:
                 lane = self._lanes[member.place] = _Lane()
             now_s = time.monotonic()
+            if now_s - lane.left_s > LOST_S:
+                lane.under_way = 0
             if lane.under_way and (
                 lane.waiting or now_s - lane.left_s < APART_S or lane.under_way >= MOST_AT_ONCE
             ):
@@ -63,7 +66,7 @@ class Lanes:
     def group(self, leader: Member) -> list[Member]:
         """The leader and all who wait and go with it, in the order in which they came."""
         with self._lock:
-            lane = self._lanes[leader.place]
+            lane = self._lanes.setdefault(leader.place, _Lane())
             lane.left_s = time.monotonic()
             if not lane.waiting:
                 return [leader]
@@ -77,15 +80,12 @@ class Lanes:
     def leave(self, leader: Member) -> None:
         """The leader's write is over: the one who waits longest writes next."""
         with self._lock:
-            lane = self._lanes[leader.place]
-            while lane.waiting:
-                heir = lane.waiting.popleft()
-                if heir.deadline.is_nearly_over():  # others must not fail with it
-                    heir.outcome = NotSent("others wrote to this bucket all the time; try again")
-                    heir.wake()
-                elif heir.wake():
-                    return
-            lane.under_way -= 1
+            lane = self._lanes.get(leader.place)
+            if lane is None:
+                return
+            if _hand_over(lane):
+                return
+            lane.under_way = max(0, lane.under_way - 1)
             if not lane.under_way:
                 del self._lanes[leader.place]
 
@@ -97,3 +97,26 @@ class Lanes:
                 return False
             lane.waiting.remove(member)
             return True
+
+    def give_up(self, member: Member) -> bool:
+        """Stop waiting for those who never came back; the next one writes in their place."""
+        with self._lock:
+            if not self.withdraw(member):
+                return False
+            lane = self._lanes[member.place]
+            lane.under_way = int(_hand_over(lane))
+            if not lane.under_way:
+                del self._lanes[member.place]
+            return True
+
+
+def _hand_over(lane: _Lane) -> bool:
+    """Wake the one who waits longest, to write; False if there is nobody."""
+    while lane.waiting:
+        heir = lane.waiting.popleft()
+        if heir.deadline.is_nearly_over():  # others must not fail with it
+            heir.outcome = NotSent("others wrote to this bucket all the time; try again")
+            heir.wake()
+        elif heir.wake():
+            return True
+    return False

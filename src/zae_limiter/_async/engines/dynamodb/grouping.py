@@ -7,7 +7,9 @@ from zae_limiter.concurrency.shield import ashield
 from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.dynamodb.lanes import Lanes
 from zae_limiter.dynamodb.member import Member
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.transport.errors import NoAnswer, NotSent
+
+GRACE_S = 0.25
 
 
 class Grouping:
@@ -28,6 +30,8 @@ class Grouping:
             return
         try:
             await _woken(member)
+        except TimeoutError:
+            self._give_up(member)
         except BaseException:
             if not self._lanes.withdraw(member):
                 await ashield(lambda: self._see_through(member))
@@ -36,9 +40,19 @@ class Grouping:
             await ashield(lambda: self._lead(member))
 
     async def _see_through(self, member: Member) -> None:
-        await _woken(member)
+        try:
+            await _woken(member)
+        except TimeoutError:
+            self._give_up(member)
         if member.outcome is None:
             await self._lead(member)
+
+    def _give_up(self, member: Member) -> None:
+        """Whoever was to write for it is gone: its event loop was closed under way."""
+        if self._lanes.give_up(member):
+            member.outcome = NotSent("nobody wrote to this bucket in time; try again")
+        elif member.outcome is None:
+            member.outcome = NoAnswer("the caller who wrote is gone; nobody knows the outcome")
 
     async def _lead(self, leader: Member) -> None:
         members = self._lanes.group(leader)
@@ -54,5 +68,6 @@ class Grouping:
 
 
 async def _woken(member: Member) -> None:
+    """Those ahead of it have to be done by its own deadline."""
     assert isinstance(member.waiter, AWaiter)
-    await member.waiter.wait()
+    await member.waiter.wait(member.deadline.left() + GRACE_S)

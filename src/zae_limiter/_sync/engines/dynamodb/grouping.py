@@ -9,7 +9,9 @@ from zae_limiter.concurrency.shield import shield
 from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.dynamodb.lanes import Lanes
 from zae_limiter.dynamodb.member import Member
-from zae_limiter.transport.errors import NoAnswer
+from zae_limiter.transport.errors import NoAnswer, NotSent
+
+GRACE_S = 0.25
 
 
 class Grouping:
@@ -30,6 +32,8 @@ class Grouping:
             return
         try:
             _woken(member)
+        except TimeoutError:
+            self._give_up(member)
         except BaseException:
             if not self._lanes.withdraw(member):
                 shield(lambda: self._see_through(member))
@@ -38,9 +42,19 @@ class Grouping:
             shield(lambda: self._lead(member))
 
     def _see_through(self, member: Member) -> None:
-        _woken(member)
+        try:
+            _woken(member)
+        except TimeoutError:
+            self._give_up(member)
         if member.outcome is None:
             self._lead(member)
+
+    def _give_up(self, member: Member) -> None:
+        """Whoever was to write for it is gone: its event loop was closed under way."""
+        if self._lanes.give_up(member):
+            member.outcome = NotSent("nobody wrote to this bucket in time; try again")
+        elif member.outcome is None:
+            member.outcome = NoAnswer("the caller who wrote is gone; nobody knows the outcome")
 
     def _lead(self, leader: Member) -> None:
         members = self._lanes.group(leader)
@@ -56,5 +70,6 @@ class Grouping:
 
 
 def _woken(member: Member) -> None:
+    """Those ahead of it have to be done by its own deadline."""
     assert isinstance(member.waiter, Waiter)
-    member.waiter.wait()
+    member.waiter.wait(member.deadline.left() + GRACE_S)
