@@ -1,18 +1,35 @@
-"""Stores with very many entities, filled by SQL, since a test has no minutes."""
+"""Stores with very many entities, filled directly, since a test has no minutes."""
 
 import sqlite3
+from contextlib import closing, contextmanager
+from itertools import islice
 
 from zae_limiter import Limit, SyncRepository
+from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter.dynamodb.table import create_request
+from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.entity import Entity
+from zae_limiter.records.dynamodb import configs, entities
+from zae_limiter.testing.dynamodb import DynamoServer
+from zae_limiter.testing.dynamodb.tables import store_url
 
-COUNT = 100_000
+LIMITS = (Limit.per_minute("rpm", 5),)
+AT_ONCE = 25  # items of one BatchWriteItem
 
 
-def fill(path, namespace="default", count=COUNT):
-    """A parent with ``count`` keys, each with limits of its own; returns the namespace's id."""
-    with SyncRepository.open(namespace, url=f"sqlite:///{path}") as repository:
-        repository.create_entity("key-000000", parent_id="project")
-        repository.set_limits("key-000000", [Limit.per_minute("rpm", 5)], "gpt-4")
-        namespace_id = repository.namespace_id
+@contextmanager
+def bulk_store(engine, folder, count, namespace="default"):
+    """A parent with ``count`` keys, each with limits of its own: URL and id of the namespace."""
+    if engine == "sqlite":
+        yield fill_file(folder / "limits.db", namespace, count)
+    else:
+        with DynamoServer() as server:
+            yield fill_table(server.url, namespace, count)
+
+
+def fill_file(path, namespace, count):
+    url = f"sqlite:///{path}"
+    namespace_id = _start(url, namespace)
     connection = sqlite3.connect(path)
     for table, columns in (
         ("config", "resource, body"),
@@ -26,4 +43,36 @@ def fill(path, namespace="default", count=COUNT):
         )
     connection.commit()
     connection.close()
-    return namespace_id
+    return url, namespace_id
+
+
+def fill_table(endpoint, namespace, count):
+    """Without a stream, whose records would slow the server down."""
+    table = "test-very-many"
+    with closing(DynamoClient(table, endpoint_url=endpoint, request_timeout=30)) as client:
+        request = create_request(table)
+        del request["StreamSpecification"]
+        client.call("CreateTable", request)
+        namespace_id = _start(store_url(table, endpoint), namespace)
+        items = (
+            item for number in range(1, count) for item in _items(namespace_id, f"key-{number:06d}")
+        )
+        while batch := list(islice(items, AT_ONCE)):
+            puts = [{"PutRequest": {"Item": item}} for item in batch]
+            client.call("BatchWriteItem", {"RequestItems": {table: puts}}, repeatable=True)
+    return store_url(table, endpoint), namespace_id
+
+
+def _start(url, namespace):
+    """The first of them."""
+    with SyncRepository.open(namespace, url=url) as repository:
+        repository.create_entity("key-000000", parent_id="project")
+        repository.set_limits("key-000000", LIMITS, "gpt-4")
+        return repository.namespace_id
+
+
+def _items(namespace_id, entity_id):
+    entity = Entity(entity_id, parent_id="project", created_at="2026-01-01T00:00:00Z")
+    yield entities.encode(namespace_id, entity, "bulk")
+    level = configs.Level(entity_id, "gpt-4")
+    yield configs.encode(namespace_id, level, LevelConfig(LIMITS), "bulk")

@@ -19,18 +19,24 @@ CTRL_C = b"\x03"
 
 MODULE = (sys.executable, "-m", "zae_limiter")
 
-# Ctrl-C reaches only those whose terminal it is.
-AS_FOREGROUND = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+# Whoever runs tests in the background ignores interrupts, and so do their children.
+INTERRUPTIBLE = (
+    "import os, signal, sys\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
+# Ctrl-C reaches only those whose terminal it is.
+AS_FOREGROUND = f"import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{INTERRUPTIBLE}"
 
 
 def environment(**more):
     """Ours, without what would change the output."""
-    names = ("ZAEL_URL", "ZAEL_DEBUG", "ZAEL_NAMESPACE", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
-    kept = {name: value for name, value in os.environ.items() if name not in names}
+    names = {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in names and not name.startswith(("ZAEL_", "AWS_"))
+    }
     return {**kept, "TERM": "xterm-256color", **{name: str(value) for name, value in more.items()}}
 
 

@@ -29,6 +29,12 @@ def test_every_command_has_help_with_an_example(command):
         assert not isinstance(option, click.Option) or option.help, option.name
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_of_each_command_what_its_help_begins_with(name):
+    command = app.get_command(click.Context(app), name)
+    assert command.get_short_help_str(200) == COMMANDS[name]
+
+
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_lists_the_commands(option):
     found = run(option)

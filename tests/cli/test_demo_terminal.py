@@ -13,9 +13,12 @@ def closing_lines(output):
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_on_a_terminal_bars_move_and_a_table_stays(columns):
-    with terminal("demo", "--seconds", "0.6", columns=columns) as screen:
+@pytest.mark.parametrize(
+    ("engine", "columns"), [("sqlite", 60), ("sqlite", 80), ("sqlite", 120), ("dynamodb", 80)]
+)
+def test_on_a_terminal_bars_move_and_a_table_stays(empty_url, columns):
+    args = ("demo", "--seconds", "0.6", "--url", empty_url)
+    with terminal(*args, columns=columns) as screen:
         assert screen.wait() == 0
     assert HIDE in screen.output
     bars = ANSI.sub("", screen.output[: screen.output.rindex(SHOW)])

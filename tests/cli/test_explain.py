@@ -4,11 +4,11 @@ import random
 
 import pytest
 
+from tests.cli.stores import on_both_engines
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.cli.explanation import explain
 from zae_limiter.testing import FakeClock
 
-STATES = 1000
 ENTITIES = ("key-1", "key-2", "project", "stranger")
 RESOURCES = ("gpt-4", "gpt-5")
 NAMES = ("rpm", "tpm", "rpd")
@@ -96,13 +96,16 @@ def acquired(limiter, entity_id, resource, consume):
         return "error", None, None
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_it_agrees_with_the_next_acquire_in_random_states(seed):
+@pytest.mark.parametrize(
+    ("engine", "seed", "states"),
+    [("sqlite", seed, 250) for seed in range(4)] + [("dynamodb", seed, 50) for seed in range(2)],
+)
+def test_it_agrees_with_the_next_acquire_in_random_states(empty_url, engine, seed, states):
     dice, clock = random.Random(seed), FakeClock()
     seen = {"admitted": 0, "limited": 0, "error": 0, "cascade": 0, "debt": 0}
-    with SyncRepository.open(url="memory://", clock=clock) as repository:
+    with SyncRepository.open(url=empty_url, clock=clock) as repository:
         scene = Scene(dice, repository, clock)
-        for _ in range(STATES // 4):
+        for _ in range(states):
             for _ in range(dice.randint(1, 4)):
                 scene.step()
             entity_id, resource = dice.choice(ENTITIES), dice.choice(RESOURCES)
@@ -111,9 +114,11 @@ def test_it_agrees_with_the_next_acquire_in_random_states(seed):
             answer, statuses, retry = acquired(scene.limiter, entity_id, resource, found.consume)
             assert found.answer == answer
             if answer == "limited":
-                assert list(found.availability.statuses) == statuses
-                assert found.availability.retry_after_seconds == retry
-                assert found.violations[0].retry_after_seconds == retry
+                told = [each for each in found.availability.statuses if each in statuses]
+                assert told == statuses
+                assert len(told) == len(found.availability.statuses) or engine == "dynamodb"
+                assert max(each.retry_after_seconds for each in statuses) == retry
+                assert found.availability.retry_after_seconds >= retry
                 seen["debt"] += any(status.available < 0 for status in statuses)
             limits, _, source = repository.resolve_limits(entity_id, resource)
             assert found.resolutions[0].source == source
@@ -121,9 +126,10 @@ def test_it_agrees_with_the_next_acquire_in_random_states(seed):
             assert [list(level.limits) for level in wins] == ([limits] if limits else [])
             seen[answer] += 1
             seen["cascade"] += len(found.resolutions) > 1
-    assert min(seen.values()) >= 5, seen
+    assert min(seen.values()) >= states // 50, seen
 
 
+@on_both_engines
 def test_the_command_agrees_with_a_limiter_on_the_same_file(cli, opened):
     assert cli("explain", "key-7", "gpt-4", "--output", "json").json["answer"] == "limited"
     assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "limited"
@@ -132,6 +138,7 @@ def test_the_command_agrees_with_a_limiter_on_the_same_file(cli, opened):
     assert acquired(SyncRateLimiter(opened), "key-7", "gpt-4", {"rpm": 1})[0] == "admitted"
 
 
+@on_both_engines
 def test_it_takes_nothing(cli, opened):
     before = opened.get_buckets("project-1"), opened.get_audit_events("key-7")
     cli("explain", "key-7", "gpt-4")
@@ -142,6 +149,7 @@ def test_it_takes_nothing(cli, opened):
     assert before[1] == after[1]
 
 
+@on_both_engines
 def test_it_walks_through_payers_levels_buckets_and_answer(cli):
     text = cli("explain", "key-7", "gpt-4", "-c", "rpm=1").out
     assert "key-7 and its parent project-1 (cascade): both must have room" in text

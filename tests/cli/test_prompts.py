@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.cli.stores import on_both_engines
 from tests.cli.terminal import ANSI, COLOUR, CTRL_C, run, terminal
 from zae_limiter import SyncRepository
 
@@ -30,6 +31,7 @@ def state(url):
         )
 
 
+@on_both_engines
 @pytest.mark.parametrize("args", ASKING, ids=" ".join)
 def test_yes_does_it_and_no_does_not(args, url):
     before = state(url)
@@ -48,6 +50,7 @@ def test_yes_does_it_and_no_does_not(args, url):
     assert state(url) != before
 
 
+@on_both_engines
 def test_ctrl_c_at_the_question_changes_nothing(url):
     before = state(url)
     with terminal("entity", "delete", "key-7", ZAEL_URL=url) as screen:
@@ -60,6 +63,7 @@ def test_ctrl_c_at_the_question_changes_nothing(url):
     assert state(url) == before
 
 
+@on_both_engines
 @pytest.mark.parametrize("args", ASKING, ids=" ".join)
 def test_without_a_terminal_it_asks_for_the_option(args, cli, monkeypatch):
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)

@@ -2,35 +2,71 @@ import csv
 import io
 import re
 import sys
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
+from tests.cli.stores import empty_store, on_both_engines
 from tests.cli.terminal import ANSI, terminal
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.models.usage import UsageSnapshot
+from zae_limiter.records.dynamodb import usage
+from zae_limiter.store_url import parse_url
 from zae_limiter.testing import FakeClock
-from zae_limiter.visualization.series import scale, usage_series
+from zae_limiter.visualization.series import Series, marked, scale, usage_series
+from zae_limiter.visualization.terminal import plot
 
 DAY = "2026-01-01"
+FIRST_HOUR = 1_767_225_600 // 3600
+
+
+def calls():
+    """Two days of calls by two entities: hour, entity, tokens."""
+    for hour in range(48):
+        yield FIRST_HOUR + hour, "key-1", {"rpm": 1, "tpm": 100 * (hour % 24 + 1)}
+        if hour % 12 == 0:
+            yield FIRST_HOUR + hour, "key-2", {"rpm": 2}
 
 
 @pytest.fixture
-def used(tmp_path):
-    """Two days of calls by two entities."""
-    clock, url = FakeClock(), f"sqlite:///{tmp_path}/used.db"
-    with SyncRepository.open(url=url, clock=clock) as repository:
-        repository.set_system_defaults([Limit.per_minute("rpm", 60), Limit.per_day("tpm", 10**6)])
-        limiter = SyncRateLimiter(repository)
-        for hour in range(48):
-            clock.set(1_767_225_600_000 + hour * 3_600_000)
-            with limiter.acquire("key-1", "gpt-4", {"rpm": 1, "tpm": 100 * (hour % 24 + 1)}):
-                pass
-            if hour % 12 == 0:
-                with limiter.acquire("key-2", "gpt-4", {"rpm": 2}):
-                    pass
-    return url
+def used(engine, tmp_path):
+    """A store in which that has happened."""
+    folder = tmp_path / "used"
+    folder.mkdir()
+    with empty_store(engine, folder) as url:
+        clock = FakeClock()
+        with SyncRepository.open(url=url, clock=clock) as repository:
+            limits = [Limit.per_minute("rpm", 60), Limit.per_day("tpm", 10**6)]
+            repository.set_system_defaults(limits)
+            repository.set_resource_defaults("gpt-4", limits)
+            if engine == "dynamodb":
+                record(repository.namespace_id, url)
+            else:
+                act(SyncRateLimiter(repository), clock)
+        yield url
 
 
+def act(limiter, clock):
+    for hour, entity_id, amounts in calls():
+        clock.set(hour * 3_600_000)
+        with limiter.acquire(entity_id, "gpt-4", amounts):
+            pass
+
+
+def record(namespace_id, url):
+    """What an aggregator of the table would write."""
+    place = parse_url(url)
+    client = DynamoClient(place.place, endpoint_url=place.options["endpoint_url"])
+    for hour, entity_id, amounts in calls():
+        row = usage.UsageRow(entity_id, "gpt-4", WindowUsage(hour, amounts, 1))
+        client.call("PutItem", {"Item": usage.encode(namespace_id, row, 2**32)})
+    client.close()
+
+
+@on_both_engines
 def test_the_table_has_a_column_for_each_limit(cli, used):
     found = cli("usage", "list", "-e", "key-1", "--limit", "2", "--url", used)
     lines = found.out.splitlines()
@@ -39,8 +75,12 @@ def test_the_table_has_a_column_for_each_limit(cli, used):
     assert "more: add --next-key '2026-01-01T01:00:00Z#hourly#key-1#gpt-4'" in found.err
 
 
-def test_pages_join(cli, used):
-    args = ("usage", "list", "-r", "gpt-4", "--limit", "20", "--output", "json", "--url", used)
+@on_both_engines
+@pytest.mark.parametrize("subject", [("-r", "gpt-4"), ()], ids=" ".join)
+def test_pages_join(cli, used, subject):
+    with SyncRepository.open(url=used) as repository:
+        repository.set_limits("key-1", [Limit.per_minute("rpm", 60)], "gpt-5")
+    args = ("usage", "list", *subject, "--limit", "20", "--output", "json", "--url", used)
     found, key = [], None
     while True:
         page = cli(*args, *(["--next-key", key] if key else [])).json
@@ -52,6 +92,7 @@ def test_pages_join(cli, used):
     assert sum(each["counters"].get("rpm", 0) for each in found) == 48 + 8
 
 
+@on_both_engines
 def test_csv_has_a_row_for_each_window(cli, used):
     args = ("-r", "gpt-4", "--window", "daily", "--output", "csv", "--url", used)
     rows = list(csv.DictReader(io.StringIO(cli("usage", "list", *args).out)))
@@ -64,11 +105,33 @@ def test_csv_has_a_row_for_each_window(cli, used):
     assert "tpm,60000,15000.0" in summary
 
 
+@on_both_engines
 def test_a_span_of_time_can_be_chosen(cli, used):
     args = ("-e", "key-1", "--start", f"{DAY}T05:00Z", "--end", f"{DAY}T07:00Z", "--url", used)
     total = cli("usage", "summary", *args, "--output", "json").json
     assert total["total"] == {"rpm": 2, "tpm": 600 + 700}
     assert "2 windows with usage" in cli("usage", "summary", *args).out
+
+
+@on_both_engines
+def test_without_a_subject_it_is_that_of_all_resources_with_limits(cli, used, engine):
+    of_resource = cli("usage", "summary", "-r", "gpt-4", "--output", "json", "--url", used).json
+    with SyncRepository.open(url=used) as repository:
+        repository.set_limits("key-1", [Limit.per_minute("rpm", 60)], "gpt-5")
+    assert cli("usage", "summary", "--output", "json", "--url", used).json == of_resource
+    assert len(cli("usage", "list", "--url", used).out.splitlines()) == 52 + 2
+    with SyncRepository.open(url=used) as repository:
+        repository.register_namespace("empty")
+    line = cli("usage", "list", "-N", "empty", "--url", used).error(1)
+    assert "say whose usage: --entity-id or --resource" in line
+
+
+@on_both_engines
+def test_where_nothing_is_recorded_it_says_who_would_do_that(cli, engine):
+    found = cli("usage", "list", "-e", "nobody")
+    assert (found.code, found.out) == (0, "")
+    assert "no usage is recorded for that" in found.err
+    assert ("aggregator" in found.err) == (engine == "dynamodb")
 
 
 # --- pictures --------------------------------------------------------------------------------
@@ -87,8 +150,9 @@ def test_a_plot_fits_the_terminal_and_names_its_axes(used, columns):
         "tpm: net tokens per hour",
     ]
     assert sum(line.strip() == "hour (UTC)" for line in lines) == 2
-    assert re.search(r"01-01 00:00.*01-02 23:00", text)
+    assert len(re.findall(r"\n *01-01 00:00 .* 01-02 00:00 .*\n", text)) == 2
     assert re.search(r"\n *2k┤", text)
+    assert "█" in text
 
 
 def test_a_plot_says_how_many_entities_it_adds_up(cli, used):
@@ -140,6 +204,46 @@ def test_a_series_adds_entities_up_and_fills_gaps_with_zeros():
     assert [rpm.label(index) for index in (0, 3)] == ["01-01 01:00", "01-01 04:00"]
     assert rpm.entities == 2
     assert usage_series([], "hourly") == []
+
+
+def constant(window, count):
+    """So many windows from early in 2026 on, all alike."""
+    step = timedelta(hours=1) if window == "hourly" else timedelta(days=1)
+    first = datetime(2026, 1, 1, 2 if window == "hourly" else 0, tzinfo=UTC)
+    return Series("x", window, tuple(first + i * step for i in range(count)), (5,) * count)
+
+
+@pytest.mark.parametrize(
+    ("window", "count", "labels"),
+    [
+        ("hourly", 1, ["01-01 02:00"]),
+        ("hourly", 10, ["01-01 03:00", "01-01 06:00", "01-01 09:00"]),
+        ("hourly", 40, ["01-01 12:00", "01-02 00:00", "01-02 12:00"]),
+        ("hourly", 168, ["01-03 00:00", "01-05 00:00", "01-07 00:00"]),
+        ("daily", 3, ["2026-01-01", "2026-01-02", "2026-01-03"]),
+        ("daily", 25, ["2026-01-05", "2026-01-12", "2026-01-19"]),
+    ],
+)
+def test_labels_stand_at_round_times(window, count, labels):
+    series = constant(window, count)
+    assert [series.label(index) for index in marked(series, 4)] == labels
+
+
+@pytest.mark.parametrize("window", ["hourly", "daily"])
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
+    pytest.importorskip("plotext")
+    for count in (*range(1, 50, 3), 11, 12, 13, 100, 500, 2161):
+        series = constant(window, count)
+        for most in (1, 3, 6):
+            found = marked(series, most)
+            assert 1 <= len(found) <= most
+            assert len({b - a for a, b in pairwise(found)}) <= 1
+        lines = plot([series], columns, str, ascii_only=False).splitlines()
+        assert max(map(len, lines)) <= columns
+        assert len(re.findall("┬", lines[-3])) == len(lines[-2].split()) / (
+            2 if window == "hourly" else 1
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,22 @@ from zae_limiter._version import __version__
 from zae_limiter.cli.errors import PROGRAM
 from zae_limiter.cli.groups import HELP_NAMES, LazyGroup
 
-# name: module of this package; the command has the name of its module
+# What each command is for, as its own help begins. Its module has the same name.
 COMMANDS = {
-    "audit": "audit",
-    "bucket": "bucket",
-    "demo": "demo",
-    "entity": "entity",
-    "explain": "explain",
-    "namespace": "namespace",
-    "resource": "resource",
-    "system": "system",
-    "usage": "usage",
-    "version": "version",
+    "audit": "Who changed what, and when.",
+    "bucket": "Levels of the token buckets, and mending them.",
+    "demo": "Watch the limiter at work on simulated LLM traffic.",
+    "entity": "Keys, users, projects: who is limited, and by what.",
+    "explain": "Explain what the next acquire would be answered, and why.",
+    "namespace": "Isolated parts of one store, such as one for each tenant.",
+    "resource": "Limits of a resource, for entities without their own.",
+    "system": "Limits where no entity and no resource has its own.",
+    "usage": "Who used how much, by the hour or the day.",
+    "version": "Show the versions of program, Python and store.",
 }
 
 
-@click.command(cls=LazyGroup, modules=COMMANDS, context_settings=HELP_NAMES)
+@click.command(cls=LazyGroup, summaries=COMMANDS, context_settings=HELP_NAMES)
 @click.version_option(__version__, "-V", "--version", message=f"{PROGRAM} %(version)s")
 def app() -> None:
     """Exact, cheap, hierarchical rate limiting for LLM platforms and APIs.

@@ -12,11 +12,13 @@ import click
 from zae_limiter.cli.groups import CommandGroup
 from zae_limiter.cli.options import (
     check_entity,
+    check_free_text,
     check_namespace_name,
     check_resource_name,
+    how_many_option,
     output_option,
-    store_options,
 )
+from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import described, hint, print_table, show
 from zae_limiter.cli.words import moment
 
@@ -52,8 +54,13 @@ def audit() -> None:
     callback=check_namespace_name,
     help="Of the life of a namespace, also of one that is gone.",
 )
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many.")
-@click.option("--start-event-id", metavar="ID", help="Continue after this event.")
+@how_many_option
+@click.option(
+    "--start-event-id",
+    metavar="ID",
+    callback=check_free_text,
+    help="Continue after this event.",
+)
 @store_options
 @output_option
 def list_events(

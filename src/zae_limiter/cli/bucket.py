@@ -10,16 +10,16 @@ from zae_limiter.cli.completion import complete_resource
 from zae_limiter.cli.consent import confirm
 from zae_limiter.cli.groups import CommandGroup, did_you_mean
 from zae_limiter.cli.options import (
-    amounts_option,
     check_resource_name,
     entity_argument,
     output_option,
     principal_option,
     resource_argument,
-    store_options,
     yes_option,
 )
+from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import hint, print_table, say, show
+from zae_limiter.cli.values import amounts_option
 from zae_limiter.cli.words import duration, hour, rate, tokens
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def reset(
         )
         confirm(
             f"This fills the bucket of {entity_id!r} on {resource!r} ({levels}): its calls are "
-            "admitted again at once, debts are forgiven",
+            "admitted again, debts are forgiven",
             "Reset it?",
             yes=yes,
         )

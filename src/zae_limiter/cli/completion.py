@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.store import Store
+from zae_limiter.cli.store import Store, place_of
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
 
 OFFERED = 50
+PATIENCE_S = 1.0
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -23,12 +24,11 @@ def _completing(names: Callable[[SyncRepository, str], Iterable[str]]) -> Comple
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from zae_limiter.exceptions import ZAELimiterError
 
-        fields = ("url", "stack", "region", "endpoint_url", "namespace")
-        given = {name: ctx.params.get(name) for name in fields}
-        if param.name in given:
-            given[param.name] = None
+        given = {name: ctx.params.get(name) for name in ("stack", "region", "endpoint_url")}
+        namespace = None if param.name == "namespace" else ctx.params.get("namespace")
         try:
-            with Store(**given).open() as repository:
+            store = Store(place_of(ctx.params.get("url"), given), namespace)
+            with store.open(timeout_s=PATIENCE_S) as repository:
                 found = list(names(repository, incomplete))
         except (click.ClickException, ZAELimiterError, OSError):
             return []
@@ -51,14 +51,10 @@ def _orphans(repository: SyncRepository, incomplete: str) -> Iterable[str]:
 
 
 def _entities(repository: SyncRepository, incomplete: str) -> Iterable[str]:
-    """Of those with limits of their own, a page after what was typed, and that itself."""
-    found: set[str] = set()
-    for resource in repository.list_resources_with_entity_configs():
-        ids, _ = repository.list_entities_with_custom_limits(resource, OFFERED, incomplete)
-        found.update(ids)
-        if incomplete and repository.get_limits(incomplete, resource):
-            found.add(incomplete)
-    return sorted(found)
+    from zae_limiter.cli.inspection import entities_near, view_entity
+
+    itself = [incomplete] if incomplete and view_entity(repository, incomplete).is_known else []
+    return sorted({*itself, *entities_near(repository, incomplete, OFFERED)})
 
 
 complete_resource = _completing(_resources)

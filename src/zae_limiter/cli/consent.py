@@ -34,6 +34,9 @@ def confirm(consequences: str, question: str, *, yes: bool) -> None:
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
     """A live line on stderr while something runs; the yielded function changes its text."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
     console = make_console(stderr=True)
     if not is_live(console):
         yield lambda _: None

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.cli.errors import DONE, FAILED, Interrupted
-from zae_limiter.cli.options import Seconds, output_option, url_option
+from zae_limiter.cli.options import output_option
 from zae_limiter.cli.render import make_console, number, print_json
+from zae_limiter.cli.store_options import registry_options
+from zae_limiter.cli.values import Seconds
 
 if TYPE_CHECKING:
     from zae_limiter.cli.demo_live import View
+    from zae_limiter.cli.store import Store
     from zae_limiter.demo.result import DemoResult
     from zae_limiter.demo.run import DemoOptions
 
@@ -41,11 +44,11 @@ MAX_TENANTS = 50
     show_default=True,
     help="Of the dice that the callers throw.",
 )
-@url_option
+@registry_options
 @output_option
 @click.pass_context
 def demo(
-    ctx: click.Context, seconds: float, tenants: int, seed: int, url: str | None, output: str
+    ctx: click.Context, store: Store, seconds: float, tenants: int, seed: int, output: str
 ) -> None:
     """Watch the limiter at work on simulated LLM traffic.
 
@@ -55,20 +58,25 @@ def demo(
     window of time, than its capacity, its refill and what was given back.
 
     The data is kept in a temporary SQLite file, or in a namespace of its own in the store that
-    --url names, and removed afterwards. Exits with 1 if a limit let too much through.
+    is named, and removed afterwards. Exits with 1 if a limit let too much through.
 
     \b
     Examples:
       zae-limiter demo
       zae-limiter demo --seconds 5 --tenants 8
       zae-limiter demo --url memory:// --output json
+      zae-limiter demo --name my-stack --endpoint-url http://localhost:8000
+
+    JSON: engine, options, seconds, acquires, acquires_per_second, admitted, limited, adjusted,
+    failed, entities (each: entity_id, parent_id, admitted, limited, adjusted, failed, limits),
+    invariant (holds, limits, windows, debts_checked, violations).
     """
     from zae_limiter.cli.demo_live import view_for
     from zae_limiter.demo.run import DemoOptions
 
     as_json = output == "json"
     options = DemoOptions(seconds, tenants, seed)
-    result = _run(url, options, view_for(make_console(stderr=as_json), silent=as_json))
+    result = _run(store.url, options, view_for(make_console(stderr=as_json), silent=as_json))
     ctx.exit(conclude(result, options, output))
 
 

@@ -15,6 +15,7 @@ from zae_limiter.demo.scenario import Member, members
 
 if TYPE_CHECKING:
     from zae_limiter.demo.run import DemoOptions, Progress
+    from zae_limiter.demo.traffic import Tally
     from zae_limiter.models.limit import Limit
 
 MAX_BAR = 32
@@ -85,6 +86,7 @@ class BarView(View):
         self._console = console
         self._glyphs = Glyphs.of(console)
         self._title = ""
+        self._counts: dict[str, tuple[int, int]] = {}  # of the frame before
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> View:
@@ -137,10 +139,18 @@ class BarView(View):
             for limit in member.limits:
                 left = progress.levels.get((member.entity_id, limit.name), limit.capacity)
                 cells += self._bar(left, limit, bar)
-            tally = progress.tallies[member.entity_id]
-            cells += [Text(number(tally.admitted)), Text(number(tally.limited))]
+            cells += self._counters(member.entity_id, progress.tallies[member.entity_id])
             table.add_row(*cells)
         return table
+
+    def _counters(self, entity_id: str, tally: Tally) -> list[Text]:
+        """Lit up while they rise."""
+        admitted, limited = self._counts.get(entity_id, (0, 0))
+        self._counts[entity_id] = (tally.admitted, tally.limited)
+        return [
+            Text(number(tally.admitted), style="green" if tally.admitted > admitted else ""),
+            Text(number(tally.limited), style="red" if tally.limited > limited else ""),
+        ]
 
     def _bar(self, left: int, limit: Limit, width: int) -> list[Text]:
         share = left / limit.capacity

@@ -10,6 +10,22 @@ from typing import Any
 import click
 
 PROGRAM = "zae-limiter"
+WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
+RIGHT_ADDRESS = "check --url or --endpoint-url, and that the server is running"
+# What the library tells programmers to write, and what there is at a shell.
+PHRASES = {
+    "there is no such table, and provision='table' makes it": (
+        "there is no such table; check --name, --region and --endpoint-url, or make it: "
+        f"{PROGRAM} namespace register default --create-table"
+    ),
+    "; pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB": (
+        f"; {WITHOUT_DYNAMODB}"
+    ),
+    "a profile or a role, or region=": "a profile or a role, or give --region",
+    "pass region=, or set": "give --region, or set",
+    "check endpoint_url": "check --endpoint-url",
+    "delete_namespace() it before": f"'{PROGRAM} namespace delete' before",
+}
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -75,15 +91,23 @@ def _in_commands(error: Exception) -> str:
     if isinstance(error, exceptions.InfrastructureNotFoundError):
         if error.hint.startswith("the folder"):
             return f"no store at {error.stack_name!r}: {error.hint}, or check --url (or ZAEL_URL)"
-        hint = error.hint.partition("; pass url=")[0]
-        hint = f" ({hint})" if hint else ""
-        return (
-            f"no store named {error.stack_name!r}{hint}; check --name, --region and "
-            "--endpoint-url, or use a file: --url sqlite:///limits.db (or ZAEL_URL)"
-        )
-    return str(error).replace(
-        "delete_namespace() it before", f"'{PROGRAM} namespace delete' before"
-    )
+        return f"no store named {error.stack_name!r}: {_in_shell(error.hint)}"
+    if _is_of_the_wire(error):
+        missing = "credentials" in str(error)
+        return f"{_in_shell(str(error))}; {WITHOUT_DYNAMODB if missing else RIGHT_ADDRESS}"
+    return _in_shell(str(error))
+
+
+def _is_of_the_wire(error: Exception) -> bool:
+    from zae_limiter.transport.errors import NoAnswer, NotSent
+
+    return isinstance(error, NoAnswer | NotSent)
+
+
+def _in_shell(text: str) -> str:
+    for in_code, said in PHRASES.items():
+        text = text.replace(in_code, said)
+    return text
 
 
 def _report(message: str, code: int) -> int:

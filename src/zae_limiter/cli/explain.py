@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zae_limiter.cli.options import (
-    amounts_option,
-    entity_argument,
-    output_option,
-    resource_argument,
-    store_options,
-)
+from zae_limiter.cli.options import entity_argument, output_option, resource_argument
+from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import described, print_table, say, show
+from zae_limiter.cli.values import amounts_option
 from zae_limiter.cli.words import LEVELS, duration, hour, limits_json, rate, seconds_json
 
 if TYPE_CHECKING:

@@ -42,19 +42,22 @@ class CommandGroup(click.Group):
 
 
 class LazyGroup(CommandGroup):
-    """Imports a command when it is asked for."""
+    """Imports a command when it is asked for; to list them, their summaries are enough."""
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, summaries: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._modules = modules
+        self._summaries = summaries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._modules)
+        return sorted(self._summaries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module_name = self._modules.get(cmd_name)
-        if module_name is None:
+        if cmd_name not in self._summaries:
             return None
-        module = importlib.import_module(f"zae_limiter.cli.{module_name}")
-        command: click.Command = getattr(module, module_name)
+        module = importlib.import_module(f"zae_limiter.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._summaries.items()))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NEARBY_IDS = 200
 COMMON_START = 3
+MANY_RESOURCES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,19 @@ def last_used_hour(repository: SyncRepository, entity_id: str, resource: str) ->
 
 
 def similar_entities(repository: SyncRepository, entity_id: str) -> list[str]:
-    """Ids that begin like this one, of entities with limits of their own: a few cheap reads."""
-    near: set[str] = set()
-    for resource in repository.list_resources_with_entity_configs()[:5]:
-        start = entity_id[:COMMON_START]
-        ids, _ = repository.list_entities_with_custom_limits(resource, NEARBY_IDS, start)
+    """Ids that begin like this one, as far as a few cheap reads find them."""
+    return entities_near(repository, entity_id[:COMMON_START], NEARBY_IDS)
+
+
+def entities_near(repository: SyncRepository, start: str, limit: int) -> list[str]:
+    """Ids that sort after ``start``, of entities that were created or have limits of their own.
+
+    Not all of them: where a store keeps entities in an order of its own, only the first are
+    looked at.
+    """
+    pages = (repository.list_entities(limit, cursor) for cursor in {"", start})
+    near = {entity.id for entities, _ in pages for entity in entities}
+    for resource in repository.list_resources_with_entity_configs()[:MANY_RESOURCES]:
+        ids, _ = repository.list_entities_with_custom_limits(resource, limit, start)
         near.update(ids)
     return sorted(near)

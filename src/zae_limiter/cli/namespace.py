@@ -8,15 +8,18 @@ import click
 
 from zae_limiter.cli.completion import complete_namespace, complete_orphan
 from zae_limiter.cli.consent import confirm, status
-from zae_limiter.cli.errors import Interrupted
-from zae_limiter.cli.groups import CommandGroup, did_you_mean
+from zae_limiter.cli.groups import CommandGroup
+from zae_limiter.cli.namespace_lookup import find_namespace, find_orphan, unknown_id
+from zae_limiter.cli.namespace_purge import purge_with_progress
 from zae_limiter.cli.options import (
+    check_free_text,
     check_namespace_name,
     output_option,
-    registry_options,
+    principal_option,
     yes_option,
 )
 from zae_limiter.cli.store import DEFAULT_NAMESPACE
+from zae_limiter.cli.store_options import registry_options
 from zae_limiter.cli.tables import hint, print_fields, print_table, show
 from zae_limiter.cli.words import moment, namespace_json, rows
 
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 name_argument = click.argument(
     "name", metavar="NAME", callback=check_namespace_name, shell_complete=complete_namespace
 )
-id_argument = click.argument("namespace_id", metavar="ID", shell_complete=complete_orphan)
+id_argument = click.argument(
+    "namespace_id", metavar="ID", callback=check_free_text, shell_complete=complete_orphan
+)
 
 
 @click.group(cls=CommandGroup)
@@ -43,21 +48,35 @@ def namespace() -> None:
 
 @namespace.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, callback=check_namespace_name)
+@click.option(
+    "--create-table",
+    is_flag=True,
+    help="Make the DynamoDB table if it is missing, without a stack.",
+)
+@principal_option
 @registry_options
 @output_option
-def register(store: Store, names: tuple[str, ...], output: str) -> None:
+def register(
+    store: Store,
+    names: tuple[str, ...],
+    create_table: bool,
+    principal: str | None,
+    output: str,
+) -> None:
     """Register namespaces.
 
-    Those that exist stay as they are. Makes the store if it is missing.
+    Those that exist stay as they are. Makes the file of a store if it is missing, and a
+    table only if told so.
 
     \b
-    Example:
+    Examples:
       zae-limiter namespace register tenant-alpha tenant-beta
+      zae-limiter namespace register default --create-table --endpoint-url http://localhost:8000
 
     JSON: namespaces (each: namespace_id, name).
     """
-    with store.registry(create=True) as repository:
-        ids = repository.register_namespaces(names)
+    with _registry(store, create_table) as repository:
+        ids = repository.register_namespaces(names, principal)
     show(
         output,
         {"namespaces": [{"namespace_id": ids[name], "name": name} for name in ids]},
@@ -96,7 +115,7 @@ def show_namespace(store: Store, name: str, output: str) -> None:
     JSON: namespace_id, name, status, created_at, deleted_at.
     """
     with store.registry() as repository:
-        found = _find(repository, name)
+        found = find_namespace(repository, name)
     if output == "json":
         show(output, namespace_json(found))
     else:
@@ -106,9 +125,10 @@ def show_namespace(store: Store, name: str, output: str) -> None:
 @namespace.command()
 @name_argument
 @yes_option
+@principal_option
 @registry_options
 @output_option
-def delete(store: Store, name: str, yes: bool, output: str) -> None:
+def delete(store: Store, name: str, yes: bool, principal: str | None, output: str) -> None:
     """Take a namespace out of use.
 
     Its name is free again. The data stays and can be recovered until it is purged.
@@ -120,7 +140,7 @@ def delete(store: Store, name: str, yes: bool, output: str) -> None:
     JSON: namespace_id, name.
     """
     with store.registry() as repository:
-        found = _find(repository, name)
+        found = find_namespace(repository, name)
         opening = "find an empty one" if name == DEFAULT_NAMESPACE else "fail"
         confirm(
             f"This takes the namespace {name!r} out of use: clients that open it {opening}, open "
@@ -129,7 +149,7 @@ def delete(store: Store, name: str, yes: bool, output: str) -> None:
             "Delete it?",
             yes=yes,
         )
-        namespace_id = repository.delete_namespace(name)
+        namespace_id = repository.delete_namespace(name, principal)
     show(
         output,
         {"namespace_id": namespace_id, "name": name},
@@ -140,9 +160,10 @@ def delete(store: Store, name: str, yes: bool, output: str) -> None:
 
 @namespace.command()
 @id_argument
+@principal_option
 @registry_options
 @output_option
-def recover(store: Store, namespace_id: str, output: str) -> None:
+def recover(store: Store, namespace_id: str, principal: str | None, output: str) -> None:
     """Undo the deletion of a namespace.
 
     `namespace orphans` lists the ids.
@@ -154,8 +175,9 @@ def recover(store: Store, namespace_id: str, output: str) -> None:
     JSON: namespace_id, name.
     """
     with store.registry() as repository:
-        _orphan(repository, namespace_id)
-        name = repository.recover_namespace(namespace_id)
+        if find_orphan(repository, namespace_id) is None:
+            raise click.ClickException(unknown_id(namespace_id))
+        name = repository.recover_namespace(namespace_id, principal)
     show(output, {"namespace_id": namespace_id, "name": name}, f"{name!r} is in use again")
 
 
@@ -179,9 +201,10 @@ def orphans(store: Store, output: str) -> None:
 @namespace.command()
 @id_argument
 @yes_option
+@principal_option
 @registry_options
 @output_option
-def purge(store: Store, namespace_id: str, yes: bool, output: str) -> None:
+def purge(store: Store, namespace_id: str, yes: bool, principal: str | None, output: str) -> None:
     """Remove a deleted namespace for good.
 
     Interrupted, it can be run again.
@@ -193,7 +216,7 @@ def purge(store: Store, namespace_id: str, yes: bool, output: str) -> None:
     JSON: namespace_id, removed_rows.
     """
     with store.registry() as repository:
-        found = _orphan(repository, namespace_id)
+        found = find_orphan(repository, namespace_id)
         what = f"namespace {found.name!r}" if found else "a namespace that is not registered"
         confirm(
             f"This removes all data of {what} ({namespace_id}) for good: entities, limits, "
@@ -201,7 +224,7 @@ def purge(store: Store, namespace_id: str, yes: bool, output: str) -> None:
             "Purge it?",
             yes=yes,
         )
-        removed = _purge(repository, namespace_id)
+        removed = purge_with_progress(repository, namespace_id, principal)
     show(
         output,
         {"namespace_id": namespace_id, "removed_rows": removed},
@@ -209,58 +232,11 @@ def purge(store: Store, namespace_id: str, yes: bool, output: str) -> None:
     )
 
 
-def _purge(repository: SyncRepository, namespace_id: str) -> int:
-    removed = 0
-
-    with status(f"purging {namespace_id}") as update:
-
-        def progress(count: int) -> None:
-            nonlocal removed
-            removed = count
-            update(f"purging {namespace_id}: {rows(count)} removed")
-
-        try:
-            return repository.purge_namespace(namespace_id, progress)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"after {rows(removed)}; the rest is there, and what is gone is gone. Go on: "
-                f"zae-limiter namespace purge {namespace_id}"
-            ) from None
-
-
-def _find(repository: SyncRepository, name: str) -> Namespace:
-    from zae_limiter.exceptions import NamespaceNotFoundError
-
-    try:
-        return repository.get_namespace(name)
-    except NamespaceNotFoundError:
-        near = did_you_mean(name, [each.name for each in repository.list_namespaces()])
-        if not near:
-            raise
-        raise click.ClickException(f"namespace {name!r} is not registered{near}") from None
-
-
-def _orphan(repository: SyncRepository, namespace_id: str) -> Namespace | None:
-    """The deleted namespace of that id; None if the registry does not know the id."""
-    deleted = repository.list_orphan_namespaces()
-    for each in deleted:
-        if each.namespace_id == namespace_id:
-            return each
-    for each in repository.list_namespaces():
-        if namespace_id in (each.namespace_id, each.name):
-            raise click.ClickException(
-                f"namespace {each.name!r} is active; zae-limiter namespace delete {each.name} "
-                "takes it out of use first"
-            )
-    of_name = [each.namespace_id for each in deleted if each.name == namespace_id]
-    if of_name:
-        raise click.ClickException(
-            f"{namespace_id!r} is a name, not an id; deleted under that name: {', '.join(of_name)}"
-        )
-    near = did_you_mean(namespace_id, [each.namespace_id for each in deleted])
-    if near:
-        raise click.ClickException(f"no deleted namespace has the id {namespace_id!r}{near}")
-    return None
+def _registry(store: Store, create_table: bool) -> SyncRepository:
+    if not create_table:
+        return store.registry(create=True)
+    with status("making the table"):
+        return store.registry(create=True, create_table=True)
 
 
 def _report(output: str, found: list[Namespace]) -> None:

@@ -21,6 +21,7 @@ HEAD = """\
 
 Everything that the library does with limits, entities, buckets, namespaces, usage and audit events,
 from the shell and on every engine. `zae-limiter` and `python -m zae_limiter` are the same.
+Which command answers which question: [operations](cli-operations.md).
 
 ```bash
 export ZAEL_URL=sqlite:///limits.db
@@ -30,9 +31,10 @@ zae-limiter entity create key-7 --parent project-1 --cascade
 zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
 ```
 
-- **Store**: `--url` or `ZAEL_URL`; `--name`, `--region` and `--endpoint-url` name a DynamoDB stack
-  instead. What the command line says wins over the environment. A missing file is made by the
-  commands that store something, and never by those that look.
+- **Store**: `--url` or `ZAEL_URL`; `--name` (or `ZAEL_STACK`, else `zae-limiter`), `--region` and
+  `--endpoint-url` name a DynamoDB stack instead. What the command line says wins over the
+  environment. A missing file is made by the commands that store something, and never by those that
+  look; a missing table only by `namespace register --create-table`.
 - **Namespace**: `--namespace`, `-N` or `ZAEL_NAMESPACE`, else `default`. It must be registered.
 - **Output**: tables for people, in colour only on a terminal without `NO_COLOR`; `--output json`
   for programs. The fields of the JSON stand with each command: some may be added, none is removed

@@ -8,15 +8,10 @@ import click
 
 from zae_limiter.cli.consent import confirm
 from zae_limiter.cli.groups import CommandGroup, did_you_mean
-from zae_limiter.cli.options import (
-    limits_option,
-    output_option,
-    principal_option,
-    resource_argument,
-    store_options,
-    yes_option,
-)
+from zae_limiter.cli.options import output_option, principal_option, resource_argument, yes_option
+from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import described, hint, print_limits, print_table, show
+from zae_limiter.cli.values import limits_option
 from zae_limiter.cli.words import limits_json, rate
 
 if TYPE_CHECKING:
@@ -44,7 +39,9 @@ def resource() -> None:
 def set_defaults(
     store: Store, resource: str, limits: tuple[Limit, ...], principal: str | None, output: str
 ) -> None:
-    """Replace the limits of a resource. Live buckets follow at once.
+    """Replace the limits of a resource.
+
+    Clients follow within their cache time: a minute, unless they chose otherwise.
 
     \b
     Example:

@@ -8,14 +8,10 @@ import click
 
 from zae_limiter.cli.consent import confirm
 from zae_limiter.cli.groups import CommandGroup
-from zae_limiter.cli.options import (
-    limits_option,
-    output_option,
-    principal_option,
-    store_options,
-    yes_option,
-)
+from zae_limiter.cli.options import output_option, principal_option, yes_option
+from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import described, print_limits, say, show
+from zae_limiter.cli.values import limits_option
 from zae_limiter.cli.words import limits_json
 
 if TYPE_CHECKING:
@@ -52,7 +48,8 @@ def set_defaults(
 ) -> None:
     """Replace the system's limits.
 
-    And the policy for outages. Live buckets follow at once.
+    And the policy for outages. Clients follow within their cache time: a minute, unless they
+    chose otherwise.
 
     \b
     Examples:

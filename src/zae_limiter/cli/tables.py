@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zae_limiter.cli.columns import Columns
 from zae_limiter.cli.render import make_console, print_json
 from zae_limiter.cli.words import limits_line, plain, rate
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from zae_limiter.cli.pages import Pages
     from zae_limiter.models.limit import Limit
 
-UNBOUNDED = 10_000
+T = TypeVar("T")
+
 LONG = 1000
-BATCH = 500
 
 
 def show(output: str, data: Any, *lines: str) -> None:
@@ -46,7 +47,6 @@ def print_table(
     heads: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
-    console: Console | None = None,
     indent: int = 0,
     last_styles: dict[str, str] | None = None,
 ) -> None:
@@ -55,16 +55,43 @@ def print_table(
     On a terminal long cells go on in the next line; elsewhere, and in long tables, lines are as
     long as they must be.
     """
-    cells = [[plain("" if cell is None else cell) for cell in row] for row in rows]
-    if len(cells) > LONG:
-        _print_long(heads, cells)
+    cells = [_cells(row) for row in rows]
+    if len(cells) <= LONG and _is_terminal():
+        _print_laid_out(heads, cells, indent, last_styles or {})
         return
+    columns = Columns(heads, cells, indent)
+    columns.print_head()
+    columns.print_rows(cells)
+
+
+def stream_table(
+    heads: Sequence[str], pages: Pages[T], row: Callable[[T], Sequence[object]]
+) -> None:
+    """A table of any length, printed as its pages come.
+
+    One page is a table like others; more have columns as wide as the first page needs.
+    """
+    columns = None
+    for page in pages:
+        if columns is None and pages.is_over:
+            print_table(heads, map(row, page))
+            return
+        cells = [_cells(row(each)) for each in page]
+        if columns is None:
+            columns = Columns(heads, cells)
+            columns.print_head()
+        columns.print_rows(cells)
+
+
+def _print_laid_out(
+    heads: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
+) -> None:
+    """Within the width of the terminal, which takes a millisecond for each row."""
     from rich import box
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    console = console or make_console()
     table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for head in heads:
         table.add_column(
@@ -73,32 +100,17 @@ def print_table(
             overflow="fold",
             no_wrap=head.endswith((">", "=")),
         )
-    styles = last_styles or {}
     for row in cells:
         table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
-    shown = Padding(table, (0, 0, 0, indent))
-    if console.is_terminal:
-        console.print(shown)
-        return
-    unbounded = console.options.update(width=UNBOUNDED)
-    console.width = max(1, console.measure(table, options=unbounded).maximum + indent)
-    with console.capture() as captured:
-        console.print(shown)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    make_console().print(Padding(table, (0, 0, 0, indent)))
 
 
-def _print_long(heads: Sequence[str], cells: list[list[str]]) -> None:
-    """Without the layout that takes a millisecond for each row."""
-    titles = [head.rstrip(">=") for head in heads]
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    columns = [
-        f"{{:{'>' if head.endswith('>') else ''}{w}}}"
-        for head, w in zip(heads, widths, strict=True)
-    ]
-    form = "  ".join(columns)
-    rows = iter((titles, ["-" * width for width in widths], *cells))
-    while batch := list(islice(rows, BATCH)):
-        click.echo("\n".join(form.format(*row).rstrip() for row in batch))
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def _cells(row: Sequence[object]) -> list[str]:
+    return [plain("" if cell is None else cell) for cell in row]
 
 
 def print_limits(limits: Iterable[Limit]) -> None:
@@ -120,13 +132,12 @@ def described(limits: Iterable[Limit]) -> str:
     return limits_line(limits) or "none"
 
 
-def stream_json(name: str, items: Iterable[Any]) -> None:
-    """``{"name": [...`` as the items come; ``end_json`` closes it."""
+def stream_json(name: str, pages: Iterable[list[T]], item: Callable[[T], Any]) -> None:
+    """``{"name": [...`` as the pages come; ``end_json`` closes it."""
     click.echo(f'{{\n  "{name}": [', nl=False)
     first = True
-    found = iter(items)
-    while batch := list(islice(found, BATCH)):
-        texts = [_indented(item) for item in batch]
+    for page in pages:
+        texts = [_indented(item(each)) for each in page]
         click.echo(("" if first else ",") + ",".join(texts), nl=False)
         first = False
     click.echo("]" if first else "\n  ]", nl=False)

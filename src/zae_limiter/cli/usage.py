@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zae_limiter.cli.consent import status
 from zae_limiter.cli.groups import CommandGroup
-from zae_limiter.cli.options import check_entity, checked, resource_filter, store_options
-from zae_limiter.cli.render import Glyphs, make_console, short_number
-from zae_limiter.cli.tables import hint, print_table, say, show
+from zae_limiter.cli.options import (
+    check_entity,
+    check_free_text,
+    checked,
+    how_many_option,
+    resource_filter,
+)
+from zae_limiter.cli.store_options import store_options
+from zae_limiter.cli.tables import hint, show
+from zae_limiter.cli.usage_output import (
+    draw,
+    nothing_found,
+    print_csv,
+    print_summary,
+    print_summary_csv,
+    print_windows,
+    snapshot_json,
+    summary_json,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.store import Store
-    from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+    from zae_limiter.cli.usage_source import UsageSource
 
 MOST = 100_000  # windows that a picture is made of
 
@@ -37,6 +51,15 @@ def _moment(value: str) -> str:
     from zae_limiter.models.timestamps import ms_from_iso
 
     ms_from_iso(value)
+    return value
+
+
+def _next_key(value: str) -> str:
+    from zae_limiter.models.timestamps import ms_from_iso
+    from zae_limiter.usage_report import DELIMITER, UsageQuery, page_of
+
+    page_of((), UsageQuery.parse(None, None, None), 1, value)
+    ms_from_iso(value.partition(DELIMITER)[0], "next_key")
     return value
 
 
@@ -74,6 +97,7 @@ def _filters(command: Any) -> Any:
         click.option(
             "--file",
             type=click.Path(dir_okay=False),
+            callback=check_free_text,
             help="Where the picture goes, with --output png or svg.",
         ),
     )
@@ -84,8 +108,13 @@ def _filters(command: Any) -> Any:
 
 @usage.command("list")
 @_filters
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many.")
-@click.option("--next-key", metavar="KEY", help="Continue where the last page ended.")
+@how_many_option
+@click.option(
+    "--next-key",
+    metavar="KEY",
+    callback=checked(_next_key),
+    help="Continue where the last page ended.",
+)
 @store_options
 def list_usage(
     store: Store,
@@ -102,10 +131,12 @@ def list_usage(
 ) -> None:
     """List usage windows, oldest first.
 
-    Net tokens of each limit: adjustments and refunds included, each token once.
+    Net tokens of each limit: adjustments and refunds included, each token once. Of an
+    entity, of a resource, or else of every resource that has limits of its own.
 
     \b
     Examples:
+      zae-limiter usage list --namespace tenant-alpha
       zae-limiter usage list --entity-id key-7 --start 2026-01-31
       zae-limiter usage list --resource gpt-4 --window daily --plot
       zae-limiter usage list --resource gpt-4 --output csv > usage.csv
@@ -114,35 +145,22 @@ def list_usage(
     JSON: snapshots (each: entity_id, resource, window_start, window_end, window_type, counters,
     total_events), next_key (null at the end).
     """
-    _check(entity_id, resource, plot, output, file)
+    _check(start, end, plot, output, file)
     picture = plot or file is not None
     with store.open() as repository:
-        found, more = repository.get_usage_snapshots(
-            entity_id, resource, window, start, end, MOST if picture else limit, next_key
-        )
+        source = _source(repository, entity_id, resource, window, start, end)
+        with status("reading usage"):
+            found, more = source.page(MOST if picture else limit, next_key)
+        if not found and output != "json":
+            hint("table", nothing_found(repository))
     if picture:
-        _draw(found, window, output, file)
+        draw(found, window, output, file, is_part=more is not None)
     elif output == "json":
-        show(output, {"snapshots": [_snapshot_json(each) for each in found], "next_key": more})
+        show(output, {"snapshots": [snapshot_json(each) for each in found], "next_key": more})
     elif output == "csv":
-        _print_csv(found)
-    elif not found:
-        hint(output, "no usage is recorded for that")
-    else:
-        names = _limit_names(found)
-        print_table(
-            (f"{window} window", "entity", "resource", *(f"{name}>" for name in names), "calls>"),
-            (
-                (
-                    each.window_start.replace(":00:00Z", ":00Z"),
-                    each.entity_id,
-                    each.resource,
-                    *(_figure(each.counters.get(name)) for name in names),
-                    f"{each.total_events:,}",
-                )
-                for each in found
-            ),
-        )
+        print_csv(found)
+    elif found:
+        print_windows(found, window)
     if more is not None and not picture:
         hint(output, f"more: add --next-key {more!r}")
 
@@ -170,32 +188,47 @@ def summary(
 
     JSON: snapshot_count, total, average (both by limit), min_window_start, max_window_start.
     """
-    _check(entity_id, resource, plot, output, file)
+    _check(start, end, plot, output, file)
     with store.open() as repository:
-        found = repository.get_usage_summary(entity_id, resource, window, start, end)
+        source = _source(repository, entity_id, resource, window, start, end)
+        with status("reading usage"):
+            found = source.summary()
+        if not found.snapshot_count and output != "json":
+            hint("table", nothing_found(repository))
         if plot or file is not None:
-            windows, _ = repository.get_usage_snapshots(
-                entity_id, resource, window, start, end, MOST
-            )
-            _draw(windows, window, output, file)
+            windows, more = source.page(MOST)
+            draw(windows, window, output, file, is_part=more is not None)
     if output == "json":
-        show(output, _summary_json(found))
+        show(output, summary_json(found))
     elif output == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(("limit", "total", "average"))
-        writer.writerows((name, found.total[name], found.average[name]) for name in found.total)
-    elif output == "table":
-        _print_summary(found, window, plot)
+        print_summary_csv(found)
+    elif output == "table" and found.snapshot_count:
+        print_summary(found, window, plot)
 
 
-# --- inside ----------------------------------------------------------------------------------
+def _source(
+    repository: SyncRepository,
+    entity_id: str | None,
+    resource: str | None,
+    window: str,
+    start: str | None,
+    end: str | None,
+) -> UsageSource:
+    from zae_limiter.cli.usage_source import UsageSource, subjects_of
+
+    subjects = subjects_of(repository, entity_id, resource)
+    if not subjects:
+        raise click.ClickException(
+            "no resource has limits of its own here; say whose usage: --entity-id or --resource"
+        )
+    return UsageSource(repository, subjects, window, start, end)
 
 
-def _check(
-    entity_id: str | None, resource: str | None, plot: bool, output: str, file: str | None
-) -> None:
-    if entity_id is None and resource is None:
-        raise click.UsageError("say whose: --entity-id, --resource, or both")
+def _check(start: str | None, end: str | None, plot: bool, output: str, file: str | None) -> None:
+    from zae_limiter.models.timestamps import ms_from_iso
+
+    if start and end and ms_from_iso(start) >= ms_from_iso(end):
+        raise click.UsageError(f"--end {end} must be later than --start {start}")
     picture = output in ("png", "svg")
     if plot and output != "table":
         raise click.UsageError(f"--plot draws in the terminal; leave out --output {output}")
@@ -209,81 +242,3 @@ def _check(
             f"pictures need {module}: pip install 'zae-limiter[{extra}]', "
             "or use --output table, json or csv"
         )
-
-
-def _draw(found: list[UsageSnapshot], window: str, output: str, file: str | None) -> None:
-    from zae_limiter.visualization.series import usage_series
-
-    series = usage_series(found, window)
-    if not series:
-        hint("table", "no usage is recorded for that")
-    elif file is not None:
-        from zae_limiter.visualization.report import save
-
-        save(series, file, output)
-        click.echo(f"wrote {file}", err=True)
-    else:
-        from zae_limiter.visualization.terminal import plot
-
-        console = make_console()
-        ascii_only = Glyphs.of(console).full == "="
-        click.echo(plot(series, console.width, short_number, ascii_only=ascii_only))
-
-
-def _limit_names(found: Sequence[UsageSnapshot]) -> list[str]:
-    return sorted({name for each in found for name in each.counters})
-
-
-def _figure(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _print_csv(found: list[UsageSnapshot]) -> None:
-    names = _limit_names(found)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    fields = ("window_start", "window_end", "window_type", "entity_id", "resource", "total_events")
-    writer.writerow((*fields, *names))
-    for each in found:
-        known = (getattr(each, field) for field in fields)
-        writer.writerow((*known, *(each.counters.get(name, 0) for name in names)))
-
-
-def _print_summary(found: UsageSummary, window: str, plotted: bool) -> None:
-    if not found.snapshot_count:
-        if not plotted:
-            hint("table", "no usage is recorded for that")
-        return
-    if plotted:
-        say("")
-    unit = "hour" if window == "hourly" else "day"
-    print_table(
-        ("limit", "total>", f"average per {unit}>"),
-        ((name, f"{found.total[name]:,}", f"{found.average[name]:,.1f}") for name in found.total),
-    )
-    say("")
-    say(
-        f"{found.snapshot_count:,} windows with usage, "
-        f"from {found.min_window_start} to {found.max_window_start}"
-    )
-
-
-def _snapshot_json(each: UsageSnapshot) -> dict[str, Any]:
-    return {
-        "entity_id": each.entity_id,
-        "resource": each.resource,
-        "window_start": each.window_start,
-        "window_end": each.window_end,
-        "window_type": each.window_type,
-        "counters": each.counters,
-        "total_events": each.total_events,
-    }
-
-
-def _summary_json(found: UsageSummary) -> dict[str, Any]:
-    return {
-        "snapshot_count": found.snapshot_count,
-        "total": found.total,
-        "average": found.average,
-        "min_window_start": found.min_window_start,
-        "max_window_start": found.max_window_start,
-    }

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter._version import __version__
-from zae_limiter.cli.options import output_option, registry_options
+from zae_limiter.cli.options import output_option
+from zae_limiter.cli.store_options import registry_options
 from zae_limiter.cli.tables import print_fields, show
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def version(store: Store, output: str) -> None:
         "sqlite": sqlite3.sqlite_version,
         "store": None,
     }
-    if store.url or store.stack:
+    if store.url:
         with store.registry() as repository:
             data["store"] = {
                 "engine": repository.capabilities.engine,
@@ -49,7 +50,7 @@ def version(store: Store, output: str) -> None:
         show(output, data)
         return
     place = data["store"]
-    found = f"{place['engine']} {place['place']}" if place else "none named (--url)"
+    found = f"{place['engine']} {place['place']}" if place else "none named (--url or --name)"
     record = place and place["record"]
     print_fields(
         [

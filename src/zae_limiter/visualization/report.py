@@ -22,6 +22,7 @@ def save(series: Sequence[Series], file: str, kind: str) -> None:
     for index, (each, panel) in enumerate(zip(series, panels, strict=True)):
         _draw(panel, each, COLOURS[index % len(COLOURS)])
     panels[-1].set_xlabel(f"{series[0].unit} (UTC)")
+    figure.align_ylabels()
     figure.savefig(file, format=kind, dpi=DOTS_PER_INCH)
 
 
@@ -37,6 +38,7 @@ def _draw(panel: Any, series: Series, colour: str) -> None:
     locator = dates.AutoDateLocator(minticks=3, maxticks=9)
     panel.xaxis.set_major_locator(locator)
     panel.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    panel.set_axisbelow(True)
     panel.grid(axis="y", alpha=0.3)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from zae_limiter.models.usage import UsageSnapshot, WindowType
 
+HOUR_S = 3600
+MONDAY_HOUR = 4 * 24  # the first after 1970 began
 STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days=1)}
 
 
@@ -68,6 +70,26 @@ def usage_series(found: Iterable[UsageSnapshot], window_type: str) -> list[Serie
 
 def _every(first: datetime, last: datetime, step: timedelta) -> tuple[datetime, ...]:
     return tuple(first + index * step for index in range((last - first) // step + 1))
+
+
+def marked(series: Series, most: int) -> list[int]:
+    """At most so many windows that get a label: round hours or days, evenly apart."""
+    hours = [int(start.timestamp()) // HOUR_S for start in series.starts]
+    window = STEPS[WindowType(series.window_type)] // timedelta(hours=1)
+    count = len(hours)
+    spans = (span for span in _round_spans() if span % window == 0)
+    span = next(span for span in spans if -(-count * window // span) <= most)
+    found = [index for index, hour in enumerate(hours) if (hour - MONDAY_HOUR) % span == 0]
+    return found or [0]
+
+
+def _round_spans() -> Iterator[int]:
+    """Hours: parts of a day, days, weeks, and twice that, and so on."""
+    yield from (1, 2, 3, 6, 12, 24, 48)
+    weeks = 1
+    while True:
+        yield weeks * 7 * 24
+        weeks *= 2
 
 
 def scale(series: Series, lines: int) -> list[int]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from zae_limiter.visualization.series import Series, scale
+from zae_limiter.visualization.series import Series, marked, scale
 
 PANEL_LINES = 13
 LEAST_WIDTH = 40
 Y_TICKS = 5
-COLUMNS_PER_TICK = 16
+LABEL_COLUMNS = 13
+EDGE_COLUMNS = 5  # by which labels at the edges are moved inwards
+LEAST_WINDOWS = 12  # that there is room for, so that a bar does not fill the panel
 TO_ASCII = str.maketrans("─│┌┐└┘┤┬├┴┼", "-|++++|+|++")
 
 
@@ -28,16 +31,17 @@ def _panel(series: Series, width: int, figure: Callable[[int], str], ascii_only:
     canvas.clear()
     canvas.theme("colorless")
     canvas.plot_size(width, PANEL_LINES)
-    positions = list(range(len(series.totals)))
-    points = canvas.signal(positions, list(series.totals), marker="*" if ascii_only else "hd")
-    canvas.draw(points.lines())
+    count = len(series.totals)
+    canvas.draw(_bars(canvas, series, width, "#" if ascii_only else "hd"))
     canvas.title(series.title)
     canvas.label(f"{series.unit} (UTC)", "x")
     ticks = scale(series, Y_TICKS)
     canvas.ruler("y").lim(ticks[0], ticks[-1])
     canvas.ruler("y").ticks(ticks, [figure(tick) for tick in ticks])
-    marked = _marked(len(positions), width // COLUMNS_PER_TICK)
-    canvas.ruler("x").ticks(marked, [series.label(index) for index in marked])
+    margin = max(0, LEAST_WINDOWS - count) / 2 + 0.5
+    canvas.ruler("x").lim(-margin, count - 1 + margin)
+    labelled = marked(series, _room_for_labels(count, width))
+    canvas.ruler("x").ticks(labelled, [series.label(index) for index in labelled])
     text: str = plotext.uncolorize(str(canvas.build()))
     canvas.clear()
     lines = [line.rstrip() for line in text.rstrip().splitlines()]
@@ -45,8 +49,16 @@ def _panel(series: Series, width: int, figure: Callable[[int], str], ascii_only:
     return shown.translate(TO_ASCII) if ascii_only else shown
 
 
-def _marked(count: int, most: int) -> list[int]:
-    """Evenly spread windows that get a label."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(index * (count - 1) / (most - 1)) for index in range(most)})
+def _bars(canvas: Any, series: Series, width: int, marker: str) -> Any:
+    """With gaps if there is room for them; lines where bars would be thinner and take long."""
+    count, totals = len(series.totals), list(series.totals)
+    if count > width:
+        return canvas.signal(list(range(count)), totals, marker=marker).fillx()
+    gap = 0.2 if count <= width // 4 else 0.0
+    return canvas.bar(list(range(count)), totals, marker=marker, width=1 - gap)
+
+
+def _room_for_labels(count: int, width: int) -> int:
+    if count < LEAST_WINDOWS:  # the bars stand in the middle
+        return width * count // LEAST_WINDOWS // LABEL_COLUMNS + 1
+    return max(1, width // (LABEL_COLUMNS + EDGE_COLUMNS))

@@ -1,0 +1,120 @@
+"""Which store: ``--url``, or the stack options that name a DynamoDB table."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from zae_limiter.cli.completion import complete_namespace
+from zae_limiter.cli.options import check_namespace_name, checked
+from zae_limiter.cli.store import Store, place_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _url(value: str) -> str:
+    from zae_limiter.store_url import parse_url
+
+    place = parse_url(value)
+    _region(place.options.get("region"))
+    _endpoint(place.options.get("endpoint_url"))
+    return value
+
+
+def _stack(value: str) -> str:
+    from zae_limiter.naming import check_stack_name
+
+    return check_stack_name(value)
+
+
+def _region(value: str | None) -> str | None:
+    from zae_limiter.store_url import check_region
+
+    return check_region(value)
+
+
+def _endpoint(value: str | None) -> str | None:
+    from zae_limiter.transport.wire import parse_endpoint
+
+    if value is not None:
+        parse_endpoint(value)
+    return value
+
+
+url_option = click.option(
+    "--url",
+    envvar="ZAEL_URL",
+    show_envvar=True,
+    metavar="URL",
+    callback=checked(_url),
+    help="Store: memory://, sqlite:///limits.db or dynamodb://STACK.",
+)
+namespace_option = click.option(
+    "--namespace",
+    "-N",
+    envvar="ZAEL_NAMESPACE",
+    show_envvar=True,
+    metavar="NAME",
+    callback=check_namespace_name,
+    shell_complete=complete_namespace,
+    help="Isolated part of the store; 'default' unless named.",
+)
+_STACK_OPTIONS = (
+    url_option,
+    click.option(
+        "--name",
+        "-n",
+        "stack",
+        metavar="STACK",
+        callback=checked(_stack),
+        help="DynamoDB stack, instead of --url; or ZAEL_STACK.",
+    ),
+    click.option(
+        "--region", metavar="REGION", callback=checked(_region), help="AWS region of the stack."
+    ),
+    click.option(
+        "--endpoint-url",
+        metavar="URL",
+        callback=checked(_endpoint),
+        help="DynamoDB endpoint of the stack, such as http://localhost:8000.",
+    ),
+)
+
+
+def store_options(command: F) -> F:
+    """``store``, with the namespace that --namespace names."""
+    return _with_store(command, (*_STACK_OPTIONS, namespace_option))
+
+
+def registry_options(command: F) -> F:
+    """``store``, for commands that concern all namespaces."""
+    return _with_store(command, _STACK_OPTIONS)
+
+
+def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
+    @functools.wraps(command)
+    def call(
+        *args: Any,
+        url: str | None,
+        stack: str | None,
+        region: str | None,
+        endpoint_url: str | None,
+        namespace: str | None = None,
+        **rest: Any,
+    ) -> Any:
+        given = {"stack": stack, "region": region, "endpoint_url": endpoint_url}
+        source = click.get_current_context().get_parameter_source("url")
+        if url and any(given.values()) and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                "--url names the store; leave out --name, --region, --endpoint-url"
+            )
+        return command(*args, store=Store(place_of(url, given), namespace), **rest)
+
+    wrapped: Any = call
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]

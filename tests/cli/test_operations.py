@@ -1,0 +1,45 @@
+"""Every command of the page about operations does what it should, on every engine."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.cli.stores import on_both_engines
+
+PAGE = Path(__file__).parents[2] / "docs/cli-operations.md"
+BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def lines():
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    return [line for block in blocks for line in block.splitlines() if line.startswith("zae-")]
+
+
+@on_both_engines
+def test_the_commands_of_the_page_run_in_its_order(cli):
+    assert len(lines()) > 20
+    for line in lines():
+        _, *args = shlex.split(line)
+        found = cli(*args)
+        assert found.code == 0, f"{line}: {found.err}"
+
+
+@on_both_engines
+def test_what_the_page_says_that_explain_says(cli, opened):
+    page = PAGE.read_text(encoding="utf-8")
+
+    def explained(*args):
+        answer = cli("explain", *args).out.splitlines()[-1]
+        words = [word for word in re.findall(r"`([^`]+)`", page) if word in answer]
+        return answer if words else ""
+
+    assert "is in debt" in explained("key-7", "gpt-4", "-c", "rpm=1")
+    cli("bucket", "reset", "key-7", "gpt-4", "--yes")
+    assert "more than the capacity" in explained("key-7", "gpt-4", "-c", "rpm=11")
+    cli("entity", "set-limits", "project-1", "-l", "rpm:1/day")
+    cli("entity", "set-limits", "tenant", "-l", "rpm:1/day")
+    from zae_limiter import SyncRateLimiter
+
+    with SyncRateLimiter(opened).acquire("tenant", "gpt-4", {"rpm": 1}):
+        pass
+    assert "has 0 of the 1 asked for" in explained("tenant", "gpt-4")
