@@ -46,6 +46,7 @@ class Management:
     get_entity = _of_repository(Repository.get_entity)
     delete_entity = _of_repository(Repository.delete_entity)
     get_children = _of_repository(Repository.get_children)
+    list_entities = _of_repository(Repository.list_entities)
     set_limits = _of_repository(Repository.set_limits)
     get_limits = _of_repository(Repository.get_limits)
     delete_limits = _of_repository(Repository.delete_limits)

@@ -48,6 +48,7 @@ class Management:
     get_entity = _of_repository(SyncRepository.get_entity)
     delete_entity = _of_repository(SyncRepository.delete_entity)
     get_children = _of_repository(SyncRepository.get_children)
+    list_entities = _of_repository(SyncRepository.list_entities)
     set_limits = _of_repository(SyncRepository.set_limits)
     get_limits = _of_repository(SyncRepository.get_limits)
     delete_limits = _of_repository(SyncRepository.delete_limits)

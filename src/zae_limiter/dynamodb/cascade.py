@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.charge import statuses, view
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
-from zae_limiter.admission.rebase import governs
 from zae_limiter.admission.request import (
     STALE,
     Charge,
@@ -62,15 +61,14 @@ def refusal(
         return STALE
     found = []
     for charge, member in zip(charges, members, strict=True):
-        image = _seen(charge, member, known)
-        if image is not None:
-            outcome = member.outcome
-            at_ms = outcome.now_ms if isinstance(outcome, Refused) else now_ms
-            found.extend(statuses(charge, image, at_ms))
+        outcome = member.outcome
+        at_ms = outcome.now_ms if isinstance(outcome, Refused) else now_ms
+        found.extend(statuses(charge, _seen(charge, member, known, at_ms), at_ms))
     return Rejection(tuple(found))
 
 
-def _seen(charge: Charge, member: Member, known: Known) -> BucketImage | None:
+def _seen(charge: Charge, member: Member, known: Known, now_ms: int) -> BucketImage:
+    """A bucket that was not asked is shown as it was last seen; one never seen is full."""
     outcome = member.outcome
     if isinstance(outcome, Refused):
         return outcome.image
@@ -79,6 +77,4 @@ def _seen(charge: Charge, member: Member, known: Known) -> BucketImage | None:
         back = [Move(key, None, None, -amount, None, amount) for key, amount in amounts]
         return after(outcome.image, back)
     seen = known.get(member.place)
-    if seen is None or not governs(seen.bucket.image, charge.in_force):
-        return None
-    return seen.bucket.image
+    return view(None if seen is None else seen.bucket.image, charge.in_force, now_ms)

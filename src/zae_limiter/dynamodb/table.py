@@ -33,10 +33,10 @@ def table_name(stack: str) -> str:
     return check_stack_name(stack)
 
 
-def create_request(table: str) -> dict[str, Any]:
+def create_request(table: str, *, stream: bool = True) -> dict[str, Any]:
     """The body of CreateTable."""
     names = ["PK", "SK", *(name for index in INDEXES for name in index[1:3] if name is not None)]
-    return {
+    request: dict[str, Any] = {
         "TableName": table,
         "BillingMode": "PAY_PER_REQUEST",
         "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in names],
@@ -49,8 +49,13 @@ def create_request(table: str) -> dict[str, Any]:
             }
             for index in INDEXES
         ],
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     }
+    if stream:
+        request["StreamSpecification"] = {
+            "StreamEnabled": True,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        }
+    return request
 
 
 def ttl_request(table: str) -> dict[str, Any]:

@@ -110,3 +110,19 @@ async def test_those_who_wait_for_a_silent_write_are_decided_in_time_as_well(wor
     assert all(isinstance(each, RateLimiterUnavailable) for each in outcomes)
     assert loop.time() - started < TIMEOUT_S + SLACK_S
     assert world.level() == 9000
+
+
+async def test_who_has_just_come_does_not_fail_for_want_of_somebody_else_s_time(world, proxy):
+    """The first is answered by silence, the second waits for it until its own time is over."""
+    client = await world.client(proxy, request_timeout=TIMEOUT_S)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    with proxy.fault("black_hole", times=2):
+        old = asyncio.ensure_future(together(client.take(rpm=1)))
+        await asyncio.sleep(0.002)
+        waiting = asyncio.ensure_future(together(client.take(rpm=1)))
+        await asyncio.sleep(0.8 * TIMEOUT_S)
+        await client.take(rpm=1)
+    outcomes = [*await old, *await waiting]
+    assert isinstance(outcomes[0], RateLimiterUnavailable)
+    assert world.level() == 8000 - 1000 * outcomes.count(None)

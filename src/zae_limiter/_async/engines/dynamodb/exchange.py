@@ -57,7 +57,7 @@ class Exchange:
             if mark == attempt.before:  # nobody has written: it was refused for what stands there
                 raise
             raise fault from failed
-        except RateLimiterUnavailable as error:
+        except InfrastructureError as error:
             raise fault from error
 
     async def _if_ours(

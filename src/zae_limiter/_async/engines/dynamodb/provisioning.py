@@ -24,12 +24,15 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 2.0
 logger = logging.getLogger("zae_limiter")
 
 
-async def make_table(client: DynamoClient) -> None:
-    """Return when the table can be used; others may be making it at the same time."""
+async def make_table(client: DynamoClient, *, stream: bool = True) -> None:
+    """Return when the table can be used; others may be making it at the same time.
+
+    Its stream is for the aggregator; a table for tests may do without.
+    """
     waiting, pause_s = Deadline(READY_WITHIN_S), FIRST_PAUSE_S
     while (status := await _status(client)) not in table.READY:
         if status is None:
-            await _create(client)
+            await _create(client, stream)
         if waiting.left() <= 0:
             raise RateLimiterUnavailable(
                 f"table {client.table!r} is still {status} after {READY_WITHIN_S:g} s; open it "
@@ -61,9 +64,9 @@ async def _status(client: DynamoClient) -> str | None:
     return str(answer["Table"]["TableStatus"])
 
 
-async def _create(client: DynamoClient) -> None:
+async def _create(client: DynamoClient, stream: bool) -> None:
     logger.info("creating table %s", client.table)
-    request = table.create_request(client.table)
+    request = table.create_request(client.table, stream=stream)
     try:
         await client.call("CreateTable", request, deadline=Deadline(CALL_S), repeatable=True)
     except Refused as error:

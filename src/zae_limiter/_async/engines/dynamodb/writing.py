@@ -52,7 +52,10 @@ class Writing:
             self._counters.group(len(members))
         terms = Terms(leader.place, leader.clock(), "")
         try:
+            backoff = Backoff(leader.deadline)
             pending = await self._rounds(pending, terms, leader.deadline)
+            while pending and await backoff.pause():  # others keep changing the limits
+                pending = await self._rounds(pending, terms, leader.deadline)
             error: ZAELimiterError = RateLimiterUnavailable(
                 "too many others write to this bucket at once; try again"
             )

@@ -59,7 +59,7 @@ class Exchange:
             if mark == attempt.before:  # nobody has written: it was refused for what stands there
                 raise
             raise fault from failed
-        except RateLimiterUnavailable as error:
+        except InfrastructureError as error:
             raise fault from error
 
     def _if_ours(self, attempt: Attempt, doubt: RateLimiterUnavailable, deadline: Deadline) -> Item:

@@ -54,7 +54,10 @@ class Writing:
             self._counters.group(len(members))
         terms = Terms(leader.place, leader.clock(), "")
         try:
+            backoff = Backoff(leader.deadline)
             pending = self._rounds(pending, terms, leader.deadline)
+            while pending and backoff.pause():  # others keep changing the limits
+                pending = self._rounds(pending, terms, leader.deadline)
             error: ZAELimiterError = RateLimiterUnavailable(
                 "too many others write to this bucket at once; try again"
             )
