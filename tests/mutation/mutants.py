@@ -222,9 +222,9 @@ MUTANTS = [
     ),
     Mutant(
         "a top-up fills beyond the capacity",
-        "admission/settle.py",
-        "balance_milli=min(topped, full_balance(state.rate, now_ms))",
-        "balance_milli=topped",
+        "admission/moves.py",
+        "if state.balance_milli > room:",
+        "if False:",
         CHARGING + "test_what_a_top_up_would_have_run_over_is_gone_also_when_the_clock_goes_back",
     ),
     Mutant(
