@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from benchmarks import dynamodb_server, redis_server
 from benchmarks.cases import cases_of
 from benchmarks.contestants import all_contestants
 from benchmarks.docs import write_docs
@@ -17,16 +18,16 @@ from benchmarks.report import print_report, write_json
 from benchmarks.requirements import verdicts
 from benchmarks.runner import Plan, Results, run
 
-WIDTH = 110  # where there is no terminal to ask
+WIDTH = 130  # where there is no terminal to ask
 
 
 def main() -> int:
     options = _parser().parse_args()
-    plan = _plan(options)
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    plan = _plan(options, served=_has_server(console))
     if not plan.steps:
         print(f"nothing matches {options.only!r}")
         return 2
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     results = _run_shown(plan, console)
     found = verdicts(results)
     print_report(console, results, found)
@@ -47,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         metavar="PATTERN",
         default="",
-        help="regular expression on the lines and headings of the table, 'writers' and 'import'",
+        help="regular expression on the lines and headings of the tables, "
+        "'writers', 'arrivals', 'crowds' and 'import'",
     )
     add("--json", metavar="PATH", type=Path, default=Path(".bench/latest.json"))
     add("--write-docs", action="store_true", help="put the tables into docs/benchmarks.md")
@@ -55,15 +57,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _has_server(console: Console) -> bool:
+    """Whether DynamoDB's part can be measured; says what is missing, also of the peers."""
+    if not redis_server.is_installed():
+        console.print(redis_server.MISSING, style="yellow")
+    if missing := dynamodb_server.what_is_missing():
+        console.print(f"DynamoDB is left out: {missing}", style="yellow")
+    return not missing
+
+
+def _plan(options: argparse.Namespace, *, served: bool) -> Plan:
     def wanted(name: str) -> bool:
         return re.search(options.only, name, re.IGNORECASE) is not None
 
-    contestants = all_contestants()
+    contestants = [each for each in all_contestants() if served or not each.remote]
     return Plan(
         cases=[each for each in cases_of(contestants) if wanted(each.id) or wanted(each.group)],
         writers=[each for each in contestants if each.writers and wanted(f"{each.name}, writers")],
         imports=wanted("import"),
+        arrivals=served and wanted("server, arrivals"),
+        crowds=served and wanted("server, crowds"),
         rounds=options.rounds,
         seconds=options.seconds,
         writer_seconds=12 * options.seconds,

@@ -55,6 +55,8 @@ ASYNC = Shape(tasks=1)
 ASYNC_MANY = Shape(tasks=1, keys=1000)
 ASYNC_TASKS = Shape(tasks=50)
 ASYNC_TASKS_MANY = Shape(tasks=50, keys=1000)
+ASYNC_CROWD = Shape(tasks=200)
+SYNC_TEN = Shape(threads=10)
 ALL_SHAPES = (
     SYNC,
     SYNC_MANY,
@@ -84,6 +86,7 @@ class Contestant:
     grants: bool = True
     reference: bool = False
     writers: int = 0  # so many processes at once on one store
+    remote: bool = False  # on a server: waits are measured too, and samples are longer
 
 
 @dataclass(frozen=True)

@@ -1,64 +1,53 @@
-"""The tables in docs/benchmarks.md, between two marks."""
+"""The tables in docs/benchmarks.md: those of embedded engines and those of servers.
+
+Each stands between two marks and is renewed if any of it was measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import io
 from pathlib import Path
 
-from benchmarks.report import (
-    COLUMNS,
-    WRITER_COLUMNS,
-    case_rows,
-    environment,
-    writer_rows,
-)
-from benchmarks.requirements import Verdict
+from rich.console import Console
+
+from benchmarks.report import environment, print_embedded, print_servers, verdict_table
 from benchmarks.runner import Results
+from benchmarks.verdict import Verdict
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- results: written by python -m benchmarks --write-docs -->", "<!-- /results -->"
-MARKS = {True: "yes", False: "**no**", None: "?"}
+BEGIN, END = "<!-- {}: written by python -m benchmarks --write-docs -->", "<!-- /{} -->"
+WIDTH = 130
+PARTS = {"embedded": print_embedded, "servers": print_servers}
 
 
 def write_docs(results: Results, found: list[Verdict], page: Path = PAGE) -> None:
     """Replace what stands between the marks."""
     text = page.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{page} lacks the line {BEGIN!r} or {END!r}; put both back")
-    body = "\n".join(_body(results, found))
-    page.write_text(f"{before}{begin}\n\n{body}\n\n{end}{after}")
+    for part in PARTS:
+        own = [verdict for verdict in found if verdict.on_server is (part == "servers")]
+        if any(verdict.holds is not None for verdict in own):
+            text = _replaced(text, part, _body(part, results, own))
+    page.write_text(text)
 
 
-def _body(results: Results, found: list[Verdict]) -> Iterator[str]:
+def _replaced(text: str, part: str, body: str) -> str:
+    begin, end = BEGIN.format(part), END.format(part)
+    before, begins, rest = text.partition(begin)
+    _, ends, after = rest.partition(end)
+    if not begins or not ends:
+        raise SystemExit(f"{PAGE} lacks the line {begin!r} or {end!r}; put both back")
+    return f"{before}{begin}\n\n{body}\n\n{end}{after}"
+
+
+def _body(part: str, results: Results, found: list[Verdict]) -> str:
     where = environment()
-    yield (
-        f"Measured on {where['date']} with Python {where['python']}, SQLite {where['sqlite']}, "
-        f"{where['cpus']} CPUs, {where['system']}."
+    rounds = max((len(samples) for samples in results.samples.values()), default=0)
+    shown = io.StringIO()
+    console = Console(file=shown, width=WIDTH)
+    PARTS[part](console, results)
+    console.print(verdict_table(found))
+    lines = "\n".join(line.rstrip() for line in shown.getvalue().splitlines()).strip("\n")
+    return (
+        f"Run of {where['date']}, Python {where['python']}, {where['cpus']} CPUs, "
+        f"{rounds} rounds, load average {where['load']} at the end.\n\n```text\n{lines}\n```"
     )
-    yield "\n### Must hold\n"
-    yield from _table(
-        ("requirement", "measured", "holds"),
-        ((each.requirement, each.measured, MARKS[each.holds]) for each in found),
-    )
-    yield from _case_tables(results)
-    if results.writers:
-        yield "\n### Writing at once\n"
-        yield from _table(WRITER_COLUMNS, writer_rows(results))
-
-
-def _case_tables(results: Results) -> Iterator[str]:
-    groups: dict[str, list[tuple[str, ...]]] = {}
-    for row in case_rows(results):
-        groups.setdefault(row.group, []).append(row.cells)
-    for group, rows in groups.items():
-        yield f"\n### {group[0].upper()}{group[1:]}\n"
-        yield from _table(COLUMNS, rows)
-
-
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{'|'.join(['---', *['---:'] * (len(columns) - 1)])}|"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"

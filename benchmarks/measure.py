@@ -21,11 +21,17 @@ LAST_WARM_UP = 0.25
 
 
 class Sample(NamedTuple):
-    """``cpu_s`` is that of all threads and of children that have ended."""
+    """``cpu_s`` is that of all threads and of children that have ended.
+
+    Waits are those of single acquires; only taken where a server is asked, since a look at the
+    clock is no small part of an acquire in memory.
+    """
 
     acquires: int
     wall_s: float
     cpu_s: float
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
 
     @property
     def wall_us(self) -> float:
@@ -49,6 +55,21 @@ def take_sample(case: Case, seconds: float) -> Sample:
         return _sample_sync(case, setting, seconds)
 
 
+def with_waits(sample: Sample, waits_s: list[float]) -> Sample:
+    """The same with what single acquires have waited."""
+    if not waits_s:
+        return sample
+    return sample._replace(
+        p50_ms=percentile(waits_s, 50) * 1000, p99_ms=percentile(waits_s, 99) * 1000
+    )
+
+
+def percentile(values: list[float], percent: int) -> float:
+    """The smallest value that so many percent of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
+
+
 def keys_of(shape: Shape) -> tuple[str, ...]:
     return tuple(f"user-{number}" for number in range(shape.keys))
 
@@ -67,11 +88,17 @@ def _sample_sync(case: Case, setting: Setting, seconds: float) -> Sample:
         for key in setting.keys:
             _check(case, acquire(key))
 
-        def run(count: int) -> Sample:
-            wall, cpu = time.perf_counter(), cpu_seconds()
-            _drive_threads(acquire, setting.keys, count, case.shape.threads)
-            return Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu)
+        waits: list[float] = []
+        measured = _timed(acquire, waits) if case.contestant.remote else acquire
 
+        def run(count: int) -> Sample:
+            waits.clear()
+            wall, cpu = time.perf_counter(), cpu_seconds()
+            _drive_threads(measured, setting.keys, count, case.shape.threads)
+            sample = Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu)
+            return with_waits(sample, waits)
+
+        run(case.shape.threads)  # connects, which is no measure of what follows
         warm = run(case.shape.threads)
         while warm.wall_s < seconds * LAST_WARM_UP:
             warm = run(2 * warm.acquires)
@@ -93,6 +120,16 @@ def _drive_threads(acquire: Acquire, keys: Iterable[str], count: int, threads: i
     return None
 
 
+def _timed(acquire: Acquire, waits_s: list[float]) -> Acquire:
+    def timed(key: str) -> bool:
+        started = time.perf_counter()
+        granted = acquire(key)
+        waits_s.append(time.perf_counter() - started)
+        return granted
+
+    return timed
+
+
 def _drive(acquire: Acquire, keys: Iterable[str], count: int) -> None:
     for key in islice(cycle(keys), count):
         acquire(key)
@@ -104,14 +141,22 @@ def _drive(acquire: Acquire, keys: Iterable[str], count: int) -> None:
 async def _sample_async(case: Case, setting: Setting, seconds: float) -> Sample:
     assert case.contestant.open_async is not None, f"{case.id} has no async form"
     async with case.contestant.open_async(setting) as acquire:
-        for key in setting.keys:
+        waits: list[float] = []
+        measured = _timed_async(acquire, waits) if case.contestant.remote else acquire
+
+        async def first(key: str) -> bool:
             _check(case, await acquire(key))
+            return True
 
         async def run(count: int) -> Sample:
+            waits.clear()
             wall, cpu = time.perf_counter(), cpu_seconds()
-            await _drive_tasks(acquire, setting.keys, count, case.shape.tasks)
-            return Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu)
+            await drive_tasks(measured, setting.keys, count, case.shape.tasks)
+            sample = Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu)
+            return with_waits(sample, waits)
 
+        await drive_tasks(first, setting.keys, len(setting.keys), case.shape.tasks)
+        await run(case.shape.tasks)  # connects, which is no measure of what follows
         warm = await run(case.shape.tasks)
         while warm.wall_s < seconds * LAST_WARM_UP:
             warm = await run(2 * warm.acquires)
@@ -121,8 +166,19 @@ async def _sample_async(case: Case, setting: Setting, seconds: float) -> Sample:
     return sample
 
 
-async def _drive_tasks(acquire: AsyncAcquire, keys: Iterable[str], count: int, tasks: int) -> None:
-    todo = islice(cycle(keys), count)  # shared: each task takes the next key
+def _timed_async(acquire: AsyncAcquire, waits_s: list[float]) -> AsyncAcquire:
+    async def timed(key: str) -> bool:
+        started = time.perf_counter()
+        granted = await acquire(key)
+        waits_s.append(time.perf_counter() - started)
+        return granted
+
+    return timed
+
+
+async def drive_tasks(acquire: AsyncAcquire, keys: Iterable[str], count: int, tasks: int) -> None:
+    """Share ``count`` acquires among tasks; each takes the next key."""
+    todo = islice(cycle(keys), count)
 
     async def work() -> None:
         for key in todo:

@@ -6,44 +6,43 @@ import json
 import os
 import platform
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.requirements import Verdict
+from benchmarks.cases import Case
 from benchmarks.runner import Results
+from benchmarks.server_report import (
+    ARRIVAL_COLUMNS,
+    CASE_COLUMNS,
+    CROWD_COLUMNS,
+    arrival_rows,
+    case_cells,
+    crowd_rows,
+)
+from benchmarks.verdict import Verdict
 
 COLUMNS = ("", "µs", "CPU µs", "acquires/s", "spread", "× reference")
 WRITER_COLUMNS = ("", "total acquires/s", "CPU µs", "worst wait ms", "slowest/fastest")
 
 
-class Row(NamedTuple):
-    """One case, as text; ``group`` is the heading it stands under."""
-
-    group: str
-    cells: tuple[str, ...]
-
-
-def case_rows(results: Results) -> Iterator[Row]:
-    for case in results.cases:
-        reference = results.reference(case)
-        walls = [sample.wall_us for sample in results.samples[case.id]]
-        yield Row(
-            case.group,
-            (
-                case.contestant.name,
-                f"{results.wall_us(case):,.1f}",
-                f"{results.cpu_us(case):,.1f}",
-                f"{results.per_second(case):,.0f}",
-                f"{min(walls):,.1f}–{max(walls):,.1f}",
-                "" if reference is None else _ratio_cell(results.ratio(case, reference)),
-            ),
-        )
+def embedded_cells(results: Results, case: Case) -> tuple[str, ...]:
+    """One line, without the server's figures."""
+    reference = results.reference(case)
+    walls = [sample.wall_us for sample in results.samples[case.id]]
+    return (
+        case.contestant.name,
+        f"{results.wall_us(case):,.1f}",
+        f"{results.cpu_us(case):,.1f}",
+        f"{results.per_second(case):,.0f}",
+        f"{min(walls):,.1f}–{max(walls):,.1f}",
+        "" if reference is None else _ratio_cell(results.ratio(case, reference)),
+    )
 
 
 def writer_rows(results: Results) -> Iterator[tuple[str, ...]]:
@@ -66,15 +65,33 @@ def environment() -> dict[str, str]:
         "cpus": str(os.cpu_count()),
         "system": f"{platform.system()} {platform.machine()}",
         "sqlite": sqlite3.sqlite_version,
+        "load": f"{os.getloadavg()[0]:.1f}",
     }
 
 
 def print_report(console: Console, results: Results, found: list[Verdict]) -> None:
-    if results.cases:
-        console.print(_case_table(results))
-    if results.writers:
-        console.print(_plain_table("writing at once", WRITER_COLUMNS, writer_rows(results)))
-    console.print(_verdict_table(found))
+    print_embedded(console, results)
+    print_servers(console, results)
+    console.print(verdict_table(found))
+
+
+def print_embedded(console: Console, results: Results) -> None:
+    """What needs no server."""
+    cases = [case for case in results.cases if not case.contestant.remote]
+    if cases:
+        title = "medians per acquire"
+        console.print(_case_table(title, COLUMNS, results, cases, embedded_cells))
+    _print_rows(console, "writing at once", WRITER_COLUMNS, writer_rows(results))
+
+
+def print_servers(console: Console, results: Results) -> None:
+    """DynamoDB and what is beside it."""
+    cases = [case for case in results.cases if case.contestant.remote]
+    if cases:
+        title = "\non servers of this machine, medians per acquire"
+        console.print(_case_table(title, CASE_COLUMNS, results, cases, case_cells))
+    _print_rows(console, "one bucket, many tasks", CROWD_COLUMNS, crowd_rows(results))
+    _print_rows(console, "one bucket, 100 arrivals/s", ARRIVAL_COLUMNS, arrival_rows(results))
 
 
 def write_json(path: Path, results: Results, found: list[Verdict]) -> None:
@@ -104,33 +121,47 @@ def _document(results: Results, found: list[Verdict]) -> dict[str, Any]:
             for name, runs in results.writers.items()
         },
         "imports": [run._asdict() for run in results.imports],
+        "crowds": {name: run._asdict() for name, run in results.crowds.items()},
+        "arrivals": {
+            link_ms: [run._asdict() for run in runs] for link_ms, runs in results.arrivals.items()
+        },
         "must_hold": [verdict._asdict() for verdict in found],
     }
 
 
-def _case_table(results: Results) -> Table:
-    table = Table(title="medians per acquire", title_justify="left", box=None, pad_edge=False)
-    for position, column in enumerate(COLUMNS):
+def _case_table(
+    title: str,
+    columns: tuple[str, ...],
+    results: Results,
+    cases: list[Case],
+    cells_of: Callable[[Results, Case], tuple[str, ...]],
+) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for position, column in enumerate(columns):
         table.add_column(column, justify="right" if position else "left", no_wrap=True)
     heading = ""
-    for row in case_rows(results):
-        if row.group != heading:
-            heading = row.group
+    for case in cases:
+        if case.group != heading:
+            heading = case.group
             table.add_row(f"[bold]{heading}")
-        table.add_row(f"  {row.cells[0]}", *row.cells[1:])
+        name, *figures = cells_of(results, case)
+        table.add_row(f"  {name}", *figures)
     return table
 
 
-def _plain_table(title: str, columns: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Table:
+def _print_rows(
+    console: Console, title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]
+) -> None:
     table = Table(title=f"\n{title}", title_justify="left", box=None, pad_edge=False)
     for position, column in enumerate(columns):
         table.add_column(column, justify="right" if position else "left")
     for row in rows:
         table.add_row(*row)
-    return table
+    if table.row_count:
+        console.print(table)
 
 
-def _verdict_table(found: list[Verdict]) -> Table:
+def verdict_table(found: list[Verdict]) -> Table:
     table = Table(title="\nmust hold", title_justify="left", box=None, pad_edge=False)
     table.add_column("requirement")
     table.add_column("measured", justify="right", no_wrap=True)

@@ -6,13 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from benchmarks.arrivals import LINKS_MS, ArrivalsRun, run_arrivals
 from benchmarks.cases import TWO_LIMITS, Case, Contestant, Shape
+from benchmarks.crowd import CROWDS, CrowdRun, run_crowds
 from benchmarks.imports import ImportRun, time_import
 from benchmarks.measure import Sample, take_sample
 from benchmarks.writers import WritersRun, run_writers
 
 WRITER_ROUNDS = 3
 IMPORT_ROUNDS = 11
+ARRIVAL_ROUNDS = 4
+REMOTE_ROUNDS = 5  # at most: a server's samples are long
+REMOTE_LENGTH = 4  # times that of other samples, so that there are enough waits for a 99 %
 
 Show = Callable[[str], None]  # told what is being measured, before it is
 
@@ -25,6 +30,8 @@ class Results:
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     writers: dict[str, list[WritersRun]] = field(default_factory=dict)
     imports: list[ImportRun] = field(default_factory=list)
+    arrivals: dict[int, list[ArrivalsRun]] = field(default_factory=dict)
+    crowds: dict[str, CrowdRun] = field(default_factory=dict)
 
     def wall_us(self, case: Case) -> float:
         return median(sample.wall_us for sample in self.samples[case.id])
@@ -35,10 +42,16 @@ class Results:
     def per_second(self, case: Case) -> float:
         return median(sample.per_second for sample in self.samples[case.id])
 
-    def ratio(self, case: Case, other: Case) -> float:
+    def p50_ms(self, case: Case) -> float:
+        return median(sample.p50_ms for sample in self.samples[case.id])
+
+    def p99_ms(self, case: Case) -> float:
+        return median(sample.p99_ms for sample in self.samples[case.id])
+
+    def ratio(self, case: Case, other: Case, figure: str = "wall_us") -> float:
         """How many times as long, by the median of the rounds: noise hits neighbours alike."""
         pairs = zip(self.samples[case.id], self.samples[other.id], strict=True)
-        return median(one.wall_us / two.wall_us for one, two in pairs)
+        return float(median(getattr(one, figure) / getattr(two, figure) for one, two in pairs))
 
     def find(self, name: str, shape: Shape, scenario: str = TWO_LIMITS) -> Case | None:
         """A case, if it was measured."""
@@ -61,23 +74,31 @@ class Plan:
     cases: list[Case]
     writers: list[Contestant]
     imports: bool
+    arrivals: bool
+    crowds: bool
     rounds: int
     seconds: float
     writer_seconds: float
 
     @property
     def steps(self) -> int:
-        samples = len(self.cases) * self.rounds
-        return samples + len(self.writers) * WRITER_ROUNDS + self.imports * IMPORT_ROUNDS
+        samples = sum(self.rounds_of(case) for case in self.cases)
+        writers = len(self.writers) * WRITER_ROUNDS + self.imports * IMPORT_ROUNDS
+        arrivals = self.arrivals * ARRIVAL_ROUNDS * len(LINKS_MS)
+        return samples + writers + arrivals + self.crowds * len(CROWDS)
+
+    def rounds_of(self, case: Case) -> int:
+        return min(self.rounds, REMOTE_ROUNDS) if case.contestant.remote else self.rounds
+
+    def seconds_of(self, case: Case) -> float:
+        return self.seconds * REMOTE_LENGTH if case.contestant.remote else self.seconds
 
 
 def run(plan: Plan, show: Show) -> Results:
     """Run the whole plan."""
     results = Results(plan.cases)
-    for number in range(plan.rounds):
-        for case in in_turn(plan.cases, number, plan.rounds):
-            show(f"round {number + 1} of {plan.rounds}: {case.id}")
-            results.samples.setdefault(case.id, []).append(take_sample(case, plan.seconds))
+    _run_cases(plan, results, show)
+    _run_server(plan, results, show)
     for contestant in plan.writers:
         for number in range(WRITER_ROUNDS):
             show(f"{contestant.writers} writing processes: {contestant.name}, {number + 1}")
@@ -88,6 +109,27 @@ def run(plan: Plan, show: Show) -> Results:
             show(f"import time, {number + 1} of {IMPORT_ROUNDS}")
             results.imports.append(time_import())
     return results
+
+
+def _run_cases(plan: Plan, results: Results, show: Show) -> None:
+    for number in range(plan.rounds):
+        for case in in_turn(plan.cases, number, plan.rounds):
+            if number < plan.rounds_of(case):
+                show(f"round {number + 1} of {plan.rounds_of(case)}: {case.id}")
+                sample = take_sample(case, plan.seconds_of(case))
+                results.samples.setdefault(case.id, []).append(sample)
+
+
+def _run_server(plan: Plan, results: Results, show: Show) -> None:
+    """What is not a matter of cases."""
+    seconds = plan.seconds * 3 * REMOTE_LENGTH
+    for number in range(ARRIVAL_ROUNDS if plan.arrivals else 0):
+        for link_ms in LINKS_MS:
+            show(f"100 arrivals/s, link of {link_ms} ms, {number + 1} of {ARRIVAL_ROUNDS}")
+            found = run_arrivals(link_ms, seconds, number)
+            results.arrivals.setdefault(link_ms, []).append(found)
+    if plan.crowds:
+        results.crowds = run_crowds(seconds, show)
 
 
 def in_turn(cases: Sequence[Case], number: int, rounds: int) -> list[Case]:

@@ -1,0 +1,103 @@
+"""``dynamodb://`` on the server that tests run on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+from benchmarks.cases import (
+    ASYNC,
+    ASYNC_CROWD,
+    ASYNC_TASKS,
+    ASYNC_TASKS_MANY,
+    SYNC,
+    SYNC_TEN,
+    Acquire,
+    AsyncAcquire,
+    Contestant,
+    Setting,
+    Shape,
+)
+from benchmarks.contestants._table import (
+    BUSY,
+    EMPTY,
+    acquire_of,
+    add_family,
+    open_repository,
+    open_sync_repository,
+    sync_acquire_of,
+)
+from benchmarks.dynamodb_server import fresh_table
+
+NAME = "zae-limiter dynamodb"
+FAMILY = "server"
+REMOTE_SHAPES = (SYNC, SYNC_TEN, ASYNC, ASYNC_TASKS_MANY, ASYNC_TASKS, ASYNC_CROWD)
+FAMILY_SHAPES = (ASYNC, Shape(tasks=50, keys=50))
+
+
+@contextmanager
+def open_granted(setting: Setting) -> Iterator[Acquire]:
+    with fresh_table() as place, open_sync_repository(place, BUSY) as repository:
+        yield sync_acquire_of(repository)
+
+
+@asynccontextmanager
+async def open_granted_async(setting: Setting) -> AsyncIterator[AsyncAcquire]:
+    with fresh_table() as place:
+        async with open_repository(place, BUSY) as repository:
+            yield acquire_of(repository)
+
+
+@asynccontextmanager
+async def open_cascading(setting: Setting) -> AsyncIterator[AsyncAcquire]:
+    with fresh_table() as place:
+        async with open_repository(place, BUSY) as repository:
+            await add_family(repository, setting.keys)
+            yield acquire_of(repository)
+
+
+@asynccontextmanager
+async def open_rejected(
+    rejection_cache_ttl: float, setting: Setting
+) -> AsyncIterator[AsyncAcquire]:
+    with fresh_table() as place:
+        async with open_repository(place, EMPTY, rejection_cache_ttl) as repository:
+            acquire = acquire_of(repository)
+            for key in setting.keys:
+                await acquire(key)
+            yield acquire
+
+
+CONTESTANTS = [
+    Contestant(NAME, FAMILY, open_granted, open_granted_async, REMOTE_SHAPES, remote=True),
+    Contestant(
+        NAME,
+        FAMILY,
+        open_granted,
+        open_cascading,
+        FAMILY_SHAPES,
+        scenario="cascade",
+        remote=True,
+    ),
+    Contestant(
+        NAME,
+        FAMILY,
+        open_granted,
+        partial(open_rejected, 1.0),
+        (ASYNC,),
+        scenario="rejected",
+        grants=False,
+        remote=True,
+    ),
+    Contestant(
+        f"{NAME}, no rejection cache",
+        FAMILY,
+        open_granted,
+        partial(open_rejected, 0.0),
+        (ASYNC,),
+        scenario="rejected",
+        grants=False,
+        remote=True,
+    ),
+]
