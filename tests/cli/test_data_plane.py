@@ -110,12 +110,8 @@ def test_bucket_show_tells_level_debt_wait_and_last_use(cli, engine):
     assert 179 < tpm["full_after_seconds"] <= 180
     assert tpm["consumed_milli"] == 3_000_000
     found = cli("bucket", "show", "key-7")
-    if engine == "sqlite":
-        assert tpm["last_used_hour"].endswith(":00:00Z")
-        assert "last use on gpt-4: in the hour of 20" in found.out
-    else:  # where nobody counts by the hour, it is not known
-        assert tpm["last_used_hour"] is None
-        assert "last use on gpt-4: not known" in found.out
+    assert tpm["last_used_hour"].endswith(":00:00Z")
+    assert "last use on gpt-4: in the hour of 20" in found.out
     assert "a level below zero is a debt" in found.err
 
 

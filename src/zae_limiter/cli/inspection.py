@@ -138,7 +138,7 @@ def view_buckets(
 def last_used_hour(repository: SyncRepository, entity_id: str, resource: str) -> str | None:
     """Start of the last hour in which something was consumed; None if that is not known."""
     summary = repository.get_usage_summary(entity_id, resource, "hourly")
-    return summary.max_window_start
+    return summary.max_window_start or repository.get_last_use(entity_id, resource)
 
 
 def similar_entities(repository: SyncRepository, entity_id: str) -> list[str]:

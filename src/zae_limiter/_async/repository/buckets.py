@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zae_limiter._async.repository.part import Part
+from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.models.limit import check_amounts
+from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import check_entity_id, check_limit_name, check_principal, check_resource
 
 
@@ -32,6 +34,18 @@ class BucketPart(Part):
         return await self._context.engine.buckets.states(
             self._context.namespace_id, entity_id, resource, self._context.clock
         )
+
+    async def get_last_use(self, entity_id: str, resource: str) -> str | None:
+        """The hour, as ISO text, in which a bucket was last charged or settled; None if unknown.
+
+        A bucket that was forgotten is not known any more, unless usage is kept.
+        """
+        image = await self._context.engine.buckets.get(
+            self._context.namespace_id, check_entity_id(entity_id), check_resource(resource)
+        )
+        if image is None or not image.window_hour:
+            return None
+        return iso_from_ms(image.window_hour * HOUR_MS)
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None

@@ -8,7 +8,7 @@ digest of all parameters    lh          every charge requires it: balances mean 
 configuration version       cv
 structural generation       g
 writes, admitted acquires   wc, ac
-id of the last write        op
+id of the last write        op          begins with its time
 forgotten from then on      ttl         seconds
 """
 
@@ -25,6 +25,7 @@ from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.limit import MILLI
 from zae_limiter.records.dynamodb.attributes import Item, flag, n, s
+from zae_limiter.records.dynamodb.bucket_marks import hour_of
 
 BALANCE, CONSUMED, PARAMETERS = "t_", "c_", "p_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
@@ -103,7 +104,7 @@ def _decode(item: Item) -> StoredBucket:
         limits,
         int(item[VERSION]["N"]),
         None if ttl is None else int(ttl["N"]) * 1000,
-        0,
+        hour_of(item[OPERATION]["S"]),
         int(item[ADMITTED]["N"]),
         0,
         int(item[WRITES]["N"]),

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 
 from zae_limiter._sync.engines.dynamodb.reading import get_item
@@ -20,6 +19,7 @@ from zae_limiter.models.limit import MILLI
 from zae_limiter.records.dynamodb import actions, bucket_item, keys
 from zae_limiter.records.dynamodb.actions import Action
 from zae_limiter.records.dynamodb.audit import Change
+from zae_limiter.records.dynamodb.bucket_marks import renewed
 from zae_limiter.records.dynamodb.bucket_writes import (
     Stamp,
     bucket_update,
@@ -66,15 +66,13 @@ class Mending:
         return self._mend(place, moves, logged)
 
     def _mend(self, place: BucketKey, moves: Moves, logged: Action) -> bool:
-        mark = secrets.token_urlsafe(6)
-
         def plan(deadline: Deadline) -> Plan[bool]:
             item = get_item(self._store.client, keys.bucket(*place), deadline)
             if item is None:
                 return Plan(False, [])
             bucket = bucket_item.decode(item)
             key = bucket_item.key(*place)
-            update = bucket_update(key, moves(bucket.image), Stamp(mark))
+            update = bucket_update(key, moves(bucket.image), Stamp(renewed(bucket.operation)))
             require_same(update, bucket)
             require_generation(update, bucket)
             return Plan(True, [actions.update(update), logged])

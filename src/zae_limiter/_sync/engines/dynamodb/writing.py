@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
 from zae_limiter._sync.engines.dynamodb.backoff import Backoff
@@ -24,6 +23,7 @@ from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.records.dynamodb import bucket_item
 from zae_limiter.records.dynamodb.bucket_item import Family
+from zae_limiter.records.dynamodb.bucket_marks import new_mark
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 
@@ -86,7 +86,7 @@ class Writing:
             family = Family()
             if view.bucket is None:
                 family = self._families.get(*terms.place[:2], deadline)
-            terms = terms._replace(operation=secrets.token_urlsafe(6))  # each try has its own
+            terms = terms._replace(operation=new_mark(terms.now_ms))  # each try has its own
             step = plan(view, [member.part for member in pending], terms, family)
             if isinstance(step, Next):
                 if step.attempt.structural and rebased:  # somebody brings other limits at once

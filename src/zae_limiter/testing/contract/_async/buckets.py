@@ -26,6 +26,14 @@ class BucketContract(Contract):
         )
         assert (found.tokens, found.capacity, found.limit) == (6, 10, RPM)
 
+    async def test_the_last_use_of_a_bucket_is_known_to_the_hour(self, world: World) -> None:
+        await world.configure(RPM)
+        assert await world.repo.get_last_use(USER, API) is None
+        for expected in ("2026-01-01T00:00:00Z", "2026-01-01T05:00:00Z"):
+            await world.take(rpm=1)
+            assert await world.repo.get_last_use(USER, API) == expected
+            world.clock.advance(hours=5)
+
     async def test_a_bucket_that_was_never_used_is_none(self, world: World) -> None:
         await world.configure(RPM)
         assert await world.repo.get_bucket(USER, API, "rpm") is None

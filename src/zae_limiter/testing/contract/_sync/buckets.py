@@ -28,6 +28,14 @@ class BucketContract(Contract):
         )
         assert (found.tokens, found.capacity, found.limit) == (6, 10, RPM)
 
+    def test_the_last_use_of_a_bucket_is_known_to_the_hour(self, world: World) -> None:
+        world.configure(RPM)
+        assert world.repo.get_last_use(USER, API) is None
+        for expected in ("2026-01-01T00:00:00Z", "2026-01-01T05:00:00Z"):
+            world.take(rpm=1)
+            assert world.repo.get_last_use(USER, API) == expected
+            world.clock.advance(hours=5)
+
     def test_a_bucket_that_was_never_used_is_none(self, world: World) -> None:
         world.configure(RPM)
         assert world.repo.get_bucket(USER, API, "rpm") is None
