@@ -66,8 +66,10 @@ def ideal(balance, rate, wanted, now_ms):
 def test_what_is_let_through_is_exact(limit, wanted, overflowing):
     rate, now_ms, balance = limit
     made = move("x", rate, wanted, now_ms, overflowing=overflowing)
-    at_the_bounds = [bound for bound in (made.low, made.high) if bound is not None]
-    for held in [balance, *at_the_bounds]:
+    full, enough = rate.capacity_milli, wanted.taken_milli
+    near = [most + off for most in (full, enough) for off in (-1000, -1, 0, 1, 1000)]
+    earned = accrued(rate, now_ms) + wanted.returned_milli
+    for held in [balance, *(value - earned for value in near)]:
         if let_through(made, held):
             expected = ideal(held, rate, wanted, now_ms)
             assert expected is not None
