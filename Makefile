@@ -44,7 +44,7 @@ fix: $(DEV) ## Generate the sync mirror, format, and fix what lint can fix
 	$(BIN)/python tools/unasync.py
 	$(BIN)/ruff check .
 
-bench: $(BENCH) ## Run the benchmarks, other limiters beside ours
+bench: $(BENCH) $(TOOLS) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks
 
 clean: ## Remove the environment, tools, caches and builds

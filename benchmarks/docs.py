@@ -41,7 +41,8 @@ def _replaced(text: str, part: str, body: str) -> str:
 
 def _body(part: str, results: Results, found: list[Verdict]) -> str:
     where = environment()
-    rounds = max((len(samples) for samples in results.samples.values()), default=0)
+    cases = [case for case in results.cases if case.contestant.remote is (part == "servers")]
+    rounds = max((len(results.samples[case.id]) for case in cases), default=0)
     shown = io.StringIO()
     console = Console(file=shown, width=WIDTH)
     PARTS[part](console, results)
@@ -49,5 +50,6 @@ def _body(part: str, results: Results, found: list[Verdict]) -> str:
     lines = "\n".join(line.rstrip() for line in shown.getvalue().splitlines()).strip("\n")
     return (
         f"Run of {where['date']}, Python {where['python']}, {where['cpus']} CPUs, "
-        f"{rounds} rounds, load average {where['load']} at the end.\n\n```text\n{lines}\n```"
+        f"{rounds} rounds, load average {results.load_before:.1f} before and {where['load']} after."
+        f"\n\n```text\n{lines}\n```"
     )

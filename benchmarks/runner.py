@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -32,6 +33,7 @@ class Results:
     imports: list[ImportRun] = field(default_factory=list)
     arrivals: dict[int, list[ArrivalsRun]] = field(default_factory=dict)
     crowds: dict[str, CrowdRun] = field(default_factory=dict)
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def wall_us(self, case: Case) -> float:
         return median(sample.wall_us for sample in self.samples[case.id])
