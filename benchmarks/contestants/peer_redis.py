@@ -18,8 +18,6 @@ from benchmarks.contestants import peer_limits, peer_throttled
 from benchmarks.contestants.own_dynamodb import FAMILY
 from benchmarks.redis_server import is_installed, redis_url
 
-CONNECTIONS = 256
-
 
 @asynccontextmanager
 async def empty_redis() -> AsyncIterator[str]:

@@ -12,6 +12,7 @@ import sys
 import termios
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*[349][0-7](?:;\d+)*m")
@@ -41,13 +42,19 @@ def environment(**more):
 
 
 def run(*args, **more):
-    """Run to the end with pipes."""
+    """Run to the end with pipes, and nothing to read."""
     return run_command(*MODULE, *args, **more)
 
 
 def run_command(*command, **more):
     return subprocess.run(
-        command, check=False, capture_output=True, text=True, env=environment(**more), timeout=60
+        command,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment(**more),
+        timeout=60,
     )
 
 
@@ -75,6 +82,14 @@ class Terminal:
         while text not in self.output:
             assert time.monotonic() < until, self.output
             assert self._read(), self.output
+
+    def wait_until_it_reads(self, seconds=20.0):
+        """For a process that has asked: it sleeps until a key is pressed."""
+        until = time.monotonic() + seconds
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        while stat.read_text().rpartition(") ")[2][0] != "S":
+            assert time.monotonic() < until, self.output
+            time.sleep(0.001)
 
     def wait(self, seconds=20.0):
         """Read all that comes; returns the exit code."""

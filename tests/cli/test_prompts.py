@@ -1,11 +1,9 @@
 """What loses something asks, in a real terminal, and says what will be lost."""
 
-import time
-
 import pytest
 
 from tests.cli.stores import on_both_engines
-from tests.cli.terminal import ANSI, COLOUR, CTRL_C, run, terminal
+from tests.cli.terminal import ANSI, COLOUR, CTRL_C, only_line, run, terminal
 from zae_limiter import SyncRepository
 
 ASKING = {
@@ -55,7 +53,7 @@ def test_ctrl_c_at_the_question_changes_nothing(url):
     before = state(url)
     with terminal("entity", "delete", "key-7", ZAEL_URL=url) as screen:
         screen.read_until("[y/N]: ")
-        time.sleep(0.2)  # until it reads: a signal just before that is noticed with the next key
+        screen.wait_until_it_reads()  # a signal before that is noticed with the next key
         screen.press(CTRL_C)
         assert screen.wait() == 130
     assert "interrupted before anything was changed" in screen.output
@@ -65,13 +63,14 @@ def test_ctrl_c_at_the_question_changes_nothing(url):
 
 @on_both_engines
 @pytest.mark.parametrize("args", ASKING, ids=" ".join)
-def test_without_a_terminal_it_asks_for_the_option(args, cli, monkeypatch):
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    before = state(cli.url)
-    line = cli(*args).error(2)
+def test_without_a_terminal_it_asks_for_the_option(args, url):
+    before = state(url)
+    found = run(*args, ZAEL_URL=url)
+    assert (found.returncode, found.stdout) == (2, "")
+    line = only_line(found.stderr)
     assert ASKING[args] in line
     assert "add --yes if that is meant" in line
-    assert state(cli.url) == before
+    assert state(url) == before
 
 
 def test_the_question_does_not_mix_with_the_json(url):

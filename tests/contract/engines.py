@@ -1,4 +1,8 @@
-"""What both trees say about the engines that come with the package."""
+"""What both trees say about the engines that come with the package.
+
+Their capabilities are promised here once more: an engine that loses one fails the suite, instead
+of having the tests of it left out.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from zae_limiter import (
     LimitStatus,
     OnUnavailable,
     ResourceCapacity,
+    StoreStats,
     UsageSnapshot,
     UsageSummary,
     ValidationError,
@@ -265,6 +266,16 @@ def test_other_outage_policies_are_refused(value):
         OnUnavailable.parse(value)
 
 
+def test_figures_of_a_client_that_has_done_nothing():
+    assert (StoreStats().writes_per_charge, StoreStats().round_trips_per_granted) == (0, 0)
+
+
+def test_figures_per_charge_and_per_thing_done():
+    stats = StoreStats(charges=12, granted=8, rejected=4, settlements=2, writes=6)
+    assert (stats.writes_per_charge, stats.round_trips_per_granted) == (0.5, 0.6)
+    assert StoreStats(charges=3, rejected=3, writes=3).round_trips_per_granted == 0
+
+
 VALUES = [
     RPM,
     status(),
@@ -278,6 +289,7 @@ VALUES = [
     AuditEvent("1", "2026-01-01T00:00:00Z", "limits_set", "a"),
     BackendCapabilities("memory", False, False, True, True),
     CacheStats(1, 2, 3, 60),
+    StoreStats(calls=3),
 ]
 
 

@@ -141,11 +141,11 @@ def delete(store: Store, name: str, yes: bool, principal: str | None, output: st
     """
     with store.registry() as repository:
         found = find_namespace(repository, name)
-        opening = "find an empty one" if name == DEFAULT_NAMESPACE else "fail"
+        opened = "an empty one" if name == DEFAULT_NAMESPACE else "an empty one, or none"
         confirm(
-            f"This takes the namespace {name!r} out of use: clients that open it {opening}, open "
-            f"ones go on until they close. Its data stays under the id {found.namespace_id} and "
-            "can be recovered",
+            f"This takes the namespace {name!r} out of use: clients that open it find {opened}; "
+            f"open ones go on until they close. Its data stays under the id {found.namespace_id} "
+            "and can be recovered",
             "Delete it?",
             yes=yes,
         )

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from zae_limiter.cli.consent import status
 from zae_limiter.cli.groups import CommandGroup
-from zae_limiter.cli.options import (
-    check_entity,
-    check_free_text,
-    checked,
-    how_many_option,
-    resource_filter,
-)
+from zae_limiter.cli.options import checked, how_many_option
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import hint, show
+from zae_limiter.cli.usage_options import Selection, usage_options
 from zae_limiter.cli.usage_output import (
     draw,
     nothing_found,
@@ -47,13 +41,6 @@ def usage() -> None:
     """
 
 
-def _moment(value: str) -> str:
-    from zae_limiter.models.timestamps import ms_from_iso
-
-    ms_from_iso(value)
-    return value
-
-
 def _next_key(value: str) -> str:
     from zae_limiter.models.timestamps import ms_from_iso
     from zae_limiter.usage_report import DELIMITER, UsageQuery, page_of
@@ -63,51 +50,8 @@ def _next_key(value: str) -> str:
     return value
 
 
-def _filters(command: Any) -> Any:
-    """Which windows, and how they are shown."""
-    options = (
-        click.option(
-            "--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Only this entity."
-        ),
-        resource_filter,
-        click.option(
-            "--window",
-            type=click.Choice(("hourly", "daily")),
-            default="hourly",
-            show_default=True,
-            help="Length of the windows.",
-        ),
-        click.option(
-            "--start",
-            metavar="TIME",
-            callback=checked(_moment),
-            help="Windows from this ISO time on, such as 2026-01-31 or 2026-01-31T08:00Z.",
-        ),
-        click.option(
-            "--end", metavar="TIME", callback=checked(_moment), help="Windows before this ISO time."
-        ),
-        click.option("--plot", is_flag=True, help="Draw it; needs the extra 'plot'."),
-        click.option(
-            "--output",
-            type=click.Choice(("table", "json", "csv", "png", "svg")),
-            default="table",
-            show_default=True,
-            help="For people, for programs, or a picture for a report (extra 'report').",
-        ),
-        click.option(
-            "--file",
-            type=click.Path(dir_okay=False),
-            callback=check_free_text,
-            help="Where the picture goes, with --output png or svg.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @usage.command("list")
-@_filters
+@usage_options
 @how_many_option
 @click.option(
     "--next-key",
@@ -116,19 +60,7 @@ def _filters(command: Any) -> Any:
     help="Continue where the last page ended.",
 )
 @store_options
-def list_usage(
-    store: Store,
-    entity_id: str | None,
-    resource: str | None,
-    window: str,
-    start: str | None,
-    end: str | None,
-    plot: bool,
-    output: str,
-    file: str | None,
-    limit: int,
-    next_key: str | None,
-) -> None:
+def list_usage(store: Store, chosen: Selection, limit: int, next_key: str | None) -> None:
     """List usage windows, oldest first.
 
     Net tokens of each limit: adjustments and refunds included, each token once. Of an
@@ -145,40 +77,28 @@ def list_usage(
     JSON: snapshots (each: entity_id, resource, window_start, window_end, window_type, counters,
     total_events), next_key (null at the end).
     """
-    _check(start, end, plot, output, file)
-    picture = plot or file is not None
     with store.open() as repository:
-        source = _source(repository, entity_id, resource, window, start, end)
+        source = _source(repository, chosen)
         with status("reading usage"):
-            found, more = source.page(MOST if picture else limit, next_key)
-        if not found and output != "json":
+            found, more = source.page(MOST if chosen.is_picture else limit, next_key)
+        if not found and chosen.output != "json":
             hint("table", nothing_found(repository))
-    if picture:
-        draw(found, window, output, file, is_part=more is not None)
-    elif output == "json":
-        show(output, {"snapshots": [snapshot_json(each) for each in found], "next_key": more})
-    elif output == "csv":
+    if chosen.is_picture:
+        draw(found, chosen.window, chosen.output, chosen.file, is_part=more is not None)
+    elif chosen.output == "json":
+        show("json", {"snapshots": [snapshot_json(each) for each in found], "next_key": more})
+    elif chosen.output == "csv":
         print_csv(found)
     elif found:
-        print_windows(found, window)
-    if more is not None and not picture:
-        hint(output, f"more: add --next-key {more!r}")
+        print_windows(found, chosen.window)
+    if more is not None and not chosen.is_picture:
+        hint(chosen.output, f"more: add --next-key {more!r}")
 
 
 @usage.command("summary")
-@_filters
+@usage_options
 @store_options
-def summary(
-    store: Store,
-    entity_id: str | None,
-    resource: str | None,
-    window: str,
-    start: str | None,
-    end: str | None,
-    plot: bool,
-    output: str,
-    file: str | None,
-) -> None:
+def summary(store: Store, chosen: Selection) -> None:
     """Show totals, and averages per window with usage.
 
     \b
@@ -188,57 +108,29 @@ def summary(
 
     JSON: snapshot_count, total, average (both by limit), min_window_start, max_window_start.
     """
-    _check(start, end, plot, output, file)
     with store.open() as repository:
-        source = _source(repository, entity_id, resource, window, start, end)
+        source = _source(repository, chosen)
         with status("reading usage"):
             found = source.summary()
-        if not found.snapshot_count and output != "json":
+        if not found.snapshot_count and chosen.output != "json":
             hint("table", nothing_found(repository))
-        if plot or file is not None:
+        if chosen.is_picture:
             windows, more = source.page(MOST)
-            draw(windows, window, output, file, is_part=more is not None)
-    if output == "json":
-        show(output, summary_json(found))
-    elif output == "csv":
+            draw(windows, chosen.window, chosen.output, chosen.file, is_part=more is not None)
+    if chosen.output == "json":
+        show("json", summary_json(found))
+    elif chosen.output == "csv":
         print_summary_csv(found)
-    elif output == "table" and found.snapshot_count:
-        print_summary(found, window, plot)
+    elif chosen.output == "table" and found.snapshot_count:
+        print_summary(found, chosen.window, chosen.plot)
 
 
-def _source(
-    repository: SyncRepository,
-    entity_id: str | None,
-    resource: str | None,
-    window: str,
-    start: str | None,
-    end: str | None,
-) -> UsageSource:
+def _source(repository: SyncRepository, chosen: Selection) -> UsageSource:
     from zae_limiter.cli.usage_source import UsageSource, subjects_of
 
-    subjects = subjects_of(repository, entity_id, resource)
+    subjects = subjects_of(repository, chosen.entity_id, chosen.resource)
     if not subjects:
         raise click.ClickException(
             "no resource has limits of its own here; say whose usage: --entity-id or --resource"
         )
-    return UsageSource(repository, subjects, window, start, end)
-
-
-def _check(start: str | None, end: str | None, plot: bool, output: str, file: str | None) -> None:
-    from zae_limiter.models.timestamps import ms_from_iso
-
-    if start and end and ms_from_iso(start) >= ms_from_iso(end):
-        raise click.UsageError(f"--end {end} must be later than --start {start}")
-    picture = output in ("png", "svg")
-    if plot and output != "table":
-        raise click.UsageError(f"--plot draws in the terminal; leave out --output {output}")
-    if picture and file is None:
-        raise click.UsageError(f"--output {output} needs --file, such as --file usage.{output}")
-    if file is not None and not picture:
-        raise click.UsageError("--file goes with --output png or svg")
-    module, extra = ("plotext", "plot") if plot else ("matplotlib", "report")
-    if (plot or picture) and importlib.util.find_spec(module) is None:
-        raise click.ClickException(
-            f"pictures need {module}: pip install 'zae-limiter[{extra}]', "
-            "or use --output table, json or csv"
-        )
+    return UsageSource(repository, subjects, chosen.window, chosen.start, chosen.end)

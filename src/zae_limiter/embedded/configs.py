@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zae_limiter.embedded.audit import Change, record
 from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Tables
@@ -48,7 +48,7 @@ def put(
     before = tables.get_config(namespace_id, *level)
     tables.put_config(namespace_id, *level, config)
     tables.bump_config_version(namespace_id)
-    details = {**_described(config), "previous": _described(before) if before else None}
+    details = {**config.to_dict(), "previous": before.to_dict() if before else None}
     record(tables, namespace_id, change, AuditAction.LIMITS_SET, details)
 
 
@@ -59,13 +59,8 @@ def delete(tables: Tables, namespace_id: str, level: Level, change: Change) -> b
         return False
     tables.delete_config(namespace_id, *level)
     tables.bump_config_version(namespace_id)
-    record(
-        tables,
-        namespace_id,
-        change,
-        AuditAction.LIMITS_DELETED,
-        {"previous": _described(before)},
-    )
+    details = {"previous": before.to_dict()}
+    record(tables, namespace_id, change, AuditAction.LIMITS_DELETED, details)
     return True
 
 
@@ -81,10 +76,3 @@ def configured_entities(
     tables: Tables, namespace_id: str, resource: str, after: str, limit: int | None
 ) -> list[str]:
     return tables.configured_entities(namespace_id, resource, after, limit)
-
-
-def _described(config: LevelConfig) -> dict[str, Any]:
-    described: dict[str, Any] = {"limits": [limit.to_dict() for limit in config.limits]}
-    if config.on_unavailable is not None:
-        described["on_unavailable"] = config.on_unavailable.value
-    return described

@@ -2,9 +2,17 @@ import boto3
 import botocore.config
 import pytest
 
+from tests.integration.dynamodb.exactness.world import World
 from zae_limiter.testing.dynamodb import Proxy, shared_endpoint
+from zae_limiter.testing.dynamodb.tables import temporary_table
 
-REGION = "us-east-1"
+# Any server for tests takes them.
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +30,26 @@ def proxy(endpoint):
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch):
-    """Some that any server for tests takes."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATESTTESTTESTTEST")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def stack(endpoint):
+    """A table for all tests that have a namespace of their own."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        with temporary_table(endpoint) as name:
+            yield name
+
+
+@pytest.fixture
+async def world(endpoint, stack, unique_name):
+    """A namespace of the test, with a clock that stands still."""
+    world = World(stack, endpoint, unique_name)
+    yield world
+    await world.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Files: new, old, foreign, broken, and oddly named."""
 
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,6 @@ from zae_limiter import (
     InfrastructureError,
     InfrastructureNotFoundError,
     Limit,
-    PermissionDenied,
     RateLimiterUnavailable,
     Repository,
     SyncRateLimiter,
@@ -102,12 +100,25 @@ def test_a_folder_is_not_a_file(tmp_path):
     assert caught.value.field == "url"
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_file_that_may_not_be_written_is_a_matter_of_permission(path, url):
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        (0o644, b"opened looked acquired"),
+        (0o444, b"opened looked PermissionDenied"),
+        (0o000, b"PermissionDenied"),
+    ],
+    ids=["all", "reading", "nothing"],
+)
+def test_the_permissions_of_a_file_say_how_far_one_gets(start, path, url, mode, told):
     SyncRepository.open(url=url).close()
-    path.chmod(0o444)
-    with pytest.raises(PermissionDenied):
-        SyncRepository.open(url=url)
+    path.chmod(mode)
+    assert start("ordinary_child.py", url).communicate(timeout=20)[0] == told
+
+
+def test_a_folder_that_may_not_be_written_is_a_matter_of_permission(start, path, url):
+    path.parent.chmod(0o555)
+    assert start("ordinary_child.py", url).communicate(timeout=20)[0] == b"PermissionDenied"
+    path.parent.chmod(0o755)
 
 
 @pytest.mark.parametrize("name", ["with space.db", "ünï.db", "100%.db", "a?b#c.db", "plain"])

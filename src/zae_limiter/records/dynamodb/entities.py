@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zae_limiter import schema
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb import keys
@@ -59,11 +57,6 @@ def index_position(namespace_id: str, entity_id: str) -> Item:
     """Where an entity stands in the index of its namespace, also if it is gone by now."""
     namespace = s(schema.gsi4_pk_namespace(namespace_id))
     return {**keys.entity(namespace_id, entity_id).item, "GSI4PK": namespace}
-
-
-def family_request(namespace_id: str, entity_id: str) -> dict[str, Any]:
-    """The GetItem that tells whose child an entity is."""
-    return {"Key": keys.entity(namespace_id, entity_id).item, "ConsistentRead": True}
 
 
 def decode_family(item: Item | None) -> Family:

@@ -31,7 +31,6 @@ from zae_limiter.records.dynamodb.attributes import (
 
 COUNTER = "u_"
 EVENTS = "total_events"
-SORT_PREFIX = schema.sk_usage("", "").removesuffix("#")
 DELIMITER = "#"
 _HOUR_DIGITS = len("2026-01-31T12")
 FIRST_HOUR = -(1969 * 365 * 24)  # years have four digits

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import zae_limiter
@@ -40,12 +40,7 @@ class InterruptAt:
         sys.setprofile(self._at_point)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         sys.setprofile(None)
 
     def _at_point(self, frame: FrameType, event: str, arg: Any) -> None:
