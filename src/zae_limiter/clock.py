@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from zae_limiter.concurrency.fork import renew_after_fork
@@ -94,7 +95,9 @@ class ServerClock:
         course = self._course
         if course is None:
             return self._host()
-        return course.at_ns(self.boot_ns()) // _MS
+        if course.excess_ns:
+            return course.at_ns(self.boot_ns()) // _MS
+        return (course.anchor_ns + self.boot_ns()) // _MS
 
     def observe(self, date_ms: int, sent_ns: int, received_ns: int) -> None:
         """The server said ``date_ms`` at some time between the two readings of ``boot_ns``."""
@@ -128,12 +131,9 @@ class _Course(NamedTuple):
         return self.anchor_ns + boot_ns - lost_ns
 
 
-def _since_boot_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-if not hasattr(time, "CLOCK_BOOTTIME"):  # elsewhere: time that may stand still in sleep
-    _since_boot_ns = time.monotonic_ns
+_since_boot_ns: Callable[[], int] = time.monotonic_ns  # time that may stand still in sleep
+if hasattr(time, "CLOCK_BOOTTIME"):
+    _since_boot_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
 
 def check_clock(clock: object) -> Clock:

@@ -12,8 +12,9 @@ from zae_limiter.naming import check_stack_name
 OPTIONS = {
     "memory": frozenset[str](),
     "sqlite": frozenset({"synchronous"}),
-    "dynamodb": frozenset({"region", "endpoint_url"}),
+    "dynamodb": frozenset({"region", "endpoint_url", "transport"}),
 }
+TRANSPORTS = ("auto", "lean", "sdk")
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
 
@@ -50,6 +51,13 @@ def check_region(region: object) -> str | None:
     if region is None or (isinstance(region, str) and _REGION.fullmatch(region)):
         return region
     raise ValidationError("region", region, "must be like us-east-1")
+
+
+def check_transport(transport: object) -> str:
+    """How DynamoDB is reached."""
+    if transport in TRANSPORTS:
+        return str(transport)
+    raise ValidationError("transport", transport, f"must be one of {', '.join(TRANSPORTS)}")
 
 
 def _place(url: str, engine: str, host: str, path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -13,20 +13,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def ashield(call: Callable[[], Awaitable[T]]) -> T:
+async def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run the call to its end; a cancellation of the caller is raised after that."""
-    import asyncio
+    from zae_limiter.concurrency.steady import Shield
 
-    task = asyncio.ensure_future(call())
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # heard, so that nobody complains
-        raise
+    return await Shield().run(call())
 
 
 def shield(call: Callable[[], T]) -> T:

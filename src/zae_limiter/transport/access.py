@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.transport.choosing import Route, choose
 from zae_limiter.transport.signing import Credentials, Signer
 from zae_limiter.transport.sources import Sources, frozen, unusable
 from zae_limiter.transport.wire import Endpoint, parse_endpoint
@@ -31,8 +34,17 @@ class AccessSource:
     of its own, one at a time; as long as there is some access, nobody waits for a new one.
     """
 
-    def __init__(self, region: str | None, endpoint_url: str | None) -> None:
+    def __init__(
+        self,
+        region: str | None,
+        endpoint_url: str | None,
+        transport: str = "lean",
+        settle: Callable[[Route], None] | None = None,
+    ) -> None:
+        """``settle`` is told once how requests travel, before there is access."""
         self._region = region
+        self._transport = transport
+        self._settle = settle
         self._endpoint = parse_endpoint(endpoint_url) if endpoint_url else None
         self._access: Access | None = None
         self._provider: Any = None
@@ -87,7 +99,9 @@ class AccessSource:
         if known is None:
             sources = Sources()
             endpoint, region = sources.place(self._endpoint, self._region)
+            route = choose(self._transport, endpoint, sources)
             credentials, self._provider = sources.credentials(endpoint.is_local)
+            self._settled(endpoint, route)
             return Access(endpoint, Signer(endpoint, region), credentials)
         if refused is None:
             provider = self._provider
@@ -99,3 +113,14 @@ class AccessSource:
             if credentials == refused.credentials:
                 self._fruitless_until = time.monotonic() + _FRUITLESS_FOR_S
         return known._replace(credentials=credentials)
+
+    def _settled(self, endpoint: Endpoint, route: Route) -> None:
+        logging.getLogger("zae_limiter").debug(
+            "DynamoDB at %s is reached by transport=%r: %s",
+            endpoint.url,
+            route.transport,
+            route.why,
+        )
+        if self._settle is not None:
+            self._settle(route)
+            self._settle = None

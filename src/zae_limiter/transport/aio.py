@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
 from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.transport.aio_connection import Connection, connect
+from zae_limiter.transport.aio_connection import Connection, connect, fail
 from zae_limiter.transport.http1 import Malformed
 from zae_limiter.transport.names import Names
 from zae_limiter.transport.tls import Trust
@@ -48,11 +49,14 @@ class AHttp:
         """One exchange; raises NotSent or NoAnswer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        try:
-            pool = self._pools.get(loop) or await self._new_pool(loop)
-            connection = await pool.take(request.endpoint, now + connect_timeout)
-        except OSError as error:
-            raise no_connection(request.endpoint, error) from error
+        pool = self._pools.get(loop)
+        connection = None if pool is None else pool.take_kept()
+        if pool is None or connection is None:
+            try:
+                pool = pool or await self._new_pool(loop)
+                connection = await pool.take(request.endpoint, now + connect_timeout)
+            except OSError as error:
+                raise no_connection(request.endpoint, error) from error
         try:
             return await connection.exchange(request.message, now + timeout)
         except (OSError, Malformed) as error:
@@ -97,7 +101,8 @@ class Pool:
         self._trust = trust
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
-        self._room = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._in_use = 0
+        self._queue: deque[asyncio.Future[None]] = deque()
         self._keeper: AsyncGenerator[None, None] | None = None
 
     async def live_with_loop(self, forget: Callable[[], None]) -> None:
@@ -123,22 +128,31 @@ class Pool:
             self.abort()
             await asyncio.sleep(0)  # the loop lets go of the sockets one turn later
 
+    def take_kept(self) -> Connection | None:
+        """A connection that stands already, if there is one that nobody uses."""
+        kept = self._kept() if self._in_use < MAX_CONNECTIONS else None
+        if kept is not None:
+            self._in_use += 1
+        return kept
+
     async def take(self, endpoint: Endpoint, until: float) -> Connection:
         """A connection that stands; raises OSError if there is none in time."""
-        if self._room.locked():
-            async with asyncio.timeout_at(until):
-                await self._room.acquire()
-        else:
-            await self._room.acquire()
+        await self._turn(until)
+        kept = self._kept()
+        if kept is not None:
+            return kept
+        connecting = asyncio.ensure_future(self._connected(endpoint, until))
         try:
-            return self._kept() or await self._connected(endpoint, until)
+            return await connecting
         except BaseException:
-            self._room.release()
+            if connecting.done() and not connecting.cancelled() and not connecting.exception():
+                self._drop(connecting.result())  # it stands, but the caller was stopped
+            self._leave()
             raise
 
     def give_back(self, connection: Connection) -> None:
         """Keep it, and drop the one that nobody has needed for longest if it is too old."""
-        self._room.release()
+        self._leave()
         now = connection.idle_since = time.monotonic()
         if self._idle and now - self._idle[0].idle_since > IDLE_S:
             self._drop(self._idle.pop(0))
@@ -146,6 +160,33 @@ class Pool:
             self._idle.append(connection)
         else:
             self._drop(connection)
+
+    async def _turn(self, until: float) -> None:
+        """Wait until there is room for one more; those who came first go first."""
+        if self._in_use < MAX_CONNECTIONS:
+            self._in_use += 1
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._queue.append(turn)
+        timer = loop.call_at(until, fail, turn, TimeoutError())
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled() and not turn.exception():
+                self._leave()  # it came just as the caller was stopped
+            raise
+        finally:
+            timer.cancel()
+
+    def _leave(self) -> None:
+        """Hand the room on, or have more of it."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._in_use -= 1
 
     def _kept(self) -> Connection | None:
         while self._idle:
@@ -187,5 +228,11 @@ async def aoutcome(future: Future[T], seconds: float) -> T:
     """The result of what another thread does; raises TimeoutError if it takes longer."""
     if future.done():
         return future.result()
-    async with asyncio.timeout(seconds):
-        return await asyncio.wrap_future(future)
+    waiting = asyncio.wrap_future(future)
+    try:
+        await asyncio.wait([waiting], timeout=seconds)
+        if not waiting.done():
+            raise TimeoutError
+        return waiting.result()
+    finally:
+        waiting.cancel()

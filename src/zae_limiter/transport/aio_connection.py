@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import cast
+from typing import Any, cast
 
-from zae_limiter.transport.http1 import AnswerReader, Malformed
+from zae_limiter.concurrency.steady import Steady
+from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
 from zae_limiter.transport.names import Address
 from zae_limiter.transport.sockets import Watch, new_socket, share_of
 from zae_limiter.transport.wire import IDLE_S, RawAnswer
@@ -16,25 +17,52 @@ class Connection(asyncio.Protocol):
     """One socket and where it stands; ``may_keep`` only between two exchanges."""
 
     def __init__(self) -> None:
-        self._waiter: asyncio.Future[RawAnswer] | None = None
-        self._reader = AnswerReader()
+        self._loop = asyncio.get_running_loop()
+        self._waiter: Steady[RawAnswer] | None = None
+        self._reader: AnswerReader | None = None
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self.may_keep = True
         self.idle_since = 0.0
 
     async def exchange(self, message: bytes, until: float) -> RawAnswer:
         """Send, and wait until the answer is whole."""
-        loop = asyncio.get_running_loop()
         self.may_keep = False
-        self._reader = AnswerReader()
-        waiter: asyncio.Future[RawAnswer] = loop.create_future()
+        self._reader = None
+        waiter: Steady[RawAnswer] = Steady(loop=self._loop)
         self._waiter = waiter
-        timer = loop.call_at(until, _fail, waiter, TimeoutError())
+        self._until = until
+        if self._timer is None or until < self._timer_at:
+            self._set_timer()
         try:
             self._transport.write(message)
             return await waiter
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _set_timer(self) -> None:
+        """One timer serves many exchanges: it is only set anew when it is too late or has gone off.
+
+        Setting and cancelling one for each exchange would cost more than the exchange's own part.
+        """
+        self._drop_timer()
+        self._timer_at = self._until
+        self._timer = self._loop.call_at(self._until, self._look_at_time)
+
+    def _look_at_time(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._until > self._timer_at:
+            self._set_timer()
+        else:
+            fail(self._waiter, TimeoutError())
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def is_usable(self, now: float) -> bool:
         """Whether the peer has not closed it and is not about to."""
@@ -52,25 +80,36 @@ class Connection(asyncio.Protocol):
         if waiter is None or waiter.done():  # nobody asked
             self.may_keep = False
             return
+        if self._reader is None:
+            answer = in_one_piece(data)
+            if answer is not None:
+                self.may_keep = True
+                waiter.set_result(answer)
+                return
+            self._reader = AnswerReader()
+        self._read_on(self._reader, data, waiter)
+
+    def _read_on(self, reader: AnswerReader, data: bytes, waiter: Steady[RawAnswer]) -> None:
         try:
-            answer = self._reader.feed(data)
+            answer = reader.feed(data)
         except Malformed as error:
-            _fail(waiter, error)
+            fail(waiter, error)
             return
         if answer is not None:
-            self.may_keep = self._reader.may_keep
+            self.may_keep = reader.may_keep
             waiter.set_result(answer)
 
     def eof_received(self) -> None:
         self.may_keep = False
-        answer = self._reader.end()
+        answer = None if self._reader is None else self._reader.end()
         if answer is not None and self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.may_keep = False
+        self._drop_timer()
         if self._waiter is not None:
-            _fail(self._waiter, exc or ConnectionError("it was closed before the answer was whole"))
+            fail(self._waiter, exc or ConnectionError("it was closed before the answer was whole"))
 
 
 async def connect(addresses: list[Address], until: float) -> socket.socket:
@@ -94,6 +133,7 @@ async def connect(addresses: list[Address], until: float) -> socket.socket:
     raise error
 
 
-def _fail(waiter: asyncio.Future[RawAnswer], error: Exception) -> None:
+def fail(waiter: asyncio.Future[Any], error: Exception) -> None:
+    """Raise it where somebody still waits."""
     if not waiter.done():
         waiter.set_exception(error)

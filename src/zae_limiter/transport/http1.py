@@ -91,13 +91,7 @@ class AnswerReader:
         version, _, rest = lines[0].partition(" ")
         if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
             raise Malformed("the answer is not HTTP/1.1")
-        headers = {}
-        for line in lines[1:]:
-            name, colon, value = line.partition(":")
-            if not colon:
-                raise Malformed("a header of the answer has no colon")
-            headers[name.lower()] = value.strip()
-        self._headers = headers
+        self._headers = _headers(lines)
         self._frame(int(rest[:3]), version == "HTTP/1.0")
         return int(rest[:3])
 
@@ -138,6 +132,40 @@ class AnswerReader:
             return None
         self._surplus = len(data) > end
         return body
+
+
+def in_one_piece(data: bytes) -> RawAnswer | None:
+    """The answer if it is all of ``data`` and of the usual form, after which another may follow.
+
+    None: a reader has to look at it.
+    """
+    end = data.find(_END_OF_HEAD)
+    if end < 0 or not data.startswith(b"HTTP/1.1 "):
+        return None
+    try:
+        lines = data[:end].decode("latin-1").split("\r\n")
+        headers, status = _headers(lines), int(lines[0][9:12])
+        length = int(headers["content-length"])
+    except (Malformed, KeyError, ValueError):
+        return None
+    usual = (
+        status >= 200
+        and length == len(data) - end - 4
+        and "transfer-encoding" not in headers
+        and headers.get("connection", "keep-alive") == "keep-alive"
+    )
+    return RawAnswer(status, headers, data[end + 4 :]) if usual else None
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    """All lines but the first."""
+    headers = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise Malformed("a header of the answer has no colon")
+        headers[name.lower()] = value.strip()
+    return headers
 
 
 def _chunk_size(line: bytes) -> int:

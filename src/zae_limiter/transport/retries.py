@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.transport.deadline import Deadline
@@ -17,11 +18,15 @@ _CONNECT_AT_MOST_S = 1.0
 class Retries:
     """The policy of one call. An attempt that may have been carried out is never forgotten."""
 
-    __slots__ = ("_connects", "_deadline", "_doubt", "_pauses", "_repeatable")
+    __slots__ = ("_connects", "_deadline", "_doubt", "_pauses", "_repeatable", "_throttled")
 
-    def __init__(self, deadline: Deadline, repeatable: bool) -> None:
+    def __init__(
+        self, deadline: Deadline, repeatable: bool, throttled: Callable[[], None] | None = None
+    ) -> None:
+        """``throttled`` is told whenever the store has no throughput left."""
         self._deadline = deadline
         self._repeatable = repeatable
+        self._throttled = throttled
         self._connects = 0
         self._pauses = 0
         self._doubt: RateLimiterUnavailable | None = None
@@ -40,6 +45,8 @@ class Retries:
 
     def pause_after(self, error: RateLimiterUnavailable) -> float:
         """Seconds until the next attempt; raises when there is none."""
+        if self._throttled and isinstance(error, Throttled) and "Transaction" not in error.code:
+            self._throttled()
         certain = isinstance(error, NotSent | Throttled)
         if not certain or getattr(error, "code", "") == "TransactionInProgressException":
             self._doubt = error if isinstance(error, NoAnswer | ServerFault) else _doubtful(error)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from hashlib import sha256
-from hmac import digest
+from hmac import HMAC, digest
+from hmac import new as new_mac
 from typing import NamedTuple
 
 from zae_limiter._version import __version__
@@ -41,6 +42,20 @@ class _Key(NamedTuple):
         return "_Key(…)"
 
 
+class _Form(NamedTuple):
+    """All that the requests of one operation have in common within a second."""
+
+    credentials: Credentials
+    second: int
+    canonical: bytes  # without the digest of the body
+    to_sign: bytes  # without the digest of that
+    head: bytes  # up to the signature
+    mac: HMAC
+
+    def __repr__(self) -> str:
+        return "_Form(…)"
+
+
 class Signer:
     """Writes the heads of requests to one endpoint; keeps the key of the day.
 
@@ -55,16 +70,26 @@ class Signer:
         )
         self._head = (
             f"POST {endpoint.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {CONTENT_TYPE}\r\n"
-            f"User-Agent: {USER_AGENT}\r\nAccept-Encoding: identity\r\nContent-Length: "
+            f"User-Agent: {USER_AGENT}\r\nAccept-Encoding: identity\r\nX-Amz-Date: "
         )
-        self._stamp = (-1, "")
+        self._forms: dict[str, _Form] = {}
         self._key: _Key | None = None
 
     def message(
         self, operation: str, body: bytes, credentials: Credentials, epoch_s: float
     ) -> bytes:
         """The whole request, signed."""
-        stamp = self._amz_date(int(epoch_s))
+        form, second = self._forms.get(operation), int(epoch_s)
+        if form is None or form.second != second or form.credentials is not credentials:
+            form = self._forms[operation] = self._form(operation, credentials, second)
+        canonical = form.canonical + sha256(body).hexdigest().encode()
+        mac = form.mac.copy()
+        mac.update(form.to_sign + sha256(canonical).hexdigest().encode())
+        signature = mac.hexdigest().encode()
+        return b"%b%b\r\nContent-Length: %d\r\n\r\n%b" % (form.head, signature, len(body), body)
+
+    def _form(self, operation: str, credentials: Credentials, second: int) -> _Form:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         key = self._signing_key(credentials, stamp[:8])
         signed, token_line, token_header = _SIGNED, "", ""
         if credentials.token is not None:
@@ -72,26 +97,16 @@ class Signer:
             token_line = f"x-amz-security-token:{credentials.token}\n"
             token_header = f"\r\nX-Amz-Security-Token: {credentials.token}"
         canonical = (
-            f"{self._canonical}{stamp}\n{token_line}x-amz-target:{TARGET}{operation}\n\n"
-            f"{signed}\n{sha256(body).hexdigest()}"
+            f"{self._canonical}{stamp}\n{token_line}x-amz-target:{TARGET}{operation}\n\n{signed}\n"
         )
-        digested = sha256(canonical.encode()).hexdigest()
-        to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n{digested}"
-        signature = digest(key.value, to_sign.encode(), "sha256").hex()
         head = (
-            f"{self._head}{len(body)}\r\nX-Amz-Date: {stamp}\r\n"
-            f"X-Amz-Target: {TARGET}{operation}{token_header}\r\n"
+            f"{self._head}{stamp}\r\nX-Amz-Target: {TARGET}{operation}{token_header}\r\n"
             f"Authorization: AWS4-HMAC-SHA256 Credential={credentials.access_key}/{key.scope}, "
-            f"SignedHeaders={signed}, Signature={signature}\r\n\r\n"
+            f"SignedHeaders={signed}, Signature="
         )
-        return head.encode() + body
-
-    def _amz_date(self, epoch_s: int) -> str:
-        second, text = self._stamp
-        if second != epoch_s:
-            text = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(epoch_s))
-            self._stamp = (epoch_s, text)
-        return text
+        to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n"
+        mac = new_mac(key.value, digestmod="sha256")
+        return _Form(credentials, second, canonical.encode(), to_sign.encode(), head.encode(), mac)
 
     def _signing_key(self, credentials: Credentials, day: str) -> _Key:
         key = self._key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,34 @@ class Sources:
             "no AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
             "a profile, or a role"
         )
+
+    def ca_bundle(self) -> str | None:
+        """A list of certificates of one's own, in botocore's order of preference."""
+        return (
+            os.environ.get("AWS_CA_BUNDLE")
+            or self.profile_ca_bundle()
+            or os.environ.get("REQUESTS_CA_BUNDLE")
+            or None
+        )
+
+    def profile_ca_bundle(self) -> str | None:
+        """Only if it counts."""
+        if os.environ.get("AWS_CA_BUNDLE"):
+            return None
+        return self._of_profile("ca_bundle") or None
+
+    def proxy_settings(self) -> dict[str, Any]:
+        """``proxies_config`` of the profile: how to speak to a proxy, not which one."""
+        return self._of_profile("proxies_config") or {}
+
+    def _of_profile(self, name: str) -> Any:
+        if not _has_profiles():
+            return None
+        from botocore.exceptions import ProfileNotFound
+
+        with suppress(ProfileNotFound):  # told by who needs the profile
+            return self._session.get_config_variable(name)
+        return None
 
     @property
     def _session(self) -> Session:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.transport.http1 import AnswerReader, Malformed
+from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
 from zae_limiter.transport.names import Address, Names
 from zae_limiter.transport.sockets import Watch, new_socket, share_of
 from zae_limiter.transport.tls import Trust
@@ -125,22 +125,29 @@ class Connection:
     def exchange(self, message: bytes, until: float) -> RawAnswer:
         """Send, and read until the answer is whole."""
         self._send(message, until)
+        self._sock.settimeout(_left(until))
+        piece = self._sock.recv(_PIECE)
+        answer = in_one_piece(piece)
+        return self._read_on(piece, until) if answer is None else answer
+
+    def _read_on(self, piece: bytes, until: float) -> RawAnswer:
         reader = AnswerReader()
         while True:
-            self._sock.settimeout(_left(until))
-            piece = self._sock.recv(_PIECE)
             answer = reader.feed(piece) if piece else reader.end()
             if answer is not None:
                 self.may_keep = bool(piece) and reader.may_keep
                 return answer
             if not piece:
                 raise ConnectionError("the connection was closed before the answer was whole")
+            self._sock.settimeout(_left(until))
+            piece = self._sock.recv(_PIECE)
 
     def _send(self, message: bytes, until: float) -> None:
-        rest = memoryview(message)
-        while rest:
+        self._sock.settimeout(_left(until))
+        sent = self._sock.send(message)
+        while sent < len(message):
             self._sock.settimeout(_left(until))
-            rest = rest[self._sock.send(rest) :]
+            sent += self._sock.send(memoryview(message)[sent:])
 
     def is_usable(self, now: float) -> bool:
         """Whether the peer has not closed it and is not about to."""

@@ -3,13 +3,21 @@ import subprocess
 
 import pytest
 
-from tests.integration.transport.trees import AsyncClient, AsyncTransport, SyncClient, SyncTransport
+from tests.integration.transport.trees import (
+    AsyncClient,
+    AsyncSdkTransport,
+    AsyncTransport,
+    SyncClient,
+    SyncSdkTransport,
+    SyncTransport,
+)
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
     """Nothing of the machine's AWS set-up."""
     for name in (
+        "ALL_PROXY",
         "AWS_CA_BUNDLE",
         "AWS_DEFAULT_PROFILE",
         "AWS_ENDPOINT_URL",
@@ -17,8 +25,13 @@ def environment(monkeypatch, tmp_path):
         "AWS_PROFILE",
         "AWS_REGION",
         "AWS_SESSION_TOKEN",
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "NO_PROXY",
+        "REQUESTS_CA_BUNDLE",
     ):
         monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATESTTESTTESTTEST")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -27,21 +40,36 @@ def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
 
 
-@pytest.fixture(params=[AsyncTransport, SyncTransport], ids=["aio", "threads"])
+LEAN = {"aio": AsyncTransport, "threads": SyncTransport}
+SDK = {"sdk-aio": AsyncSdkTransport, "sdk-threads": SyncSdkTransport}
+
+
+@pytest.fixture(params=(LEAN | SDK).values(), ids=(LEAN | SDK).keys())
 def transport(request):
-    """One of the two, called as if it were sync."""
+    """One of all, called as if it were sync."""
     transport = request.param()
     yield transport
     transport.close()
 
 
-@pytest.fixture(params=[AsyncClient, SyncClient], ids=["async", "sync"])
+@pytest.fixture(params=LEAN.values(), ids=LEAN.keys())
+def lean_transport(request):
+    """One of our own two, called as if it were sync."""
+    transport = request.param()
+    yield transport
+    transport.close()
+
+
+@pytest.fixture(params=["async", "sync", "async-sdk", "sync-sdk"])
 def open_client(request):
-    """Opens clients of one tree, called as if they were sync."""
+    """Opens clients of one tree over one transport, called as if they were sync."""
     clients = []
+    tree, _, transport = request.param.partition("-")
+    kind = {"async": AsyncClient, "sync": SyncClient}[tree]
 
     def open_client(url, table="some-table-name", **options):
-        clients.append(request.param(table, endpoint_url=url, **options))
+        options = {"transport": transport or "auto", **options}
+        clients.append(kind(table, endpoint_url=url, **options))
         return clients[-1]
 
     yield open_client

@@ -1,4 +1,4 @@
-"""What both transports promise, against a server that misbehaves."""
+"""What all transports promise, against a server that misbehaves."""
 
 import socket
 import time
@@ -124,10 +124,10 @@ def test_a_server_that_does_not_speak_tls_has_not_seen_the_request(transport):
     assert server.seen == []
 
 
-def test_a_proxy_that_is_not_used_is_spoken_of(transport, monkeypatch):
+def test_a_proxy_that_is_not_used_is_spoken_of(lean_transport, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://user:hush@proxy.example:3128")
     with pytest.raises(NotSent, match="HTTPS_PROXY is not used") as caught:
-        transport.send(f"https://127.0.0.1:{closed_port()}")
+        lean_transport.send(f"https://127.0.0.1:{closed_port()}")
     assert "hush" not in str(caught.value)
 
 
@@ -250,8 +250,9 @@ def test_a_name_is_tried_at_each_of_its_addresses(transport):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_tls_by_a_list_of_ones_own(transport, certificate, monkeypatch, host):
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+@pytest.mark.parametrize("variable", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
+def test_tls_by_a_list_of_ones_own(transport, certificate, monkeypatch, host, variable):
+    monkeypatch.setenv(variable, str(certificate))
     with Script(scripted.echo, certificate=certificate) as server:
         bodies = [str(number).encode() * 10_000 for number in range(5)]
         url = f"https://{host}:{server.port}"

@@ -8,7 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient as SyncDynamoClient
+from zae_limiter.transport import sdk_aio, sdk_threads
 from zae_limiter.transport.aio import AHttp
+from zae_limiter.transport.choosing import choose
+from zae_limiter.transport.sources import Sources
 from zae_limiter.transport.threads import Http
 from zae_limiter.transport.wire import Request, parse_endpoint
 
@@ -18,6 +21,11 @@ def request(url, body=b"{}"):
     endpoint = parse_endpoint(url)
     head = f"POST / HTTP/1.1\r\nHost: {endpoint.host_header}\r\nContent-Length: {len(body)}\r\n\r\n"
     return Request(endpoint, head.encode() + body)
+
+
+def by_sdk(kind, endpoint):
+    """A sender of botocore's stack for one endpoint, as a client would make it."""
+    return kind(choose("sdk", endpoint, Sources()))
 
 
 class LoopThread:
@@ -60,6 +68,31 @@ class AsyncTransport:
         self._loop.end()
 
 
+class AsyncSdkTransport(AsyncTransport):
+    """Its sender is made when the endpoint is known."""
+
+    def __init__(self):
+        self._loop = LoopThread()
+        self._http = None
+
+    def send(self, url, *args, **options):
+        self._make(url)
+        return super().send(url, *args, **options)
+
+    def send_many(self, url, *args, **options):
+        self._make(url)
+        return super().send_many(url, *args, **options)
+
+    def _make(self, url):
+        if self._http is None:
+            self._http = by_sdk(sdk_aio.SdkHttp, parse_endpoint(url))
+
+    def close(self):
+        if self._http is not None:
+            self._loop.run(self._http.close())
+        self._loop.end()
+
+
 class SyncTransport:
     def __init__(self):
         self._http = Http()
@@ -75,10 +108,26 @@ class SyncTransport:
         self._http.close()
 
 
+class SyncSdkTransport(SyncTransport):
+    def __init__(self):
+        self._http = None
+        self._lock = threading.Lock()
+
+    def send(self, url, *args, **options):
+        with self._lock:
+            if self._http is None:
+                self._http = by_sdk(sdk_threads.SdkHttp, parse_endpoint(url))
+        return super().send(url, *args, **options)
+
+    def close(self):
+        if self._http is not None:
+            self._http.close()
+
+
 class AsyncClient:
     def __init__(self, *args, **options):
+        self.client = DynamoClient(*args, **options)  # first: it may refuse its options
         self._loop = LoopThread()
-        self.client = DynamoClient(*args, **options)
         self.table = self.client.table
 
     def call(self, operation, body, **options):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.transport.http1 import AnswerReader, Malformed
+from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\nDate:  now \r\n\r\nhello"
 CHUNKED = (
@@ -108,3 +108,40 @@ def test_an_answer_that_was_cut_is_none(data):
 def test_what_is_no_answer_is_told(data):
     with pytest.raises(Malformed):
         AnswerReader().feed(data)
+
+
+HEADS = [
+    b"HTTP/1.1 200 OK",
+    b"HTTP/1.1 503 Slow Down",
+    b"HTTP/1.1 103 Early",
+    b"HTTP/1.0 200 OK",
+    b"HTTP/1.1 abc",
+    b"HTTP/2 200",
+]
+FIELDS = [
+    b"Content-Length: 3",
+    b"content-length:  3 ",
+    b"content-length: 4",
+    b"content-length: 2",
+    b"content-length: x",
+    b"Transfer-Encoding: chunked",
+    b"Connection: keep-alive",
+    b"connection: Close",
+    b"Date: Sun, 15 Nov 2026 09:29:44 GMT",
+    b"nothing",
+]
+
+
+@given(st.sampled_from(HEADS), st.lists(st.sampled_from(FIELDS), max_size=4, unique=True))
+def test_what_came_in_one_piece_is_what_a_reader_finds(head, fields):
+    data = b"\r\n".join([head, *fields]) + b"\r\n\r\nabc"
+    found = in_one_piece(data)
+    if found is not None:
+        reader = AnswerReader()
+        assert reader.feed(data) == found
+        assert reader.may_keep
+
+
+def test_the_usual_answer_is_read_in_one_piece():
+    assert in_one_piece(PLAIN) == (400, {"content-length": "5", "date": "now"}, b"hello")
+    assert all(in_one_piece(PLAIN[:cut]) is None for cut in range(len(PLAIN)))

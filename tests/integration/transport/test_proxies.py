@@ -1,0 +1,401 @@
+"""Through a forward proxy: both trees, tunnels and plain requests, and proxies that misbehave."""
+
+import socket
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.integration.transport import scripted
+from tests.integration.transport.forward import ForwardProxy, TlsFront
+from tests.integration.transport.scripted import Script
+from tests.integration.transport.trees import AsyncClient, SyncClient
+from zae_limiter import Repository, SyncRepository
+from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
+from zae_limiter.testing.dynamodb import shared_endpoint
+from zae_limiter.testing.dynamodb.tables import store_url, temporary_table
+from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
+
+LATE_S = 0.2
+KEY = {"Key": {"PK": {"S": "one"}}}
+SCHEMA = {
+    "KeySchema": [{"AttributeName": "PK", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "PK", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+}
+ADD = {
+    **KEY,
+    "UpdateExpression": "ADD n :one",
+    "ExpressionAttributeValues": {":one": {"N": "1"}},
+    "ReturnValues": "ALL_NEW",
+}
+REFUSED = {**ADD, "ConditionExpression": "attribute_not_exists(PK)"}
+
+
+@pytest.fixture(params=[AsyncClient, SyncClient], ids=["async", "sync"])
+def open_client(request):
+    """Opens clients of one tree, called as if they were sync."""
+    with ExitStack() as stack:
+
+        def open_client(url, table="some-table-name", transport="sdk", **options):
+            client = request.param(table, endpoint_url=url, transport=transport, **options)
+            stack.callback(client.close)
+            return client
+
+        yield open_client
+
+
+@pytest.fixture(params=["http", "https"])
+def scheme(request):
+    """Plain requests, and tunnels."""
+    return request.param
+
+
+@pytest.fixture
+def use(monkeypatch, certificate):
+    """Sets the proxy, and whom to trust."""
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+
+    def use(url):
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, url)
+
+    return use
+
+
+@pytest.fixture
+def serve(scheme, certificate):
+    """Opens a scripted server for the scheme."""
+    with ExitStack() as stack:
+
+        def serve(*steps):
+            tls = certificate if scheme == "https" else None
+            return stack.enter_context(Script(*steps, certificate=tls))
+
+        yield serve
+
+
+# --- it works
+
+
+def test_a_real_server_through_a_proxy(open_client, scheme, certificate, use, unique_name):
+    with ExitStack() as stack:
+        url = shared_endpoint()
+        if scheme == "https":
+            url = stack.enter_context(TlsFront(url, certificate)).url
+        proxy = stack.enter_context(ForwardProxy())
+        use(proxy.url)
+        client = open_client(url, unique_name, request_timeout=20)
+        client.call("CreateTable", SCHEMA)
+        counts = [
+            int(a["Attributes"]["n"]["N"]) for a in client.call_many("UpdateItem", [ADD] * 50)
+        ]
+        with pytest.raises(ConditionFailed):
+            client.call("UpdateItem", REFUSED)
+        client.call("DeleteTable", {})
+    assert sorted(counts) == list(range(1, 51))
+    if scheme == "https":
+        assert {method for method, _ in proxy.seen} == {"CONNECT"}
+        assert len(proxy.seen) <= 50
+    else:
+        assert proxy.seen == [("POST", f"{url}/")] * 53
+
+
+def test_what_was_signed_arrives_as_it_was(open_client, serve, use):
+    server = serve(scripted.answer())
+    with ForwardProxy() as proxy:
+        use(proxy.url)
+        client = open_client(server.url)
+        assert [client.call("UpdateItem", KEY) for _ in range(5)] == [scripted.OK] * 5
+        direct = open_client(server.url, transport="lean")
+        direct.call("UpdateItem", KEY)
+    signed = ("host", "content-type", "x-amz-target", "content-length", "user-agent")
+    through, past = server.seen[0], server.seen[-1]
+    assert [through[0][name] for name in signed] == [past[0][name] for name in signed]
+    assert through[1] == past[1]
+    assert through[0]["authorization"].split("Signature=")[0] in past[0]["authorization"]
+    assert "proxy-authorization" not in through[0]
+    assert proxy.connections == 1
+
+
+def test_an_endpoint_with_a_path(open_client, serve, use):
+    server = serve(scripted.answer())
+    with ForwardProxy() as proxy:
+        use(proxy.url)
+        assert open_client(f"{server.url}/a/b").call("GetItem", KEY) == scripted.OK
+
+
+def test_a_proxy_that_wants_a_password(open_client, serve, use):
+    server = serve(scripted.answer())
+    with ForwardProxy(auth="us@er:pass word") as proxy:
+        use(proxy.with_user("us%40er:pass%20word"))
+        assert open_client(server.url).call("UpdateItem", KEY) == scripted.OK
+    assert "proxy-authorization" not in server.seen[0][0]
+
+
+def test_a_proxy_that_is_spoken_to_in_tls(open_client, serve, use, certificate, tmp_path):
+    config = f"[default]\nproxies_config =\n  proxy_ca_bundle = {certificate}\n"
+    (tmp_path / "config").write_text(config)
+    server = serve(scripted.answer())
+    with ForwardProxy(certificate=certificate) as proxy:
+        use(proxy.url)
+        client = open_client(server.url)
+        assert [client.call("UpdateItem", KEY) for _ in range(3)] == [scripted.OK] * 3
+    assert proxy.connections == 1
+
+
+def test_other_schemes_proxies_do_not_matter(open_client, scheme, serve, monkeypatch, certificate):
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
+    other = {"http": "HTTPS_PROXY", "https": "HTTP_PROXY"}[scheme]
+    monkeypatch.setenv(other, "http://127.0.0.1:1")
+    assert open_client(serve(scripted.answer()).url).call("GetItem", KEY) == scripted.OK
+
+
+async def test_repositories_have_it_as_an_option(use):
+    with temporary_table() as table, ForwardProxy() as proxy:
+        use(proxy.url)
+        url = shared_endpoint()
+        SyncRepository.open(stack=table, endpoint_url=url, transport="sdk").close()
+        count = len(proxy.seen)
+        repository = await Repository.open(url=f"{store_url(table, url)}&transport=sdk")
+        await repository.close()
+        assert 0 < count < len(proxy.seen)
+    for options in ({"transport": "tcp"}, {"url": "dynamodb://some-stack?transport=tcp"}):
+        with pytest.raises(ValidationError, match=r"transport.*auto, lean, sdk"):
+            SyncRepository.open(**options)
+
+
+# --- what is chosen
+
+
+def test_a_name_that_only_the_proxy_knows_is_reached_without_being_asked(open_client, use, caplog):
+    caplog.set_level("DEBUG", "zae_limiter")
+    with Script(scripted.answer()) as server:
+        hosts = {"dynamodb.test": ("127.0.0.1", server.port)}
+        with ForwardProxy(auth="user:HUSH", hosts=hosts) as proxy:
+            use(proxy.with_user("user:HUSH"))
+            url = "http://dynamodb.test:8000/"
+            client = open_client(url, transport="auto")
+            for _ in range(3):
+                assert client.call("UpdateItem", KEY) == scripted.OK
+    told = [record.getMessage() for record in caplog.records if record.name == "zae_limiter"]
+    assert told == [
+        f"DynamoDB at {url} is reached by transport='sdk': the proxy {proxy.url} applies"
+    ]
+    assert "HUSH" not in repr(vars(client.client)) + caplog.text
+
+
+def test_a_local_server_is_not_asked_through_a_proxy(open_client, use, caplog):
+    caplog.set_level("DEBUG", "zae_limiter")
+    with Script(scripted.answer()) as server, ForwardProxy() as proxy:
+        use(proxy.url)
+        assert open_client(server.url, transport="auto").call("GetItem", KEY) == scripted.OK
+    assert proxy.seen == []
+    assert "transport='lean'" in caplog.text
+
+
+def test_no_proxy_names_hosts_that_are_reached_without(open_client, serve, use, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.1")
+    server = serve(scripted.answer())
+    with ForwardProxy() as proxy:
+        use(proxy.url)
+        assert open_client(server.url).call("GetItem", KEY) == scripted.OK
+    assert proxy.seen == []
+
+
+def test_a_name_that_ends_with_a_dot_is_one_that_certificates_know(open_client, certificate, use):
+    server = Script(scripted.answer(), certificate=certificate)
+    proxy = ForwardProxy(hosts={"localhost.": ("127.0.0.1", server.port)})
+    with server, proxy:
+        use(proxy.url)
+        client = open_client("https://localhost.:8000", transport="auto")
+        assert client.call("GetItem", KEY) == scripted.OK
+
+
+def test_a_list_of_certificates_in_the_profile(open_client, certificate, tmp_path):
+    (tmp_path / "config").write_text(f"[default]\nca_bundle = {certificate}\n")
+    with Script(scripted.answer(), certificate=certificate) as server:
+        assert open_client(server.url, transport="auto").call("GetItem", KEY) == scripted.OK
+
+
+@pytest.mark.parametrize("transport", ["auto", "sdk"])
+@pytest.mark.parametrize(
+    "url", ["socks5://user:HUSH@127.0.0.1:1080", "http://u:HÜSH@h:1", "http://"]
+)
+def test_a_proxy_that_cannot_be_used_is_a_mistake(open_client, monkeypatch, transport, url):
+    monkeypatch.setenv("HTTP_PROXY", url)
+    with pytest.raises(ValidationError, match=r"HTTP_PROXY.*http://HOST:PORT") as caught:
+        open_client("http://192.0.2.1", transport=transport).call("GetItem", KEY)
+    assert "HUSH" not in str(caught.value)
+
+
+@pytest.mark.parametrize("transport", ["", "SDK", None, True])
+def test_an_unknown_transport_is_a_mistake(open_client, transport):
+    with pytest.raises(ValidationError, match=r"transport.*auto, lean, sdk"):
+        open_client("http://127.0.0.1:1", transport=transport)
+
+
+def test_certificates_that_cannot_be_read_are_a_mistake(open_client, monkeypatch):
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/no/such/file")
+    with pytest.raises(ValidationError, match=r"AWS_CA_BUNDLE.*/no/such/file"):
+        open_client("https://127.0.0.1:1").call("GetItem", KEY)
+    with Script(scripted.answer()) as server:
+        client = open_client(f"https://127.0.0.1:{server.port}", transport="lean")
+        with pytest.raises(NotSent, match=r"AWS_CA_BUNDLE.*cannot be read"):
+            client.call("GetItem", KEY)
+
+
+# --- the proxy says no: nothing has reached the store
+
+
+@pytest.mark.parametrize("user", ["", "user:HUSHHUSH@"])
+def test_a_proxy_that_is_given_no_or_a_wrong_password(open_client, serve, use, user):
+    server = serve(scripted.answer())
+    with ForwardProxy(auth="user:right") as proxy:
+        use(proxy.url.replace("://", f"://{user}"))
+        with pytest.raises(PermissionDenied, match=r"proxy http.*407.*USER:PASSWORD") as caught:
+            open_client(server.url).call("UpdateItem", KEY)
+    assert "HUSH" not in str(caught.value)
+    assert len(proxy.seen) == 1
+    assert server.seen == []
+
+
+def test_a_proxy_that_does_not_let_us_through(open_client, serve, scheme, use):
+    server = serve(scripted.answer())
+    with ForwardProxy() as proxy:
+        proxy.says = "403 Forbidden"
+        use(proxy.url)
+        kind = NotSent if scheme == "https" else PermissionDenied
+        with pytest.raises(kind, match=r"proxy http.*403.*NO_PROXY=127\.0\.0\.1"):
+            open_client(server.url).call("UpdateItem", KEY)
+    assert server.seen == []
+
+
+def test_a_proxy_that_does_not_reach_the_server(open_client, scheme, use):
+    """Without a tunnel nobody can tell whether the request was passed on."""
+    with ForwardProxy() as proxy, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        listener.close()
+        use(proxy.url)
+        kind = NotSent if scheme == "https" else ServerFault
+        with pytest.raises(kind, match="502"):
+            open_client(f"{scheme}://127.0.0.1:{port}").call("UpdateItem", KEY)
+
+
+def test_a_proxy_that_refuses_connections_is_told_at_once(open_client, serve, use):
+    server = serve(scripted.answer())
+    with ForwardProxy() as proxy:
+        pass
+    use(proxy.with_user("user:HUSH"))
+    start = time.monotonic()
+    with pytest.raises(NotSent, match=r"through the proxy .*refused.*check the proxy") as caught:
+        open_client(server.url).call("UpdateItem", KEY)
+    assert time.monotonic() - start < 1
+    assert "HUSH" not in str(caught.value) + repr(vars(caught.value))
+    assert server.seen == []
+
+
+def test_a_proxy_whose_name_is_unknown(open_client, serve, use):
+    use("http://no-such-proxy.invalid:3128")
+    with pytest.raises(NotSent, match=r"through the proxy http://no-such-proxy"):
+        open_client(serve(scripted.answer()).url).call("UpdateItem", KEY)
+
+
+def test_a_server_behind_a_tunnel_that_nobody_vouches_for(open_client, certificate, monkeypatch):
+    with Script(scripted.answer(), certificate=certificate) as server, ForwardProxy() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        with pytest.raises(NotSent, match=r"(?i)certificate"):
+            open_client(server.url).call("UpdateItem", KEY)
+    assert server.seen == []
+
+
+# --- the proxy fails: nobody knows
+
+
+def test_a_proxy_that_dies_in_the_middle_of_an_answer(open_client, serve, scheme, use):
+    server = serve(scripted.answer({"text": "x" * 5000}))
+    with ForwardProxy() as proxy:
+        proxy.cut_after = 4000
+        use(proxy.url)
+        with pytest.raises(NoAnswer, match=r"no answer from .* through the proxy"):
+            open_client(server.url).call("UpdateItem", KEY)
+    assert len(server.seen) == 1
+
+
+def test_a_read_is_made_again_when_the_proxy_dies(open_client, serve, use):
+    server = serve(scripted.answer({"text": "x" * 5000}))
+    with ForwardProxy() as proxy:
+        use(proxy.url)
+        client = open_client(server.url)
+        proxy.cut_after = 4000
+        with pytest.raises(NoAnswer):
+            client.call("UpdateItem", KEY)
+        proxy.cut_after = None
+        assert len(client.call("GetItem", KEY)["text"]) == 5000
+
+
+def test_a_proxy_that_hangs_is_given_up_in_time(open_client, serve, scheme, use):
+    """A tunnel that opens too late must not let the request through after all."""
+    server = serve(scripted.answer())
+    with ForwardProxy() as proxy:
+        proxy.held.clear()
+        use(proxy.url)
+        client = open_client(server.url, request_timeout=0.5)
+        start = time.monotonic()
+        with pytest.raises(NotSent if scheme == "https" else NoAnswer, match="took too long"):
+            client.call("UpdateItem", KEY)
+        assert time.monotonic() - start < 0.5 + LATE_S
+        proxy.held.set()
+        time.sleep(0.3)
+    assert len(server.seen) == (0 if scheme == "https" else 1)
+
+
+def test_nobody_waits_for_a_tunnel_that_is_granted_byte_by_byte(open_client, use):
+    with Script(drip_grant) as proxy:
+        use(proxy.url)
+        start = time.monotonic()
+        with pytest.raises(InfrastructureError, match="took too long"):
+            open_client("https://127.0.0.1:1", request_timeout=0.5).call("UpdateItem", KEY)
+        assert time.monotonic() - start < 0.5 + LATE_S
+
+
+def drip_grant(wire):
+    for byte in b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100:
+        wire.write(bytes([byte]))
+        if wire.server.ended.wait(0.05):
+            raise scripted.Gone
+
+
+def test_an_event_loop_goes_on_while_a_proxy_hangs(serve, use):
+    import asyncio
+
+    from zae_limiter._async.engines.dynamodb.client import DynamoClient
+
+    server = serve(scripted.answer())
+
+    async def beat(gaps):
+        while True:
+            start = time.monotonic()
+            await asyncio.sleep(0.005)
+            gaps.append(time.monotonic() - start)
+
+    async def run():
+        client = DynamoClient(
+            "some-table-name", endpoint_url=server.url, transport="sdk", request_timeout=1
+        )
+        await client.call("GetItem", KEY)
+        proxy.held.clear()
+        gaps = []
+        beating = asyncio.ensure_future(beat(gaps))
+        calls = (client.call("UpdateItem", KEY) for _ in range(30))
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        beating.cancel()
+        await client.close()
+        return gaps, answers
+
+    with ForwardProxy() as proxy:
+        use(proxy.url)
+        gaps, answers = asyncio.run(run())
+        proxy.held.set()
+    assert any(isinstance(answer, NotSent | NoAnswer) for answer in answers)
+    assert max(gaps) < 0.5

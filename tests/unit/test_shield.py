@@ -1,0 +1,186 @@
+"""A shielded coroutine is seen through, in the caller's own task if that can be."""
+
+import asyncio
+
+import pytest
+
+from zae_limiter.concurrency.shield import ashield
+from zae_limiter.concurrency.steady import Steady
+
+
+class Work:
+    """Waits for each of its futures in turn; the last one's result is its own."""
+
+    def __init__(self, *kinds):
+        loop = asyncio.get_running_loop()
+        self.waits = [
+            Steady(loop=loop) if kind is Steady else loop.create_future() for kind in kinds
+        ]
+        self.tasks = []
+        self.is_over = False
+
+    async def __call__(self):
+        try:
+            for future in self.waits:
+                found = await future
+                self.tasks.append(asyncio.current_task())
+            return found
+        finally:
+            self.is_over = True
+
+    async def finish(self, result="done", error=None):
+        """One wait after the other ends."""
+        for future in self.waits[:-1]:
+            future.set_result(None)
+            await turns()
+        if error is None:
+            self.waits[-1].set_result(result)
+        else:
+            self.waits[-1].set_exception(error)
+
+
+async def turns(count=5):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+KINDS = [
+    (Steady,),
+    (asyncio.Future,),
+    (Steady, Steady),
+    (Steady, asyncio.Future, Steady),
+    (asyncio.Future, Steady),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kinds: "-".join(kind.__name__ for kind in kinds))
+async def work(request):
+    return Work(*request.param)
+
+
+async def started(work):
+    task = asyncio.ensure_future(ashield(work))
+    await turns()
+    return task
+
+
+async def test_the_result_is_handed_over(work):
+    task = await started(work)
+    await work.finish(7)
+    assert await task == 7
+
+
+async def test_an_error_is_handed_over(work):
+    task = await started(work)
+    await work.finish(error=OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await task
+
+
+async def test_it_stays_in_the_callers_task_while_it_waits_for_steady_futures():
+    work = Work(Steady, Steady)
+    task = await started(work)
+    await work.finish()
+    await task
+    assert work.tasks == [task, task]
+
+
+async def test_what_does_not_wait_is_over_at_once():
+    async def work():
+        return 3
+
+    assert await ashield(work) == 3
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+async def test_a_cancellation_is_raised_when_the_work_is_over(work, times):
+    task = await started(work)
+    for _ in range(times):
+        assert task.cancel("enough")
+        await turns()
+    assert not task.done()
+    assert not work.is_over
+    await work.finish()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.is_over
+    assert task.cancelled()
+
+
+async def test_a_cancellation_comes_before_an_error(work):
+    task = await started(work)
+    task.cancel()
+    await turns()
+    await work.finish(error=OSError())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_cancellation_at_the_moment_of_the_answer_is_raised_after_it(work):
+    """The future is done already, the task has not gone on yet."""
+    task = await started(work)
+    await work.finish()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.is_over
+
+
+async def test_a_cancellation_before_the_first_step_starts_nothing(work):
+    task = asyncio.ensure_future(ashield(work))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.tasks == []
+
+
+async def test_a_timeout_of_the_caller_is_told_when_the_work_is_over(work):
+    async def caller():
+        async with asyncio.timeout(0.01):
+            await ashield(work)
+
+    task = asyncio.ensure_future(caller())
+    await asyncio.sleep(0.05)
+    assert not task.done()
+    await work.finish()
+    with pytest.raises(TimeoutError):
+        await task
+
+
+async def test_shields_within_shields(work):
+    task = asyncio.ensure_future(ashield(lambda: ashield(work)))
+    await turns()
+    task.cancel()
+    await turns()
+    assert not task.done()
+    await work.finish()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.is_over
+
+
+async def test_without_a_shield_a_steady_future_is_cancelled_like_any_other():
+    work = Work(Steady)
+    task = asyncio.ensure_future(work())
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.waits[0].cancelled()
+
+
+def test_the_end_of_the_loop_waits_for_what_is_under_way():
+    seen = []
+
+    async def work():
+        answer = Steady(loop=asyncio.get_running_loop())
+        asyncio.get_running_loop().call_later(0.05, answer.set_result, "written")
+        seen.append(await answer)
+
+    async def main():
+        asyncio.ensure_future(ashield(work)).add_done_callback(seen.append)
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert seen[0] == "written"
+    assert seen[1].cancelled()
