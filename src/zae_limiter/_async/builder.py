@@ -12,8 +12,10 @@ from zae_limiter.clock import Clock, check_clock
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import check_positive
+from zae_limiter.store_url import check_transport
 
 MAX_SECONDS = 10**9
+MOST_SHARDS = 64  # all of them fit into one transaction
 PROVISION = ("stack", "table", "never")
 
 
@@ -82,6 +84,16 @@ class RepositoryBuilder:
     def rejection_cache_ttl(self, seconds: float) -> RepositoryBuilder:
         """How long a bucket that was seen empty is refused without asking DynamoDB; 0 asks."""
         return self._set(rejection_cache_ttl=_at_least_zero(seconds, "rejection_cache_ttl"))
+
+    def transport(self, name: str) -> RepositoryBuilder:
+        """How DynamoDB is reached: "auto", "lean" (our own wire) or "sdk" (botocore's)."""
+        return self._set(transport=check_transport(name))
+
+    def max_shards(self, count: int) -> RepositoryBuilder:
+        """Into how many items DynamoDB may spread a bucket that is written to all the time."""
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_SHARDS:
+            raise ValidationError("max_shards", count, f"must be from 1 to {MOST_SHARDS}")
+        return self._set(max_shards=count)
 
     def clock(self, clock: Clock | None) -> RepositoryBuilder:
         """Epoch milliseconds from elsewhere; never corrected."""

@@ -18,7 +18,7 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.naming import check_namespace, check_stack_name
-from zae_limiter.store_url import StoreUrl, check_region, parse_url
+from zae_limiter.store_url import StoreUrl, check_region, check_transport, parse_url
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
@@ -42,6 +42,8 @@ class Settings:
     provision: str = "stack"
     request_timeout: float = 2.0
     rejection_cache_ttl: float = 1.0
+    max_shards: int = 32
+    transport: str = "auto"
     clock: Clock | None = None
     register: bool = False
     parallel_mode: str = "auto"
@@ -113,6 +115,8 @@ def _open_dynamodb(place: StoreUrl, settings: Settings, clock: Clock) -> Engine:
         parallel_mode=settings.parallel_mode,
         audit_retention_days=settings.audit_retention_days,
         rejection_cache_ttl=settings.rejection_cache_ttl,
+        max_shards=settings.max_shards,
+        transport=check_transport(place.options.get("transport", settings.transport)),
     )
 
 

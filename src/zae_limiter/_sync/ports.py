@@ -50,8 +50,10 @@ class BucketStore(Protocol):
         entry if it stands, or may stand although nobody answered: then it must not be repeated.
         """
 
-    def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
-        """One bucket; None means that it is full."""
+    def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
+        """One bucket as it stands by the clock; None means that it is full."""
 
     def states(
         self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
+    SplitImage,
     accrued_since_epoch,
     level_milli,
     reaches_ms,
@@ -15,6 +16,7 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import fresh, governs, is_newer, rebase
 from zae_limiter.admission.request import Charge
+from zae_limiter.admission.shards.outlook import fit_at_ms
 from zae_limiter.models.limit import MILLI
 from zae_limiter.models.status import LimitStatus
 
@@ -99,11 +101,15 @@ def kept_until(expires_ms: int | None, in_force: InForce, now_ms: int) -> int | 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:
     """How the request stands against every limit in force of one bucket."""
     found = []
+    together = _waits_together(charge, seen, now_ms) if isinstance(seen, SplitImage) else {}
     for limit, key, amount_milli in zip(
         charge.in_force.limits, charge.in_force.keys, charge.amounts_milli, strict=True
     ):
         state = seen.limits[key]
         level = level_milli(state, now_ms)
+        retry_after = together.get(key)
+        if retry_after is None:
+            retry_after = retry_after_seconds(state, amount_milli, now_ms)
         found.append(
             LimitStatus(
                 entity_id=charge.entity_id,
@@ -113,7 +119,7 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
                 available=level // MILLI,
                 requested=amount_milli // MILLI,
                 exceeded=level < amount_milli,
-                retry_after_seconds=retry_after_seconds(state, amount_milli, now_ms),
+                retry_after_seconds=retry_after,
             )
         )
     return found
@@ -124,3 +130,14 @@ def retry_after_seconds(state: LimitState, amount_milli: int, now_ms: int) -> fl
     if amount_milli > state.rate.capacity_milli:
         return math.inf
     return max(0, reaches_ms(state, amount_milli) - now_ms) / 1000
+
+
+def _waits_together(charge: Charge, seen: SplitImage, now_ms: int) -> dict[str, float]:
+    """Seconds until the shards of a bucket hold the amounts, by stored name."""
+    if not seen.shards:
+        return {}
+    amounts = dict(zip(charge.in_force.keys, charge.amounts_milli, strict=True))
+    return {
+        key: math.inf if moment_ms is None else max(0, moment_ms - now_ms) / 1000
+        for key, moment_ms in fit_at_ms(seen.shards, amounts, now_ms).items()
+    }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from copy import copy
 
 from zae_limiter.admission.image import Rate
+from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import MILLI, Limit
 
@@ -19,10 +21,22 @@ class InForce:
     the names under which a bucket stores them: their own, except where a call brings a limit
     that ``governing`` configuration has with other parameters. Then the call's limit lives beside
     the configured one, since switching one balance back and forth would give each the other's
-    tokens. ``keep_ms`` is how long an untouched bucket is remembered; None for ever.
+    tokens. ``keep_ms`` is how long an untouched bucket is remembered; None for ever. ``fill_ms`` is
+    how long the slowest limit takes from nothing to full.
     """
 
-    __slots__ = ("keep_ms", "keys", "known", "limits", "names", "rates", "source", "version")
+    __slots__ = (
+        "_shares",
+        "fill_ms",
+        "keep_ms",
+        "keys",
+        "known",
+        "limits",
+        "names",
+        "rates",
+        "source",
+        "version",
+    )
 
     def __init__(
         self,
@@ -39,12 +53,26 @@ class InForce:
         self.known = frozenset(self.names)
         self.rates = tuple(Rate.of(limit) for limit in limits)
         self.keys = self.names if governing is None else self._keys_beside(governing)
+        self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)
+        self._shares: dict[Shard, InForce] = {}
 
     @property
     def governing_version(self) -> int:
         """What a bucket remembers as the configuration that governs it; 0 for a call's limits."""
         return 0 if self.source is ConfigSource.OVERRIDE else self.version
+
+    def at(self, shard: Shard) -> InForce:
+        """The same limits at the rates of a shard, which is never forgotten by itself."""
+        if shard.n == 1:
+            return self
+        found = self._shares.get(shard)
+        if found is None:
+            found = copy(self)
+            found.rates = tuple(effective(rate, shard) for rate in self.rates)
+            found.keep_ms = None
+            self._shares[shard] = found
+        return found
 
     def rate_of(self, key: str) -> Rate:
         """The parameters of a limit by its stored name."""
@@ -64,7 +92,7 @@ class InForce:
     def _keep_ms(self, ttl_multiplier: int) -> int | None:
         if self.source.is_entity_level or ttl_multiplier <= 0:
             return None
-        return max(limit.time_to_fill_ms for limit in self.limits) * ttl_multiplier
+        return self.fill_ms * ttl_multiplier
 
 
 def alias_of(name: str, rate: Rate) -> str:

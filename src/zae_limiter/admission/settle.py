@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from zae_limiter.admission.charge import kept_until
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance
@@ -54,7 +54,7 @@ def reset(image: BucketImage, now_ms: int) -> BucketImage:
 
 def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> BucketImage:
     """Whole tokens added up to the capacity; consumption stays counted."""
-    check_topped(image, amounts)
+    check_topped(image.limits, amounts)
     limits = dict(image.limits)
     for name, amount in amounts.items():
         state = limits[name]
@@ -63,9 +63,9 @@ def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> Bucke
     return image._replace(limits=limits, writes=image.writes + 1)
 
 
-def check_topped(image: BucketImage, amounts: Mapping[str, int]) -> None:
-    """Tokens are added to limits that the bucket has."""
+def check_topped(stored: Collection[str], amounts: Mapping[str, int]) -> None:
+    """Tokens are added to limits that the bucket has, by stored name."""
     for name in amounts:
-        if name not in image.limits:
-            known = ", ".join(sorted({plain_name(key) for key in image.limits}))
+        if name not in stored:
+            known = ", ".join(sorted({plain_name(key) for key in stored}))
             raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
+from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
 from zae_limiter.records.dynamodb.bucket_writes import require_last
 from zae_limiter.records.dynamodb.update import Update
+from zae_limiter.records.dynamodb.usual_write import UsualWrite
+
+
+class Spelled(Protocol):
+    """What can be sent."""
+
+    @property
+    def key(self) -> Item: ...
+
+    def text(self, table: str) -> str: ...
 
 
 class Attempt(NamedTuple):
@@ -17,22 +28,24 @@ class Attempt(NamedTuple):
     makes the guarded repetition; None for writes that must not be repeated.
     """
 
-    update: Update
+    write: Spelled
     operation: str
     before: str | None = None
     again: Callable[[], Update] | None = None
     structural: bool = False
-    branches: Mapping[str, int] = {}  # how limits were guessed to stand, for the counters
+    plain_moves: int = 0  # how limits were guessed to stand, for the counters
+    clamp_moves: int = 0
 
 
-def repeatable(update: Update, operation: str, before: str) -> Attempt:
+def repeatable(write: UsualWrite, before: str) -> Callable[[], Update]:
     """It may be repeated as long as nobody has written since ``before``."""
 
     def again() -> Update:
+        update = write.update()
         require_last(update, before)
         return update
 
-    return Attempt(update, operation, before, again)
+    return again
 
 
 def structural(update: Update, operation: str, bucket: StoredBucket) -> Attempt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zae_limiter.admission.charge import statuses, view
+from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.request import (
@@ -15,11 +15,12 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
+from zae_limiter.admission.shards.outlook import together
+from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.dynamodb.expiry import after
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused, Written
-from zae_limiter.dynamodb.planning import seems_to_fit
-from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.sights import Sights, seems_to_fit
 from zae_limiter.exceptions import ZAELimiterError
 
 
@@ -28,10 +29,7 @@ def in_order(members: Sequence[Member], known: Known, now_ms: int) -> list[Membe
 
     A bucket that refuses is asked alone, so that the other is not charged in vain.
     """
-    fit = {
-        id(member): seems_to_fit(View.remembered(known.get(member.place)), member.part, now_ms)
-        for member in members
-    }
+    fit = {id(member): seems_to_fit(known, member.place, member.part, now_ms) for member in members}
     if all(fit.values()):
         return None
     return sorted(members, key=lambda member: fit[id(member)])
@@ -62,19 +60,23 @@ def refusal(
     found = []
     for charge, member in zip(charges, members, strict=True):
         outcome = member.outcome
-        at_ms = outcome.now_ms if isinstance(outcome, Refused) else now_ms
-        found.extend(statuses(charge, _seen(charge, member, known, at_ms), at_ms))
+        if isinstance(outcome, Refused):
+            found += statuses(charge, outcome.image, outcome.now_ms)
+        else:
+            found += statuses(charge, _seen(charge, member, known, now_ms), now_ms)
     return Rejection(tuple(found))
 
 
 def _seen(charge: Charge, member: Member, known: Known, now_ms: int) -> BucketImage:
     """A bucket that was not asked is shown as it was last seen; one never seen is full."""
+    in_force = charge.in_force
+    images = Sights.of(known, member.place).images(in_force, now_ms)
+    if len(images) > 1:
+        rates = dict(zip(in_force.keys, in_force.rates, strict=True))
+        return together(list(images.values()), rates, now_ms)
     outcome = member.outcome
-    if isinstance(outcome, Refused):
-        return outcome.image
     if isinstance(outcome, Written) and outcome.image is not None:
         amounts = compensation(charge).amounts_milli.items()
         back = [Move(key, None, None, -amount, None, amount) for key, amount in amounts]
         return after(outcome.image, back)
-    seen = known.get(member.place)
-    return view(None if seen is None else seen.bucket.image, charge.in_force, now_ms)
+    return images[WHOLE]

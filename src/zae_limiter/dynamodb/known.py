@@ -11,21 +11,25 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.shards.pressure import observed
 from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.dynamodb.view import BucketKey, Seen, View
+from zae_limiter.dynamodb.layout import UNKNOWN, Layout
+from zae_limiter.dynamodb.view import Place, Seen, Spot, View, first_spot, place_of
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket, decode
 
 MAX_BUCKETS = 50_000
 MAX_ENTITIES = 50_000
+LONG_AGO = 0
 
 
 class Known:
     """Bounded; the least recently written entry goes first. Shared by all threads."""
 
     def __init__(self) -> None:
-        self._buckets: dict[BucketKey, Seen] = {}
+        self._buckets: dict[Spot, Seen] = {}
+        self._layouts: dict[Place, Layout] = {}  # only of buckets that are split
         self._families: dict[tuple[str, str], Family] = {}
         self.after_fork()
         renew_after_fork(self)
@@ -33,59 +37,64 @@ class Known:
     def after_fork(self) -> None:
         self._lock = threading.RLock()  # re-entrant for the sake of signal handlers
 
-    def get(self, key: BucketKey) -> Seen | None:
-        return self._buckets.get(key)
+    def get(self, spot: Spot) -> Seen | None:
+        return self._buckets.get(spot)
+
+    def layout(self, place: Place) -> Layout | None:
+        """The shards of a bucket that is split; None for any other."""
+        return self._layouts.get(place)
 
     def saw(
         self,
-        key: BucketKey,
+        spot: Spot,
         bucket: StoredBucket,
         now_ms: int,
         own_milli: Mapping[str, int] | None = None,
         *,
         certain: bool = False,
     ) -> Seen:
-        """Remember a bucket; ``own_milli`` is what this client took with the write that showed it.
+        """Remember an item; ``own_milli`` is what this client took with the write that showed it.
 
         Answers may overtake each other: one with fewer writes is older, unless the store has
         just contradicted what was known (``certain``).
         """
         with self._lock:
-            before = self._buckets.get(key)
+            before = self._buckets.get(spot)
             if before is not None and not certain and _is_older(bucket, before.bucket):
                 return before
-            others = _others(before, bucket, now_ms, own_milli or {})
-            seen = Seen(bucket, now_ms, others)
-            self._buckets.pop(key, None)
-            self._buckets[key] = seen
+            seen = _seen(before, bucket, now_ms, own_milli or {})
+            self._buckets.pop(spot, None)
+            self._buckets[spot] = seen
+            if bucket.shard.n > 1 or self._layouts:
+                self._arrange(place_of(spot), bucket)
             if len(self._buckets) > MAX_BUCKETS:
-                del self._buckets[next(iter(self._buckets))]
+                self._drop(next(iter(self._buckets)))
             return seen
 
     def learn(
-        self, key: BucketKey, item: Item | None, now_ms: int, assumed: StoredBucket | None
+        self, spot: Spot, item: Item | None, now_ms: int, assumed: StoredBucket | None
     ) -> View:
         """Take what the store has just shown literally.
 
         It contradicts what was ``assumed``, but not what was learnt since.
         """
         if item is None:
-            self.forget(key)
+            self.missed(spot)
             return View(None, literal=True)
         bucket = decode(item)
-        seen = self._buckets.get(key)
-        self.saw(key, bucket, now_ms, certain=seen is not None and seen.bucket is assumed)
+        seen = self._buckets.get(spot)
+        self.saw(spot, bucket, now_ms, certain=seen is not None and seen.bucket is assumed)
         return View(bucket, literal=True)
 
     def saw_bucket(
         self, namespace_id: str, entity_id: str, resource: str, item: Item | None
     ) -> None:
         """A bucket that was read along with other things; the copy may lag a little."""
-        key = (namespace_id, entity_id, resource)
+        spot = (namespace_id, entity_id, resource, 0)
         if item is None:
-            self.forget(key)
-        elif self.get(key) is None:  # else an answer to a write has shown more
-            self.saw(key, decode(item), 0)
+            self.forget(place_of(spot))
+        elif self.get(spot) is None:  # else an answer to a write has shown more
+            self.saw(spot, decode(item), LONG_AGO)
 
     def saw_entity(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
         """An unknown entity has no parent."""
@@ -95,12 +104,27 @@ class Known:
             with suppress(KeyError, RuntimeError, StopIteration):  # others do the same
                 del self._families[next(iter(self._families))]
 
-    def forget(self, key: BucketKey) -> None:
-        """Nothing is known about it any more.
+    def missed(self, spot: Spot) -> None:
+        """The item is not there: its shard was merged, or the bucket is gone."""
+        place, number = place_of(spot), spot[3]
+        with self._lock:
+            self._buckets.pop(spot, None)
+            known = self._layouts.get(place)
+            if known is not None:
+                self._set(place, known, known.without(number))
+
+    def doubt(self, spot: Spot) -> None:
+        """What was seen of it may be wrong by now."""
+        self._buckets.pop(spot, None)
+
+    def forget(self, place: Place) -> None:
+        """Nothing is known about a bucket any more.
 
         Without the lock, which a signal handler of the main thread could not wait for.
         """
-        self._buckets.pop(key, None)
+        for shard in self._layouts.pop(place, UNKNOWN).seen:
+            self._buckets.pop((*place, shard.number), None)
+        self._buckets.pop(first_spot(place), None)
 
     def family(self, namespace_id: str, entity_id: str) -> Family | None:
         return self._families.get((namespace_id, entity_id))
@@ -108,9 +132,45 @@ class Known:
     def __len__(self) -> int:
         return len(self._buckets)
 
+    def _arrange(self, place: Place, bucket: StoredBucket) -> None:
+        known = self._layouts.get(place, UNKNOWN)
+        if known.seen or bucket.shard.n > 1:
+            self._set(place, known, known.with_seen(bucket.shard, bucket.generation))
+
+    def _set(self, place: Place, before: Layout, after: Layout) -> None:
+        """What is no longer there is forgotten."""
+        if after is before:
+            return
+        live = {shard.number for shard in after.seen}
+        for shard in before.seen:
+            if shard.number not in live:
+                self._buckets.pop((*place, shard.number), None)
+        if after.is_split:
+            self._layouts[place] = after
+        else:
+            self._layouts.pop(place, None)
+
+    def _drop(self, spot: Spot) -> None:
+        place, number = place_of(spot), spot[3]
+        self._buckets.pop(spot, None)
+        known = self._layouts.get(place)
+        if known is not None:
+            kept = {shard: found for shard, found in known.seen.items() if shard.number != number}
+            self._set(place, known, Layout.of(kept))
+
 
 def _is_older(bucket: StoredBucket, than: StoredBucket) -> bool:
-    return bucket.image.writes < than.image.writes
+    """Every write counts; what changes the shape of a bucket counts first."""
+    mine, theirs = bucket.generation, than.generation
+    return mine < theirs or (mine == theirs and bucket.image.writes < than.image.writes)
+
+
+def _seen(
+    before: Seen | None, bucket: StoredBucket, now_ms: int, own_milli: Mapping[str, int]
+) -> Seen:
+    known = None if before is None or before.at_ms == LONG_AGO else before.pressure
+    pressure = observed(known, bucket.shard, bucket.image.writes, now_ms)
+    return Seen(bucket, now_ms, _others(before, bucket, now_ms, own_milli), pressure)
 
 
 def _others(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.dynamodb.member import Member, Wakeable
-from zae_limiter.dynamodb.view import BucketKey
+from zae_limiter.dynamodb.view import Spot
 from zae_limiter.transport.errors import NotSent
 
 MOST_TOGETHER = 1000
@@ -33,10 +33,10 @@ class _Lane:
 
 
 class Lanes:
-    """One lane per bucket in use. Shared by all tasks and threads."""
+    """One lane per item in use: a bucket, or a shard of one. Shared by all tasks and threads."""
 
     def __init__(self) -> None:
-        self._lanes: dict[BucketKey, _Lane] = {}
+        self._lanes: dict[Spot, _Lane] = {}
         self.after_fork()
         renew_after_fork(self)
 
@@ -47,9 +47,9 @@ class Lanes:
     def join(self, member: Member, waiter: Callable[[], Wakeable]) -> bool:
         """True if the member is to write now; otherwise somebody will wake it."""
         with self._lock:
-            lane = self._lanes.get(member.place)
+            lane = self._lanes.get(member.spot)
             if lane is None:
-                lane = self._lanes[member.place] = _Lane()
+                lane = self._lanes[member.spot] = _Lane()
             now_s = time.monotonic()
             if now_s - lane.left_s > LOST_S:
                 lane.under_way = 0
@@ -66,7 +66,7 @@ class Lanes:
     def group(self, leader: Member) -> list[Member]:
         """The leader and all who wait and go with it, in the order in which they came."""
         with self._lock:
-            lane = self._lanes.setdefault(leader.place, _Lane())
+            lane = self._lanes.setdefault(leader.spot, _Lane())
             lane.left_s = time.monotonic()
             if not lane.waiting:
                 return [leader]
@@ -80,19 +80,19 @@ class Lanes:
     def leave(self, leader: Member) -> None:
         """The leader's write is over: the one who waits longest writes next."""
         with self._lock:
-            lane = self._lanes.get(leader.place)
+            lane = self._lanes.get(leader.spot)
             if lane is None:
                 return
             if _hand_over(lane):
                 return
             lane.under_way = max(0, lane.under_way - 1)
             if not lane.under_way:
-                del self._lanes[leader.place]
+                del self._lanes[leader.spot]
 
     def withdraw(self, member: Member) -> bool:
         """Stop waiting; False if somebody has taken the member up already."""
         with self._lock:
-            lane = self._lanes.get(member.place)
+            lane = self._lanes.get(member.spot)
             if lane is None or member not in lane.waiting:
                 return False
             lane.waiting.remove(member)
@@ -103,10 +103,10 @@ class Lanes:
         with self._lock:
             if not self.withdraw(member):
                 return False
-            lane = self._lanes[member.place]
+            lane = self._lanes[member.spot]
             lane.under_way = int(_hand_over(lane))
             if not lane.under_way:
-                del self._lanes[member.place]
+                del self._lanes[member.spot]
             return True
 
 

@@ -60,8 +60,19 @@ class Chosen(NamedTuple):
     skipped: list[int]
 
 
+def fits_alone(part: Part, image: BucketImage, now_ms: int) -> bool:
+    """Whether a charge fits if nothing else is written with it."""
+    limits = image.limits
+    for key, amount in part.amounts_milli.items():
+        if held_milli(limits[key], 0, now_ms) < amount:
+            return False
+    return True
+
+
 def choose(parts: Sequence[Part], image: BucketImage, now_ms: int) -> Chosen:
     """Credits first, then debts, then the charges that fit, in the order in which they came."""
+    if len(parts) == 1 and parts[0].is_charge:
+        return Chosen([0], []) if fits_alone(parts[0], image, now_ms) else Chosen([], [0])
     totals = total(part.within(image) for part in parts if not part.is_charge)
     held = {
         key: held_milli(image.limits[key], wanted.returned_milli, now_ms) - wanted.owed_milli
@@ -85,6 +96,10 @@ def choose(parts: Sequence[Part], image: BucketImage, now_ms: int) -> Chosen:
 
 def total(parts: Iterable[Part]) -> dict[str, Wanted]:
     """What several parts want of each limit."""
+    parts = list(parts)
+    if len(parts) == 1 and parts[0].is_charge:
+        amounts = parts[0].amounts_milli
+        return {key: Wanted(amount, 0, 0, True) for key, amount in amounts.items()}
     sums: dict[str, tuple[int, int, int]] = {}
     asked: set[str] = set()
     for part in parts:

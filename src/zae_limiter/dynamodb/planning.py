@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import fresh, full, governs, is_newer, rebase
 from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb import writes
 from zae_limiter.dynamodb.attempt import Attempt
+from zae_limiter.dynamodb.member import GONE, Gone
 from zae_limiter.dynamodb.part import Part, choose, total
 from zae_limiter.dynamodb.view import View
 from zae_limiter.dynamodb.writes import Terms
@@ -19,16 +21,21 @@ from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
 
 
 class Next(NamedTuple):
-    """A write, and whose parts it makes; none if it only prepares the bucket for them."""
+    """A write, and whose parts it makes; none if it only prepares the bucket for them.
+
+    ``net_milli`` is what it takes from each limit.
+    """
 
     attempt: Attempt
     taken: list[int]
+    net_milli: Mapping[str, int] = {}
 
 
 class Over(NamedTuple):
     """Nothing is to be written: charges do not fit into ``seen``, and nothing is left to settle."""
 
     seen: BucketImage
+    shard: Shard = WHOLE
 
 
 class Look:
@@ -38,7 +45,7 @@ class Look:
 
 
 LOOK = Look()
-Step = Next | Over | Look | StaleLimits
+Step = Next | Over | Look | Gone | StaleLimits
 
 
 def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:
@@ -46,13 +53,14 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
     bucket = view.bucket
     if bucket is None:
         return _without_bucket(view, parts, terms, family)
-    in_force = parts[0].in_force
+    whole = parts[0].in_force
+    in_force = whole.at(bucket.shard)
     charges = [part for part in parts if part.is_charge]
     if charges and not governs(bucket.image, in_force):
         if _may_be_outdated(bucket.image, in_force) and not any(part.refreshed for part in charges):
             return STALE
         return Next(
-            writes.rebased(bucket, rebase(bucket.image, in_force, terms.now_ms), in_force, terms),
+            writes.rebased(bucket, rebase(bucket.image, in_force, terms.now_ms), whole, terms),
             [],
         )
     missing = _settled_and_missing(bucket.image, parts)
@@ -61,22 +69,21 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
     owed = {key for key, amount in missing.items() if amount > 0}
     if owed:
         return Next(
-            writes.rebased(bucket, _with(bucket.image, owed, in_force, terms), in_force, terms),
+            writes.rebased(bucket, _with(bucket.image, owed, in_force, terms), whole, terms),
             [],
         )
-    return _with_bucket(view, bucket, parts, terms)
-
-
-def seems_to_fit(view: View, part: Part, now_ms: int) -> bool:
-    """Whether nothing speaks against a charge, as far as is known."""
-    bucket = view.bucket
-    if bucket is None or not governs(bucket.image, part.in_force):
-        return True
-    return bool(choose([part], bucket.image, now_ms).taken)
+    return _with_bucket(view, bucket, parts, in_force, terms)
 
 
 def _without_bucket(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:
-    """An absent bucket is full; one that is not known may be there all the same."""
+    """An absent bucket is full; one that is not known may be there all the same.
+
+    Shards other than the first are only made by splitting.
+    """
+    if terms.spot[3] and view.literal:
+        return GONE
+    if terms.spot[3]:
+        return LOOK
     in_force = parts[0].in_force
     empty = fresh(in_force, terms.now_ms)
     taken = choose(parts, empty, terms.now_ms).taken
@@ -91,19 +98,44 @@ def _without_bucket(view: View, parts: Sequence[Part], terms: Terms, family: Fam
     return Next(writes.credit(wanted, sum(part.admitted for part in parts), terms), taken)
 
 
-def _with_bucket(view: View, bucket: StoredBucket, parts: Sequence[Part], terms: Terms) -> Step:
+def _with_bucket(
+    view: View, bucket: StoredBucket, parts: Sequence[Part], in_force: InForce, terms: Terms
+) -> Step:
     image = bucket.image
     taken = choose(parts, image, terms.now_ms).taken
     if not taken:
         if view.literal:
-            return Over(image)
+            return Over(image, bucket.shard)
         taken = [0]  # asked all the same: it was seen a while ago
+    if bucket.shard.n > 1:
+        taken = _without_hidden_spills(parts, taken)
     chosen = [parts[position].within(image) for position in taken]
     wanted = total(chosen)
     admitted = sum(part.admitted for part in chosen)
     if view.literal and not wanted and not admitted:
-        return Over(image)  # credits to limits that are gone
-    return Next(writes.shared(view, bucket, wanted, admitted, parts[0].in_force, terms), taken)
+        return Over(image, bucket.shard)  # credits to limits that are gone
+    attempt = writes.shared(view, bucket, wanted, admitted, in_force, terms)
+    net = {key: each.taken_milli - each.returned_milli for key, each in wanted.items()}
+    return Next(attempt, taken, net)
+
+
+def _without_hidden_spills(parts: Sequence[Part], taken: list[int]) -> list[int]:
+    """Credits by themselves, if others would take from the same limits.
+
+    What a shard can not hold of them is for the other shards, and only a write that takes nothing
+    shows how much that is.
+    """
+    if len(taken) == 1:
+        return taken
+    wanted = total(parts[position] for position in taken)
+    if not any(each.returned_milli and each.taken_milli for each in wanted.values()):
+        return taken
+    pure = [position for position in taken if _only_gives(parts[position])]
+    return pure or taken[:1]
+
+
+def _only_gives(part: Part) -> bool:
+    return all(amount <= 0 for amount in part.amounts_milli.values())
 
 
 def _settled_and_missing(image: BucketImage, parts: Sequence[Part]) -> dict[str, int]:

@@ -7,12 +7,12 @@ have given tokens back, which this client has not seen.
 
 from __future__ import annotations
 
-from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.rebase import governs
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused
-from zae_limiter.dynamodb.part import choose
+from zae_limiter.dynamodb.part import fits_alone
+from zae_limiter.dynamodb.sights import Images, Sights, fits_together, refused
 
 
 class Refusals:
@@ -27,16 +27,36 @@ class Refusals:
         """Decide a charge that cannot fit, if that was seen recently."""
         if not self._ttl_ms or member.look_first:
             return False
-        image = self._seen(member, now_ms)
-        if image is None or choose([member.part], image, now_ms).taken:
+        outcome = self._refused(member, now_ms)
+        if outcome is None:
             return False
-        member.outcome = Refused(image, now_ms)
+        member.outcome = outcome
         self._counters.add(charges=1, rejected=1, cached_rejections=1)
         return True
 
-    def _seen(self, member: Member, now_ms: int) -> BucketImage | None:
-        seen = self._known.get(member.place)
+    def _refused(self, member: Member, now_ms: int) -> Refused | None:
+        part = member.part
+        if self._known.layout(member.place) is not None:
+            return self._refused_by_all(member, now_ms)
+        seen = self._known.get(member.spot)
         if seen is None or not 0 <= now_ms - seen.at_ms < self._ttl_ms:
             return None
         image = seen.bucket.image
-        return image if governs(image, member.part.in_force) else None
+        if not governs(image, part.in_force) or fits_alone(part, image, now_ms):
+            return None
+        return Refused(image, now_ms)
+
+    def _refused_by_all(self, member: Member, now_ms: int) -> Refused | None:
+        """Every shard was seen, and neither one alone nor all together hold it."""
+        part, sights = member.part, Sights.of(self._known, member.place)
+        images: Images = {}
+        for shard, seen in sights.shards.items():
+            if seen is None or not 0 <= now_ms - seen.at_ms < self._ttl_ms:
+                return None
+            image = images[shard] = seen.bucket.image
+            if not governs(image, part.in_force.at(shard)) or fits_alone(part, image, now_ms):
+                return None
+        gathers = sights.gathers(images, part)
+        if gathers and fits_together(images, part, now_ms):
+            return None
+        return refused(images, part, now_ms, gathers=gathers)

@@ -13,17 +13,31 @@ from zae_limiter.admission.moves import (
     move,
     seems_overflowing,
 )
+from zae_limiter.admission.shards.pressure import Pressure
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
 
-BucketKey = tuple[str, str, str]  # namespace id, entity, resource
+Place = tuple[str, str, str]  # a bucket: namespace id, entity, resource
+Spot = tuple[str, str, str, int]  # its item: the same, and the number of the shard
+
+
+def first_spot(place: Place) -> Spot:
+    """Where a bucket begins, and all of it unless it was split."""
+    return (*place, 0)
+
+
+def place_of(spot: Spot) -> Place:
+    return spot[:3]
 
 
 class Seen(NamedTuple):
-    """A bucket, when it was seen, and how fast others take from each of its limits."""
+    """A bucket or shard, when it was seen, how fast others take from each of its limits,
+    and how fast all write to it.
+    """
 
     bucket: StoredBucket
     at_ms: int
     others_milli_per_s: Mapping[str, int]
+    pressure: Pressure
 
 
 class View(NamedTuple):
@@ -42,10 +56,6 @@ class View(NamedTuple):
         if seen is None:
             return cls(None, literal=False)
         return cls(seen.bucket, False, seen.at_ms, seen.others_milli_per_s)
-
-    @property
-    def is_absent(self) -> bool:
-        return self.bucket is None and self.literal
 
     def move(self, image: BucketImage, key: str, wanted: Wanted, now_ms: int) -> Move:
         """The part of a write for one limit, in the branch that is most likely right."""

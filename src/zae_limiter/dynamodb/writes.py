@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from zae_limiter.admission.charge import kept_until
 from zae_limiter.admission.image import BucketImage, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, Wanted, first_move, move
 from zae_limiter.admission.rebase import fresh
 from zae_limiter.dynamodb.attempt import Attempt, repeatable, structural
 from zae_limiter.dynamodb.expiry import after, expires_ms
-from zae_limiter.dynamodb.view import BucketKey, View
+from zae_limiter.dynamodb.view import Spot, View
 from zae_limiter.records.dynamodb import bucket_item
-from zae_limiter.records.dynamodb.attributes import n
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
 from zae_limiter.records.dynamodb.bucket_writes import (
     Birth,
@@ -22,10 +22,10 @@ from zae_limiter.records.dynamodb.bucket_writes import (
     first_write,
     require_bucket,
     require_limit,
-    require_same,
     structural_write,
 )
 from zae_limiter.records.dynamodb.update import Update
+from zae_limiter.records.dynamodb.usual_write import UsualWrite
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on it
 NOTHING = Wanted()
@@ -37,7 +37,7 @@ Totals = Mapping[str, Wanted]
 class Terms(NamedTuple):
     """What holds for every try of a write: one stamp, one mark."""
 
-    place: BucketKey
+    spot: Spot
     now_ms: int
     operation: str
 
@@ -53,23 +53,37 @@ def shared(
     """Everything that is wanted of a bucket, in one write or not at all."""
     if not any(each.taken_milli or each.asked for each in wanted.values()):
         return credit(wanted, admitted, terms)
-    image = bucket.image
+    image, before = bucket.image, bucket.operation
     moves = [view.move(image, key, each, terms.now_ms) for key, each in wanted.items()]
-    until = expires_ms(after(image, moves), in_force, terms.now_ms)
+    until = _expires_ms(image, wanted, moves, in_force, terms.now_ms)
     stamp = Stamp(terms.operation, admitted, until, until == image.expires_ms)
-    update = bucket_update(bucket_item.key(*terms.place), moves, stamp)
-    require_same(update, bucket)
-    if not image.config_version and in_force.governing_version:
-        update.set(bucket_item.VERSION, n(in_force.governing_version))
-    branches = _branches(moves)
-    if any(each.returned_milli for each in wanted.values()):  # not twice at any price
-        return Attempt(update, terms.operation, branches=branches)
-    return repeatable(update, terms.operation, bucket.operation)._replace(branches=branches)
-
-
-def _branches(moves: Sequence[Move]) -> dict[str, int]:
+    version = 0 if image.config_version else in_force.governing_version
+    write = UsualWrite(bucket_item.key(*terms.spot), moves, stamp, bucket, version)
+    returned = any(each.returned_milli for each in wanted.values())
+    again = None if returned else repeatable(write, before)  # credits not twice at any price
     clamped = sum(each.put is not None for each in moves)
-    return {"plain_moves": len(moves) - clamped, "clamp_moves": clamped}
+    return Attempt(
+        write,
+        terms.operation,
+        None if returned else before,
+        again,
+        plain_moves=len(moves) - clamped,
+        clamp_moves=clamped,
+    )
+
+
+def _expires_ms(
+    image: BucketImage, wanted: Totals, moves: Sequence[Move], in_force: InForce, now_ms: int
+) -> int | None:
+    """When the bucket may be forgotten after a write; seldom earlier than a charge needs."""
+    until = kept_until(image.expires_ms, in_force, now_ms)
+    if until is None or (
+        until - now_ms >= in_force.fill_ms
+        and len(image.limits) == len(in_force.keys)
+        and not any(each.owed_milli for each in wanted.values())
+    ):
+        return until
+    return expires_ms(after(image, moves), in_force, now_ms)
 
 
 def credit(wanted: Totals, admitted: int, terms: Terms) -> Attempt:
@@ -77,7 +91,7 @@ def credit(wanted: Totals, admitted: int, terms: Terms) -> Attempt:
     moves = [
         move(key, NO_RATE, each, terms.now_ms, overflowing=False) for key, each in wanted.items()
     ]
-    update = bucket_update(bucket_item.key(*terms.place), moves, Stamp(terms.operation, admitted))
+    update = bucket_update(bucket_item.key(*terms.spot), moves, Stamp(terms.operation, admitted))
     for each in moves:
         require_limit(update, each.key)
     if not moves:
@@ -96,8 +110,8 @@ def first(
     until = expires_ms(after(fresh(in_force, terms.now_ms), moves), in_force, terms.now_ms)
     stamp = Stamp(terms.operation, admitted, until, keeps=False)
     birth = Birth(
-        bucket_item.key(*terms.place),
-        bucket_item.index_keys(*terms.place),
+        bucket_item.key(*terms.spot),
+        bucket_item.index_keys(*terms.spot),
         family,
         dict(zip(in_force.keys, in_force.rates, strict=True)),
         in_force.governing_version,
@@ -111,9 +125,24 @@ def first(
 
 
 def rebased(bucket: StoredBucket, target: BucketImage, in_force: InForce, terms: Terms) -> Attempt:
-    """Bring the bucket's limits to those of ``target``; levels stay."""
-    until = expires_ms(target, in_force, terms.now_ms)
+    """Bring the bucket's limits to those of ``target``; levels stay.
+
+    ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates.
+    """
+    until = expires_ms(target, in_force.at(bucket.shard), terms.now_ms)
     mark = terms.operation + STRUCTURAL
     stamp = Stamp(mark, 0, until, until == bucket.image.expires_ms)
-    key = bucket_item.key(*terms.place)
-    return structural(structural_write(key, bucket, target, stamp, terms.now_ms), mark, bucket)
+    key, rates = bucket_item.key(*terms.spot), _whole_rates(bucket, target, in_force)
+    update = structural_write(key, bucket, target, rates, stamp, terms.now_ms)
+    return structural(update, mark, bucket)
+
+
+def _whole_rates(bucket: StoredBucket, target: BucketImage, in_force: InForce) -> dict[str, Rate]:
+    """Of limits that stay as they are, what is stored; of the others, what is in force."""
+    before, stored = bucket.image.limits, bucket.whole_rates
+    return {
+        key: stored[key]
+        if key in before and before[key].rate == state.rate
+        else in_force.rate_of(key)
+        for key, state in target.limits.items()
+    }

@@ -13,8 +13,10 @@ class StoreStats:
     to change a bucket, ``refused_writes`` those that found it other than expected;
     ``plain_moves`` and ``clamp_moves`` say how limits were guessed to stand. ``charges`` and
     ``settlements`` are what callers asked for; together with others they are ``grouped``.
+    ``unknown_writes`` were not answered, and nobody knows whether they were carried out.
     ``lost_refunds`` could not be given back to one side of a cascade when the other refused.
-    An embedded engine makes no calls and counts nothing here.
+    ``splits`` and ``merges`` are changes of a busy bucket's shape, ``gathers`` writes that
+    took from several of its parts. An embedded engine makes no calls and counts nothing here.
     """
 
     calls: int = 0
@@ -33,14 +35,20 @@ class StoreStats:
     grouped: int = 0
     largest_group: int = 0
     lost_refunds: int = 0
+    splits: int = 0
+    merges: int = 0
+    gathers: int = 0
 
     @property
     def writes_per_charge(self) -> float:
-        """How many writes a charge took on average; below 1 where callers share them."""
+        """What a charge costs with all that follows it; below 1 where callers share writes."""
         return self.writes / self.charges if self.charges else 0.0
 
     @property
     def round_trips_per_granted(self) -> float:
-        """How many writes were tried for each granted charge or settlement."""
+        """How often the store was asked for each thing done: 1 is best for a caller alone.
+
+        Writes for charges that were rejected in the end count, too.
+        """
         done = self.granted + self.settlements
         return self.writes / done if done else 0.0

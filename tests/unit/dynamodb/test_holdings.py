@@ -8,7 +8,7 @@ def holdings(limits, buckets, meta=None):
     return Holdings(
         meta,
         tuple(keys.entity_config("ns", "user", f"r{number}").item for number in range(limits)),
-        tuple(keys.bucket("ns", "user", f"r{number}") for number in range(buckets)),
+        tuple(keys.bucket("ns", "user", f"r{number}").item for number in range(buckets)),
     )
 
 
@@ -35,7 +35,7 @@ def test_the_entity_goes_last_and_something_always_goes_with_it_or_is_left():
 def test_resources_are_named_once_and_in_order():
     held = Holdings(
         buckets=tuple(
-            keys.bucket("ns", "user", resource, shard) for resource in "ba" for shard in (0, 1)
+            keys.bucket("ns", "user", resource, shard).item for resource in "ba" for shard in (0, 1)
         ),
         limits=(
             keys.entity_config("ns", "user", "b").item,

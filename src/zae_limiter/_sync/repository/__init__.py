@@ -44,7 +44,9 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
         auto_update: bool = True,
         provision: str = "stack",
         rejection_cache_ttl: float = 1.0,
+        max_shards: int = 32,
         request_timeout: float = 2.0,
+        transport: str = "auto",
         clock: Clock | None = None,
         parallel_mode: str = "auto",
     ) -> SyncRepository:
@@ -52,17 +54,17 @@ class SyncRepository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPa
 
         ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
         ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
-        ``dynamodb://STACK?region=…&endpoint_url=…``. Without one it is DynamoDB, with ``stack``
-        (or ``ZAEL_STACK``, or ``"zae-limiter"``), ``region`` and ``endpoint_url``; a missing
-        table is made with ``provision="table"``. ``namespace`` defaults to ``ZAEL_NAMESPACE``
-        or ``"default"``. No call waits longer than ``request_timeout`` seconds for a store
-        that does not answer.
+        ``dynamodb://STACK?region=…&endpoint_url=…&transport=…``. Without one it is DynamoDB,
+        with ``stack`` (or ``ZAEL_STACK``, or ``"zae-limiter"``), ``region`` and
+        ``endpoint_url``; a missing table is made with ``provision="table"``. ``namespace``
+        defaults to ``ZAEL_NAMESPACE`` or ``"default"``. No call waits longer than
+        ``request_timeout`` seconds for a store that does not answer.
         """
         builder = cls.builder().namespace(namespace).stack(stack).url(url)
         builder.region(region).endpoint_url(endpoint_url)
         builder.config_cache_ttl(config_cache_ttl).auto_update(auto_update)
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
-        builder.rejection_cache_ttl(rejection_cache_ttl)
+        builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl).transport(transport)
         builder.parallel_mode(parallel_mode)
         return builder.register_missing_namespace().build()
 

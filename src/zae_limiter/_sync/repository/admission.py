@@ -133,11 +133,13 @@ class Admission:
 
     def images(self, scope: Scope) -> list[BucketImage | None]:
         """Every bucket of the scope as it is stored."""
-        store, namespace_id = self._context.engine.buckets, self._context.namespace_id
+        context, store = self._context, self._context.engine.buckets
         return gather(
-            self._context.parallel,
+            context.parallel,
             *(
-                lambda entity_id=entity_id: store.get(namespace_id, entity_id, scope.resource)
+                lambda entity_id=entity_id: store.get(
+                    context.namespace_id, entity_id, scope.resource, context.clock
+                )
                 for entity_id, _ in scope.buckets
             ),
         )

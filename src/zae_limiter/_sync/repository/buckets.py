@@ -40,8 +40,9 @@ class BucketPart(Part):
 
         A bucket that was forgotten is not known any more, unless usage is kept.
         """
-        image = self._context.engine.buckets.get(
-            self._context.namespace_id, check_entity_id(entity_id), check_resource(resource)
+        context, entity = self._context, check_entity_id(entity_id)
+        image = context.engine.buckets.get(
+            context.namespace_id, entity, check_resource(resource), context.clock
         )
         if image is None or not image.window_hour:
             return None

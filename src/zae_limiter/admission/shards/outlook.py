@@ -11,6 +11,7 @@ from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     Rate,
+    SplitImage,
     accrued_since_epoch,
     level_milli,
     reaches_ms,
@@ -31,30 +32,63 @@ def together(
         level = sum(level_milli(state, now_ms) for state in states)
         consumed = sum(state.consumed_milli for state in states)
         limits[key] = LimitState(level - accrued_since_epoch(rate, now_ms), rate, consumed)
-    return BucketImage(
+    whole = SplitImage(
         limits,
         max(image.config_version for image in images),
         None,
-        0,
+        max(image.window_hour for image in images),
         sum(image.admitted for image in images),
         0,
         sum(image.writes for image in images),
     )
+    whole.shards = tuple(images)
+    return whole
+
+
+def fit_at_ms(
+    images: Sequence[BucketImage], amounts_milli: Mapping[str, int], now_ms: int
+) -> dict[str, int | None]:
+    """From when on each limit lets a charge be made; the last one when all of them do.
+
+    Where shards are in debt, one may hold enough of one limit and another of the other.
+    """
+    found: dict[str, int | None] = {}
+    for key, amount in amounts_milli.items():
+        found[key] = fits_at_ms([image.limits[key] for image in images], amount, now_ms)
+    known = {key: moment for key, moment in found.items() if moment is not None}
+    if len(known) == len(found) > 1:
+        last = max(known, key=lambda key: known[key])
+        found[last] = max(known[last], _all_fit_at_ms(images, amounts_milli, now_ms))
+    return found
+
+
+def _all_fit_at_ms(
+    images: Sequence[BucketImage], amounts_milli: Mapping[str, int], now_ms: int
+) -> int:
+    """The first moment at which one shard holds all amounts, or all together hold each."""
+    moments = [
+        max(
+            _reach_together_ms([image.limits[key] for image in images], amount, now_ms)
+            for key, amount in amounts_milli.items()
+        )
+    ]
+    for image in images:
+        wanted = [(image.limits[key], amount) for key, amount in amounts_milli.items()]
+        if all(fits_into(state, amount) for state, amount in wanted):
+            moments.append(max(reaches_ms(state, amount) for state, amount in wanted))
+    return max(now_ms, min(moments))
 
 
 def fits_at_ms(states: Sequence[LimitState], amount_milli: int, now_ms: int) -> int | None:
-    """From when on a charge can be made, if nobody else comes; None if never.
+    """From when on a charge can be gathered or made in one shard; None if never.
 
-    ``states`` are one limit's in all shards. A charge that is gathered needs that much in all of
-    them together, any other needs it in one.
+    ``states`` are one limit's in all shards. If nobody else comes.
     """
     shares = [state.rate.capacity_milli for state in states]
     if amount_milli > sum(shares):
         return None
     alone = [reaches_ms(state, amount_milli) for state in states if fits_into(state, amount_milli)]
-    if 2 * amount_milli > max(shares):
-        alone.append(_reach_together_ms(states, amount_milli, now_ms))
-    return max(now_ms, min(alone))
+    return max(now_ms, min([*alone, _reach_together_ms(states, amount_milli, now_ms)]))
 
 
 def fits_into(state: LimitState, amount_milli: int) -> bool:

@@ -16,6 +16,7 @@ from zae_limiter.models.limit import MILLI
 
 SPLIT_PER_S = 800  # a partition takes 1000 writes a second
 CALM_PER_S = SPLIT_PER_S // 4
+BUSY_PER_S = 10  # who is written to less is not what the store is short of
 CALM_MS = 10 * 60 * 1000
 WINDOW_MS = 1000  # a rate is told from no less
 RECENT_MS = 60_000
@@ -35,6 +36,10 @@ class Pressure(NamedTuple):
     calm_since_ms: int
     per_s: int = 0
 
+    @property
+    def is_high(self) -> bool:
+        return self.per_s > SPLIT_PER_S
+
 
 def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) -> Pressure:
     """Take note of a shard's count; it begins anew when the shard was split, merged or made."""
@@ -52,7 +57,7 @@ def wants_split(
     pressure: Pressure, image: BucketImage, max_shards: int = MAX_SHARDS, *, throttled: bool = False
 ) -> bool:
     """Whether a shard is written to too fast, or the store says so, and halves would be of use."""
-    hot = throttled or pressure.per_s > SPLIT_PER_S
+    hot = pressure.is_high or (throttled and pressure.per_s >= BUSY_PER_S)
     return hot and 2 * pressure.shard.n <= max_shards and has_useful_halves(image)
 
 
@@ -69,8 +74,21 @@ def has_useful_halves(image: BucketImage) -> bool:
     )
 
 
-def to_merge(pressures: Mapping[Shard, Pressure], now_ms: int) -> Shard | None:
-    """One that has been calm for long, as its sibling has: it survives. None if there is none."""
+def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
+    """Those that seem to have been calm for long, as their siblings do; they would survive.
+
+    To be told for sure they have to be looked at: see ``mergeable``.
+    """
+    calm = [
+        shard
+        for shard, seen in pressures.items()
+        if seen.shard == shard and now_ms - seen.calm_since_ms >= CALM_MS
+    ]
+    return pairs(calm)
+
+
+def mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
+    """Those that have been calm for long, as seen a moment ago, and whose sibling has, too."""
     calm = [
         shard
         for shard, seen in pressures.items()
@@ -78,4 +96,4 @@ def to_merge(pressures: Mapping[Shard, Pressure], now_ms: int) -> Shard | None:
         and now_ms - seen.at_ms <= RECENT_MS
         and seen.at_ms - seen.calm_since_ms >= CALM_MS
     ]
-    return next(iter(pairs(calm)), None)
+    return pairs(calm)

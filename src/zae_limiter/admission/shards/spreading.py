@@ -44,7 +44,7 @@ def gather(images: Images, amounts: Amounts, now_ms: int) -> Spread | None:
     levels = {key: _levels(images, key, now_ms) for key in amounts}
     if any(sum(levels[key].values()) < amount for key, amount in amounts.items()):
         return None
-    chosen = _fewest(images, levels, amounts)
+    chosen = _fewest(images, levels, amounts) or [min(images)]
     spread: Spread = {shard: dict.fromkeys(amounts, 0) for shard in chosen}
     for key, amount in amounts.items():
         held = {shard: level for shard in chosen if (level := levels[key][shard]) > 0}
@@ -101,6 +101,26 @@ def place_credits(images: Images, number: int, amounts: Amounts, now_ms: int) ->
         if key in images[home].limits:
             _add(spread, key, {home: amount - others})
     return spread
+
+
+class Placed(NamedTuple):
+    """Where credits go, and what is ``left`` because no shard has room for it."""
+
+    spread: Spread
+    left: dict[str, int]
+
+
+def place_what_fits(images: Images, amounts: Amounts, now_ms: int) -> Placed:
+    """Where credits find room. Amounts are positive; a limit that is nowhere is full."""
+    placed = Placed({}, {})
+    for key, amount in amounts.items():
+        shares, levels = _shares(images, key), _levels(images, key, now_ms)
+        free = {shard: shares[shard] - level for shard, level in levels.items()}
+        fits = min(amount, sum(free.values()))
+        _add(placed.spread, key, _taken(free, shares, fits))
+        if levels and fits < amount:
+            placed.left[key] = amount - fits
+    return placed
 
 
 def heir(images: Images, number: int) -> Shard:

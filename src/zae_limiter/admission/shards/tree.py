@@ -90,12 +90,21 @@ def live(known: Mapping[Shard, int]) -> list[Shard]:
     generation: where two contradict each other, the later one is right, since every split and
     every merge leaves a higher generation than it finds.
     """
-    leaves = _latest(known)
+    leaves = latest(known)
     inner = {above for leaf in leaves for above in _above(leaf)}
     found = set(leaves) or {WHOLE}
     for node in inner:
         found.update(half for half in node.halves() if half not in inner)
     return sorted(found)
+
+
+def latest(known: Mapping[Shard, int]) -> list[Shard]:
+    """Those that can be there at once: of two that contradict each other, the later one."""
+    leaves: list[Shard] = []
+    for shard in sorted(known, key=lambda each: (-known[each], each.n)):
+        if not any(leaf.covers(shard) or shard.covers(leaf) for leaf in leaves):
+            leaves.append(shard)
+    return leaves
 
 
 def is_whole(shards: Collection[Shard]) -> bool:
@@ -135,14 +144,6 @@ def pairs(shards: Collection[Shard]) -> list[Shard]:
         shard for shard in present if shard.n > 1 and shard.survives and shard.sibling in present
     ]
     return sorted(found, key=lambda shard: (-shard.n, shard.number))
-
-
-def _latest(known: Mapping[Shard, int]) -> list[Shard]:
-    leaves: list[Shard] = []
-    for shard in sorted(known, key=lambda each: (-known[each], each.n)):
-        if not any(leaf.covers(shard) or shard.covers(leaf) for leaf in leaves):
-            leaves.append(shard)
-    return leaves
 
 
 def _above(shard: Shard) -> Iterator[Shard]:

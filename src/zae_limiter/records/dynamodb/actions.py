@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from zae_limiter.records.dynamodb.attributes import Item, Value
@@ -33,9 +34,12 @@ def delete_if(key: Key, attribute: str, value: Value) -> Action:
     return {"Delete": {"Key": key.item, **_while("#0 = :0", {"#0": attribute}, {":0": value})}}
 
 
-def delete_existing(key: Key) -> Action:
-    """Remove an item, whatever it holds by now."""
-    return {"Delete": {"Key": key.item, **_while("attribute_exists(PK)")}}
+def delete_alike(before: Item, attributes: Sequence[str]) -> Action:
+    """Remove an item as long as these attributes are as they were read."""
+    names = {f"#{position}": name for position, name in enumerate(attributes)}
+    values = {f":{position}": before[name] for position, name in enumerate(attributes)}
+    condition = " AND ".join(f"#{position} = :{position}" for position in range(len(names)))
+    return {"Delete": {"Key": Key.of(before).item, **_while(condition, names, values)}}
 
 
 def update(change: Update) -> Action:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.limit import MILLI
 from zae_limiter.records.dynamodb.attributes import Item, flag, n, s
@@ -35,13 +36,24 @@ UNSHARDED = 1
 
 
 class StoredBucket(NamedTuple):
-    """A bucket as one item holds it."""
+    """A bucket, or one shard of it, as one item holds it.
+
+    The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
+    """
 
     image: BucketImage
     digest: str
     generation: int = 0
     operation: str = ""
-    shards: int = UNSHARDED
+    shard: Shard = WHOLE
+    rates: Mapping[str, Rate] | None = None
+
+    @property
+    def whole_rates(self) -> Mapping[str, Rate]:
+        """The parameters of the bucket's limits, by stored name."""
+        if self.rates is not None:
+            return self.rates
+        return {key: state.rate for key, state in self.image.limits.items()}
 
 
 class Family(NamedTuple):
@@ -109,13 +121,18 @@ def _decode(item: Item) -> StoredBucket:
         0,
         int(item[WRITES]["N"]),
     )
-    return StoredBucket(
-        image,
-        item[DIGEST]["S"],
-        int(item[GENERATION]["N"]),
-        item[OPERATION]["S"],
-        int(item[SHARDS]["N"]),
+    bucket = StoredBucket(
+        image, item[DIGEST]["S"], int(item[GENERATION]["N"]), item[OPERATION]["S"]
     )
+    shards = int(item[SHARDS]["N"])
+    return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
+
+
+def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
+    """A shard: what is stored are the parameters of the whole."""
+    number = schema.parse_bucket_pk(item["PK"]["S"]).shard_id
+    shard, rates = Shard(number, shards), bucket.whole_rates
+    return bucket._replace(shard=shard, rates=rates, image=of_shard(bucket.image, shard))
 
 
 def pack(rate: Rate) -> str:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.admission.image import BucketImage, LimitState
+from zae_limiter.admission.image import LimitState
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards import division
-from zae_limiter.admission.shards.tree import Shard, of_shard
-from zae_limiter.records.dynamodb import actions
+from zae_limiter.admission.shards.tree import Shard, live
+from zae_limiter.records.dynamodb import actions, keys
 from zae_limiter.records.dynamodb import bucket_item as stored
 from zae_limiter.records.dynamodb.actions import Action
 from zae_limiter.records.dynamodb.attributes import Item, n, s, text
@@ -32,35 +32,17 @@ from zae_limiter.records.dynamodb.update import Update
 _COPIED = (stored.DIGEST, stored.VERSION, stored.CASCADE, stored.PARENT)
 
 
-class StoredShard(NamedTuple):
-    """A shard as its item holds it; the image is at the shard's own rates."""
-
-    shard: Shard
-    bucket: stored.StoredBucket
-
-    @property
-    def image(self) -> BucketImage:
-        return self.bucket.image
-
-
-def decode(item: Item) -> StoredShard:
-    """The shard of an item; the whole bucket's parameters become its own."""
-    bucket = stored.decode(item)
-    shard = Shard(_place(item).shard_id, bucket.shards)
-    return StoredShard(shard, bucket._replace(image=of_shard(bucket.image, shard)))
-
-
 def split(item: Item, now_ms: int, operation: str) -> list[Action]:
     """Cut the shard of an item, as it was read, in two; neither is forgotten from then on."""
-    found = decode(item)
+    found = stored.decode(item)
     kept, new = found.shard.halves()
     halves = division.split(found.image, now_ms)
     update = bucket_update(_key(item), halves.kept, Stamp(operation))
-    require_same(update, found.bucket)
-    require_generation(update, found.bucket)
+    require_same(update, found)
+    require_generation(update, found)
     update.set_number(stored.SHARDS, kept.n)
     update.remove(stored.TTL)
-    sibling = _sibling(item, new, halves.given, found.bucket.generation + 1, operation)
+    sibling = _sibling(item, new, halves.given, found.generation + 1, operation)
     return [actions.update(update), actions.put_new(sibling)]
 
 
@@ -71,31 +53,44 @@ def merge(
 
     Both have the same limits, or nothing can be added up: ``can_merge`` tells.
     """
-    kept, gone = decode(survivor), decode(sibling)
+    kept, gone = stored.decode(survivor), stored.decode(sibling)
     moves = division.merge(kept.image, gone.image, now_ms)
     whole = kept.shard.parent
     forgotten = whole.n == stored.UNSHARDED and expires_ms is not None
     update = bucket_update(
         _key(survivor), moves, Stamp(operation, expires_ms=expires_ms, keeps=not forgotten)
     )
-    require_same(update, kept.bucket)
-    update.require_equal(stored.GENERATION, n(kept.bucket.generation))
+    require_same(update, kept)
+    update.require_equal(stored.GENERATION, n(kept.generation))
     update.set_number(stored.SHARDS, whole.n)
-    latest = max(kept.bucket.generation, gone.bucket.generation)
+    latest = max(kept.generation, gone.generation)
     update.set_number(stored.GENERATION, latest + 1)
     if gone.image.config_version > kept.image.config_version:
         update.set_number(stored.VERSION, gone.image.config_version)
     return [actions.update(update), _removed(sibling, gone)]
 
 
-def can_merge(survivor: StoredShard, sibling: StoredShard) -> bool:
+def can_merge(survivor: stored.StoredBucket, sibling: stored.StoredBucket) -> bool:
     """Whether two shards, as they were read, are halves of one and have the same limits."""
     return (
         survivor.shard.n > 1
         and survivor.shard.survives
         and survivor.shard.sibling == sibling.shard
-        and survivor.bucket.digest == sibling.bucket.digest
+        and survivor.digest == sibling.digest
     )
+
+
+def siblings(items: Iterable[Item]) -> set[Key]:
+    """All shards that there must be beside those of the items."""
+    seen: dict[tuple[str, str, str], dict[Shard, int]] = {}
+    for item in items:
+        namespace_id, entity_id, resource, number = _place(item)
+        shard = Shard(number, int(item[stored.SHARDS]["N"]))
+        generation = int(item[stored.GENERATION]["N"])
+        seen.setdefault((namespace_id, entity_id, resource), {})[shard] = generation
+    return {
+        keys.bucket(*place, shard.number) for place, found in seen.items() for shard in live(found)
+    }
 
 
 class Taken(NamedTuple):
@@ -150,11 +145,11 @@ def _sibling(
     return sibling
 
 
-def _removed(item: Item, gone: StoredShard) -> Action:
+def _removed(item: Item, gone: stored.StoredBucket) -> Action:
     """Only as it was read: what it held is added to its sibling."""
     update = Update(_key(item))
-    require_same(update, gone.bucket)
-    update.require_equal(stored.GENERATION, n(gone.bucket.generation))
+    require_same(update, gone)
+    update.require_equal(stored.GENERATION, n(gone.generation))
     for name in gone.image.limits:
         for prefix in (stored.BALANCE, stored.CONSUMED):
             update.require_equal(prefix + name, item[prefix + name])

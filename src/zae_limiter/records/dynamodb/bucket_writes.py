@@ -40,7 +40,7 @@ def bucket_update(key: Item, moves: Sequence[Move], stamp: Stamp) -> Update:
 
 def require_same(update: Update, bucket: stored.StoredBucket) -> None:
     """Balances are relative to the rates: nothing is taken under others than those known."""
-    update.require_equal(stored.SHARDS, n(bucket.shards))
+    update.require_equal(stored.SHARDS, n(bucket.shard.n))
     update.require_equal(stored.DIGEST, s(bucket.digest))
 
 
@@ -64,17 +64,15 @@ def require_bucket(update: Update) -> None:
 
 
 def _move(update: Update, move: Move) -> None:
-    balance = update.name(stored.BALANCE + move.key)
-    if move.low is not None:
-        enough = f"{balance} >= {update.number(move.low)}"
-        update.require(enough)
-    if move.high is not None:
-        not_overfull = f"{balance} <= {update.number(move.high)}"
-        update.require(not_overfull)
+    balance = stored.BALANCE + move.key
+    if move.low is not None:  # there is enough
+        update.require(f"{update.name(balance)} >= {update.number(move.low)}")
+    if move.high is not None:  # it has not run over
+        update.require(f"{update.name(balance)} <= {update.number(move.high)}")
     if move.put is not None:
-        update.set_number(stored.BALANCE + move.key, move.put)
+        update.set_number(balance, move.put)
     elif move.add:
-        update.add(stored.BALANCE + move.key, move.add)
+        update.add(balance, move.add)
     if move.consumed_milli:
         update.add(stored.CONSUMED + move.key, move.consumed_milli)
 
@@ -140,11 +138,17 @@ def _is_full(update: Update, moves: Sequence[Move], digest: str) -> str:
 
 
 def structural_write(
-    key: Item, bucket: stored.StoredBucket, target: BucketImage, stamp: Stamp, now_ms: int
+    key: Item,
+    bucket: stored.StoredBucket,
+    target: BucketImage,
+    rates: Mapping[str, Rate],
+    stamp: Stamp,
+    now_ms: int,
 ) -> Update:
     """Bring the limits of a bucket to those of ``target``: turned, added or dropped.
 
     Levels are kept as they are when it is written, not as they were when ``bucket`` was read.
+    ``rates`` are those of the whole bucket, ``target`` is at the shard's own.
     """
     update = bucket_update(key, _turns(bucket.image, target, now_ms), stamp)
     require_same(update, bucket)
@@ -157,10 +161,9 @@ def structural_write(
         elif state.consumed_milli != before.consumed_milli:
             update.add(stored.CONSUMED + name, state.consumed_milli - before.consumed_milli)
         if before is None or before.rate != state.rate:
-            update.set(stored.PARAMETERS + name, s(stored.pack(state.rate)))
+            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name])))
     for name in bucket.image.limits.keys() - target.limits.keys():
         _drop(update, name, bucket.image.limits[name], now_ms)
-    rates = {name: state.rate for name, state in target.limits.items()}
     update.set(stored.DIGEST, s(stored.digest_of(rates)))
     update.set_number(stored.VERSION, target.config_version)
     return update

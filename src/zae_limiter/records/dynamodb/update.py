@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from zae_limiter.records.dynamodb.attributes import Item, Value
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class Update:
@@ -76,6 +79,10 @@ class Update:
     def body(self) -> dict[str, Any]:
         """On its own: the answer brings the item, whether the write succeeds or not."""
         return {**self.action(), "ReturnValues": "ALL_NEW"}
+
+    def text(self, table: str) -> str:
+        """The body of the request."""
+        return _encode({"TableName": table, **self.body()})
 
     def _expression(self) -> str:
         clauses = (("SET", self._sets), ("ADD", self._adds), ("REMOVE", self._removes))

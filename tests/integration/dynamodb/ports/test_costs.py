@@ -5,6 +5,7 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb import bucket_item, usage
+from zae_limiter.records.dynamodb.attributes import n
 from zae_limiter.records.dynamodb.usage import UsageRow
 from zae_limiter.usage_report import UsageQuery
 
@@ -56,7 +57,9 @@ async def test_entities(proxied, proxy, raw):
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (3, 1.5, 7)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (2, 1.5, 0)
     await proxied.configs.put(NS, "team", "api", limits(1), NOW_MS, None)
-    raw.put({**bucket_item.key(NS, "team", "api"), **bucket_item.index_keys(NS, "team", "api")})
+    place = (NS, "team", "api")
+    unsplit = {bucket_item.SHARDS: n(1), bucket_item.GENERATION: n(7)}
+    raw.put({**bucket_item.key(*place), **bucket_item.index_keys(*place), **unsplit})
     assert await cost(entities.delete(NS, "team", NOW_MS, None)) == (4, 3.5, 19)
 
 

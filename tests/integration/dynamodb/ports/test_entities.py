@@ -10,7 +10,7 @@ from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb import bucket_item, configs, keys, usage
-from zae_limiter.records.dynamodb.attributes import s
+from zae_limiter.records.dynamodb.attributes import n, s
 from zae_limiter.records.dynamodb.configs import Level
 from zae_limiter.records.dynamodb.registries import count
 from zae_limiter.records.dynamodb.usage import UsageRow
@@ -26,8 +26,10 @@ async def delete(ports, entity_id):
     return await ports.entities.delete(NS, entity_id, NOW_MS, "me")
 
 
-def bucket(entity_id, resource, shard=0):
+def bucket(entity_id, resource, shard=0, shards=1):
     return {
+        bucket_item.SHARDS: n(shards),
+        bucket_item.GENERATION: n(7),
         **bucket_item.key(NS, entity_id, resource, shard),
         **bucket_item.index_keys(NS, entity_id, resource, shard),
     }
@@ -128,7 +130,7 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
     await ports.configs.put(NS, "other", "api", limits(1), NOW_MS, None)
     row = UsageRow("user", "api", WindowUsage(NOW_MS // 3_600_000, {"rpm": 3}, 2))
     raw.put(usage.encode(NS, row, 2**31))
-    raw.put(bucket("user", "gpt"), *(bucket("user", "api", shard) for shard in range(4)))
+    raw.put(bucket("user", "gpt"), *(bucket("user", "api", shard, 4) for shard in range(4)))
     raw.put(bucket("user-1", "api"), bucket("other", "api"))
     with proxy.measure() as seen:
         assert await delete(proxied, "user")
@@ -150,7 +152,8 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
 
 async def test_a_bucket_that_the_index_does_not_know_yet_is_deleted_with_its_limits(ports, raw):
     await ports.configs.put(NS, "user", "api", limits(1), NOW_MS, None)
-    raw.put(bucket_item.key(NS, "user", "api"))
+    unlisted = {name: bucket("user", "api")[name] for name in ("PK", "SK", "n", "g")}
+    raw.put(unlisted)
     assert await delete(ports, "user")
     assert of_entity(raw, "user") == []
 

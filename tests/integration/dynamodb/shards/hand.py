@@ -63,7 +63,7 @@ class Hand:
             self.items = {
                 other: item
                 for other, item in self.items.items()
-                if number and not contradicts(bucket_shards.decode(item).shard, number)
+                if number and not contradicts(bucket_item.decode(item).shard, number)
             }
         else:
             self.items[number] = item
@@ -71,19 +71,19 @@ class Hand:
 
     def known(self):
         """The live shards, as far as they can be told."""
-        found = [bucket_shards.decode(item) for item in self.items.values()]
-        return live({each.shard: each.bucket.generation for each in found})
+        found = [bucket_item.decode(item) for item in self.items.values()]
+        return live({each.shard: each.generation for each in found})
 
     def read_all(self):
         """All shards, read one by one until they fit together: the items by shard."""
         while True:
             items = {shard: self.read(shard.number) for shard in self.known()}
-            found = {bucket_shards.decode(item).shard: item for item in items.values() if item}
+            found = {bucket_item.decode(item).shard: item for item in items.values() if item}
             if is_whole(found):
                 return found
 
     def images(self):
-        return {shard: bucket_shards.decode(item).image for shard, item in self.read_all().items()}
+        return {shard: bucket_item.decode(item).image for shard, item in self.read_all().items()}
 
     # --- writes to one shard
 
@@ -91,20 +91,20 @@ class Hand:
         """The bucket, whole; each limit less what is taken."""
         wanted = {key: Wanted(amount, asked=True) for key, amount in taken.items()}
         attempt = writes.first(self.in_force, wanted, 0, family, self.terms())
-        self.client.call("UpdateItem", attempt.update.body())
+        self.client.call("UpdateItem", attempt.write.text(self.client.table))
         return self.read(0)
 
     def update(self, number, wanted, admitted=0):
         """One write as it is planned from what is known; the item after it."""
-        bucket = bucket_shards.decode(self.items[number]).bucket
+        bucket = bucket_item.decode(self.items[number])
         view = View(bucket, literal=True)
         attempt = writes.shared(view, bucket, wanted, admitted, self.in_force, self.terms(number))
         net = {key: each.returned_milli - each.taken_milli for key, each in wanted.items()}
-        return self.make(net, lambda: self.send(number, attempt.update))
+        return self.make(net, lambda: self.send(number, attempt.write))
 
     def send(self, number, update):
         try:
-            answer = self.client.call("UpdateItem", update.body())
+            answer = self.client.call("UpdateItem", update.text(self.client.table))
         except ConditionFailed as failed:
             self.learn(number, failed.item)
             return None
@@ -138,7 +138,7 @@ class Hand:
                 return True
             if number not in self.items:
                 return False
-            image = bucket_shards.decode(self.items[number]).image
+            image = bucket_item.decode(self.items[number]).image
             if not choose([part], image, self.clock()).taken:
                 return False
         return False
@@ -151,7 +151,7 @@ class Hand:
         net = {key: -amount for key, amount in amounts.items()}
         for _ in range(3):
             items, now_ms = self.read_all(), self.clock()
-            found = {shard: bucket_shards.decode(item) for shard, item in items.items()}
+            found = {shard: bucket_item.decode(item) for shard, item in items.items()}
             images = {shard: each.image for shard, each in found.items()}
             spread = gather(images, wanted, now_ms)
             if spread is None:
@@ -159,7 +159,7 @@ class Hand:
             parts = [
                 Taken(
                     bucket_item.key(*PLACE, shard.number),
-                    found[shard].bucket,
+                    found[shard],
                     taking(images[shard], mine, now_ms),
                 )
                 for shard, mine in spread.items()
@@ -207,11 +207,11 @@ class Hand:
         item = self.read(number)
         if item is None:
             return False
-        kept = bucket_shards.decode(item)
+        kept = bucket_item.decode(item)
         if kept.shard.n == 1 or not kept.shard.survives:
             return False
         other = self.read(kept.shard.sibling.number)
-        if other is None or not bucket_shards.can_merge(kept, bucket_shards.decode(other)):
+        if other is None or not bucket_shards.can_merge(kept, bucket_item.decode(other)):
             return False
         mark = uuid.uuid4().hex[:8]
         return self.transact(bucket_shards.merge(item, other, self.clock(), mark, expires_ms))

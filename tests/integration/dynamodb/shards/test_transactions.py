@@ -245,12 +245,12 @@ def test_only_two_halves_with_the_same_limits_can_be_merged(hand, clock):
     hand.create()
     assert hand.split(0)
     assert hand.split(0)
-    zero, one, two = (bucket_shards.decode(hand.read(number)) for number in range(3))
+    zero, one, two = (bucket_item.decode(hand.read(number)) for number in range(3))
     assert (zero.shard, one.shard, two.shard) == (Shard(0, 4), Shard(1, 2), Shard(2, 4))
     assert bucket_shards.can_merge(zero, two)
     assert not bucket_shards.can_merge(two, zero)
     assert not bucket_shards.can_merge(zero, one)
-    other = two._replace(bucket=two.bucket._replace(digest="other"))
+    other = two._replace(digest="other")
     assert not bucket_shards.can_merge(zero, other)
 
 
@@ -259,10 +259,10 @@ def test_who_does_not_know_of_a_split_is_shown_it(hand, hands, clock):
     late = hands(limits=HUNDRED, clock=clock)
     late.read(0)
     assert hand.split(0)
-    bucket = bucket_shards.decode(late.items[0]).bucket
+    bucket = bucket_item.decode(late.items[0])
     assert late.update(0, {"rpm": Wanted(1000, asked=True)}) is None
-    assert bucket_shards.decode(late.items[0]).shard == Shard(0, 2)
-    assert bucket.shards == 1
+    assert bucket_item.decode(late.items[0]).shard == Shard(0, 2)
+    assert bucket.shard.n == 1
     assert late.charge(rpm=1000)
 
 

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from zae_limiter._async.engines.dynamodb.exchange import Exchange
 from zae_limiter._async.engines.dynamodb.families import Families
 from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
+from zae_limiter._async.engines.dynamodb.gathering import Gathering
 from zae_limiter._async.engines.dynamodb.grouping import Grouping
 from zae_limiter._async.engines.dynamodb.inspection import Inspection
 from zae_limiter._async.engines.dynamodb.mending import Mending
+from zae_limiter._async.engines.dynamodb.reshaping import Reshaping
+from zae_limiter._async.engines.dynamodb.routing import Routing
 from zae_limiter._async.engines.dynamodb.store import Store
+from zae_limiter._async.engines.dynamodb.survey import Survey
 from zae_limiter._async.engines.dynamodb.writing import Writing
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import (
@@ -26,6 +30,7 @@ from zae_limiter.concurrency.parallel import agather
 from zae_limiter.concurrency.shield import ashield
 from zae_limiter.dynamodb.cascade import compensation, in_order, refusal
 from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.heat import Heat
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Written
 from zae_limiter.dynamodb.part import Part
@@ -43,19 +48,37 @@ class DynamoBuckets:
     """Child and parent are charged side by side; what one side refuses, the other gives back."""
 
     def __init__(
-        self, store: Store, known: Known, counters: Counters, rejection_cache_ttl: float
+        self,
+        store: Store,
+        known: Known,
+        counters: Counters,
+        *,
+        rejection_cache_ttl: float,
+        max_shards: int,
     ) -> None:
         client = store.client
         self._client = client
         self._known = known
         self._counters = counters
         self._parallel = store.parallel
-        self._grouping = Grouping(
-            Writing(Exchange(client), known, Families(client, known), Forgetting(client), counters)
+        heat, survey, exchange = Heat(), Survey(client, known), Exchange(client)
+        families, forgetting = Families(client, known), Forgetting(client)
+        grouping = Grouping(Writing(exchange, known, families, forgetting, heat, counters))
+        self.reshaping = Reshaping(
+            client, known, survey, exchange, forgetting, heat, counters, max_shards
+        )
+        self._routing = Routing(
+            grouping,
+            known,
+            survey,
+            Gathering(client, known, survey, exchange, grouping, counters),
+            self.reshaping,
+            counters,
+            rejection_cache_ttl,
         )
         self._refusals = Refusals(known, counters, rejection_cache_ttl)
-        self._inspection = Inspection(client)
-        self._mending = Mending(store, known)
+        self._inspection = Inspection(client, survey)
+        self._mending = Mending(store, known, survey)
 
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
@@ -73,8 +96,10 @@ class DynamoBuckets:
     ) -> None:
         await ashield(lambda: self._settle(namespace_id, settlements, clock, receipt))
 
-    async def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
-        return await self._inspection.image(namespace_id, entity_id, resource)
+    async def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
+        return await self._inspection.image((namespace_id, entity_id, resource), clock)
 
     async def states(
         self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
@@ -118,7 +143,7 @@ class DynamoBuckets:
         member = _member(namespace_id, charges[0], request, self._client.deadline())
         if not self._refusals.refuses(member, request.clock()):
             try:
-                await self._grouping.decide(member)
+                await self._routing.decide(member)
             finally:
                 if isinstance(member.outcome, Written):
                     receipt.append(Grant(charges))
@@ -158,11 +183,11 @@ class DynamoBuckets:
         in_doubt = in_order(members, self._known, now_ms) if len(members) > 1 else None
         if in_doubt is None:
             await agather(
-                self._parallel, *(lambda each=each: self._grouping.decide(each) for each in members)
+                self._parallel, *(lambda each=each: self._routing.decide(each) for each in members)
             )
             return
         for member in in_doubt:
-            await self._grouping.decide(member)
+            await self._routing.decide(member)
             if not isinstance(member.outcome, Written):
                 return
 
@@ -176,7 +201,7 @@ class DynamoBuckets:
             owed = compensation(charge)
             part = Part.of_settlement(owed, -member.part.admitted)
             back = Member(member.place, part, member.clock, deadline)
-            await self._grouping.decide(back)
+            await self._routing.decide(back)
             if isinstance(back.outcome, ZAELimiterError):
                 self._counters.add(lost_refunds=1)
                 logging.getLogger("zae_limiter").error(
@@ -206,7 +231,7 @@ class DynamoBuckets:
         ]
         try:
             await agather(
-                self._parallel, *(lambda each=each: self._grouping.decide(each) for each in members)
+                self._parallel, *(lambda each=each: self._routing.decide(each) for each in members)
             )
         finally:
             if any(isinstance(member.outcome, MAY_STAND) for member in members):

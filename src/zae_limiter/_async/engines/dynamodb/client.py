@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -12,15 +12,19 @@ from typing import Any
 from zae_limiter.clock import ServerClock
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.store_url import check_transport
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.aio import AHttp, aoutcome, asleep  # unasync: remove
 from zae_limiter.transport.answers import date_ms, read_answer
+from zae_limiter.transport.choosing import Route
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import Denied, NotSent
 from zae_limiter.transport.flights import Flight, Flights
 from zae_limiter.transport.retries import Retries
+from zae_limiter.transport.sdk_aio import SdkHttp  # unasync: remove
 
 # sync: from zae_limiter.concurrency.shield import shield
+# sync: from zae_limiter.transport.sdk_threads import SdkHttp
 # sync: from zae_limiter.transport.threads import Http, outcome, sleep
 from zae_limiter.transport.wire import RawAnswer, Request
 
@@ -65,16 +69,21 @@ class DynamoClient:
         endpoint_url: str | None = None,
         request_timeout: float = DEFAULT_TIMEOUT_S,
         server_clock: ServerClock | None = None,
+        transport: str = "auto",
     ) -> None:
         self.table = table
         self.request_timeout = _checked_timeout(request_timeout)
-        self._source = AccessSource(region, endpoint_url)
-        self._http = AHttp()
+        self._source = AccessSource(region, endpoint_url, check_transport(transport), self._settle)
+        self._http: AHttp | SdkHttp = AHttp()
         self._flights = Flights()
         self.counters = Counters()
         self._clock = server_clock
         self._last_date = ""
         self._skew_s = 0.0
+
+    def _settle(self, route: Route) -> None:
+        if route.transport == "sdk":
+            self._http = SdkHttp(route)
 
     def deadline(self) -> Deadline:
         """The request timeout, from now on."""
@@ -83,20 +92,24 @@ class DynamoClient:
     async def call(
         self,
         operation: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | str,
         *,
         deadline: Deadline | None = None,
         repeatable: bool = False,
+        throttled: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
-        """One operation, in DynamoDB's JSON. Adds the table's name where it is missing.
+        """One operation, in DynamoDB's JSON. Adds the table's name to a mapping without it.
 
         Made again within the deadline when it was not carried out, and in doubt only if it reads
-        or is ``repeatable``. Raises the errors of ``zae_limiter.transport.errors``.
+        or is ``repeatable``. ``throttled`` is told each time there is no throughput left. Raises
+        the errors of ``zae_limiter.transport.errors``.
         """
-        if "TableName" not in body and operation not in _NAME_NO_TABLE:
-            body = {"TableName": self.table, **body}
-        payload = _encode(body).encode()
-        retries = Retries(deadline or self.deadline(), repeatable or operation in READS)
+        if not isinstance(body, str):
+            if "TableName" not in body and operation not in _NAME_NO_TABLE:
+                body = {"TableName": self.table, **body}
+            body = _encode(body)
+        payload = body.encode()
+        retries = Retries(deadline or self.deadline(), repeatable or operation in READS, throttled)
         return await self._made(operation, payload, retries)  # unasync: remove
         # sync: return shield(lambda: self._made(operation, payload, retries))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.attempt import Attempt
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
@@ -19,14 +21,18 @@ class Exchange:
     def __init__(self, client: DynamoClient) -> None:
         self._client = client
 
-    async def write(self, attempt: Attempt, deadline: Deadline) -> Item:
+    async def write(
+        self, attempt: Attempt, deadline: Deadline, throttled: Callable[[], None] | None = None
+    ) -> Item:
         """The item after the write; raises ConditionFailed if it was refused.
+
+        ``throttled`` is told each time the store has no throughput left for it.
 
         Any other error: NotSent and Throttled for a write that was not made, ServerFault and
         NoAnswer for one that may have been, and may yet be.
         """
         try:
-            return await self._update(attempt, Deadline(deadline.left() * FIRST_SHARE))
+            return await self._update(attempt, Deadline(deadline.left() * FIRST_SHARE), throttled)
         except ServerFault as fault:
             return await self._after_fault(attempt, fault, deadline)
         except NoAnswer as silence:
@@ -38,8 +44,15 @@ class Exchange:
         answer = await self._client.call("GetItem", body, deadline=deadline)
         return answer.get("Item")
 
-    async def _update(self, attempt: Attempt, deadline: Deadline) -> Item:
-        answer = await self._client.call("UpdateItem", attempt.update.body(), deadline=deadline)
+    async def _update(
+        self, attempt: Attempt, deadline: Deadline, throttled: Callable[[], None] | None = None
+    ) -> Item:
+        answer = await self._client.call(
+            "UpdateItem",
+            attempt.write.text(self._client.table),
+            deadline=deadline,
+            throttled=throttled,
+        )
         item: Item = answer["Attributes"]
         return item
 
@@ -47,7 +60,7 @@ class Exchange:
         """Once more, if that cannot make it twice: after an answer nothing is under way."""
         if attempt.again is None:
             return await self._if_ours(attempt, fault, deadline)
-        repeated = attempt._replace(update=attempt.again(), again=None)
+        repeated = attempt._replace(write=attempt.again(), again=None)
         try:
             return await self._update(repeated, deadline)
         except ConditionFailed as failed:
@@ -65,7 +78,7 @@ class Exchange:
     ) -> Item:
         """Look once: the write was made if its mark is there. If not, it may still arrive."""
         try:
-            item = await self.read(attempt.update.key, deadline)
+            item = await self.read(attempt.write.key, deadline)
         except InfrastructureError:  # also where reading is not permitted
             raise doubt from None
         if item is None or _mark(item) != attempt.operation:

@@ -76,7 +76,7 @@ class Transactions:
         try:
             await self._client.call("TransactWriteItems", body, deadline=deadline, repeatable=True)
         except TransactionCanceled as canceled:
-            return None if _is_ours(canceled, plan.revision) else _overtaken(canceled)
+            return None if _is_ours(canceled, plan.revision) else overtaken(canceled)
         except Throttled as throttled:
             if CONFLICT not in throttled.code:
                 raise
@@ -96,7 +96,7 @@ def _is_ours(canceled: TransactionCanceled, revision: str) -> bool:
     )
 
 
-def _overtaken(canceled: TransactionCanceled) -> TransactionCanceled:
+def overtaken(canceled: TransactionCanceled) -> TransactionCanceled:
     """Who came first; raises if it was refused for another reason."""
     for reason in canceled.reasons:
         if reason.code not in OVERTAKEN | {"None"}:

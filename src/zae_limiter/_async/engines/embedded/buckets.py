@@ -57,7 +57,9 @@ class EmbeddedBuckets:
             buckets.settle, (namespace_id, settlements, clock), receipt, must_run=True
         )
 
-    async def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+    async def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
         return await self._client.read(buckets.get, (namespace_id, entity_id, resource))
 
     async def states(

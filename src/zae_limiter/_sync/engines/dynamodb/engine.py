@@ -44,12 +44,19 @@ class DynamoEngine:
         *,
         audit_retention_days: int,
         rejection_cache_ttl: float,
+        max_shards: int,
     ) -> None:
         self._client = client
         self._parallel = parallel
         known = Known()
         store = Store(client, known, parallel, audit_retention_days)
-        self.buckets = DynamoBuckets(store, known, client.counters, rejection_cache_ttl)
+        self.buckets = DynamoBuckets(
+            store,
+            known,
+            client.counters,
+            rejection_cache_ttl=rejection_cache_ttl,
+            max_shards=max_shards,
+        )
         self.configs = DynamoConfigs(store)
         self.entities = DynamoEntities(store)
         self.namespaces = DynamoNamespaces(store)

@@ -18,6 +18,8 @@ from zae_limiter.records.dynamodb import actions, configs, entities, keys, regis
 from zae_limiter.records.dynamodb.actions import Action
 from zae_limiter.records.dynamodb.attributes import Item, s, text
 from zae_limiter.records.dynamodb.audit import Change
+from zae_limiter.records.dynamodb.bucket_item import GENERATION, SHARDS
+from zae_limiter.records.dynamodb.bucket_shards import siblings
 from zae_limiter.records.dynamodb.keys import Key
 from zae_limiter.transport.deadline import Deadline
 
@@ -156,8 +158,13 @@ class DynamoEntities:
             asked.append(registry)
         found = batch_get(self._client, asked, consistent=True)
         registered = found.pop(registry, None)
-        held = Holdings(meta[0] if meta else None, tuple(limits), tuple(sorted(found)))
-        return held, registered
+        while unseen := siblings(found.values()).difference(found):  # the index lags
+            more = batch_get(self._client, unseen, consistent=True)
+            if not more:
+                break
+            found |= more
+        buckets = tuple(found[key] for key in sorted(found))
+        return Holdings(meta[0] if meta else None, tuple(limits), buckets), registered
 
     def _likely_buckets(self, namespace_id: str, entity_id: str, limits: list[Item]) -> list[Key]:
         """Those that the index knows; it may lag, so those under own limits are added."""
@@ -184,7 +191,7 @@ class Holdings(NamedTuple):
 
     meta: Item | None = None
     limits: tuple[Item, ...] = ()
-    buckets: tuple[Key, ...] = ()
+    buckets: tuple[Item, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -197,7 +204,7 @@ class Holdings(NamedTuple):
 
     @property
     def buckets_of(self) -> list[str]:
-        return sorted({schema.parse_bucket_pk(key.pk).resource for key in self.buckets})
+        return sorted({schema.parse_bucket_pk(text(item["PK"])).resource for item in self.buckets})
 
     def some(self, most: int) -> Holdings:
         """All, if they are not more; else a part without the entity, which goes last."""
@@ -216,7 +223,8 @@ def _removals(namespace_id: str, held: Holdings, registry: Item | None) -> list[
     writes = [actions.delete(item) for item in held.limits]
     if held.meta is not None:
         writes.append(actions.delete(held.meta))
-    writes += [actions.delete_existing(key) for key in held.buckets]
+    # Not while they are split or merged: what that makes of them would stay behind.
+    writes += [actions.delete_alike(item, (SHARDS, GENERATION)) for item in held.buckets]
     if held.limits:
         writes.append(actions.update(configs.version_bump(namespace_id)))
         registry_key = keys.entity_config_resources(namespace_id)

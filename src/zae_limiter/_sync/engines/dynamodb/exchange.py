@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.attempt import Attempt
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
@@ -21,14 +23,18 @@ class Exchange:
     def __init__(self, client: DynamoClient) -> None:
         self._client = client
 
-    def write(self, attempt: Attempt, deadline: Deadline) -> Item:
+    def write(
+        self, attempt: Attempt, deadline: Deadline, throttled: Callable[[], None] | None = None
+    ) -> Item:
         """The item after the write; raises ConditionFailed if it was refused.
+
+        ``throttled`` is told each time the store has no throughput left for it.
 
         Any other error: NotSent and Throttled for a write that was not made, ServerFault and
         NoAnswer for one that may have been, and may yet be.
         """
         try:
-            return self._update(attempt, Deadline(deadline.left() * FIRST_SHARE))
+            return self._update(attempt, Deadline(deadline.left() * FIRST_SHARE), throttled)
         except ServerFault as fault:
             return self._after_fault(attempt, fault, deadline)
         except NoAnswer as silence:
@@ -40,8 +46,15 @@ class Exchange:
         answer = self._client.call("GetItem", body, deadline=deadline)
         return answer.get("Item")
 
-    def _update(self, attempt: Attempt, deadline: Deadline) -> Item:
-        answer = self._client.call("UpdateItem", attempt.update.body(), deadline=deadline)
+    def _update(
+        self, attempt: Attempt, deadline: Deadline, throttled: Callable[[], None] | None = None
+    ) -> Item:
+        answer = self._client.call(
+            "UpdateItem",
+            attempt.write.text(self._client.table),
+            deadline=deadline,
+            throttled=throttled,
+        )
         item: Item = answer["Attributes"]
         return item
 
@@ -49,7 +62,7 @@ class Exchange:
         """Once more, if that cannot make it twice: after an answer nothing is under way."""
         if attempt.again is None:
             return self._if_ours(attempt, fault, deadline)
-        repeated = attempt._replace(update=attempt.again(), again=None)
+        repeated = attempt._replace(write=attempt.again(), again=None)
         try:
             return self._update(repeated, deadline)
         except ConditionFailed as failed:
@@ -65,7 +78,7 @@ class Exchange:
     def _if_ours(self, attempt: Attempt, doubt: RateLimiterUnavailable, deadline: Deadline) -> Item:
         """Look once: the write was made if its mark is there. If not, it may still arrive."""
         try:
-            item = self.read(attempt.update.key, deadline)
+            item = self.read(attempt.write.key, deadline)
         except InfrastructureError:  # also where reading is not permitted
             raise doubt from None
         if item is None or _mark(item) != attempt.operation:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.dynamodb.expiry import expires_ms, is_too_early
+from zae_limiter.dynamodb.expiry import expires_ms
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.records.dynamodb.bucket_writes import later_expiry
@@ -24,12 +24,10 @@ class Forgetting:
     def __init__(self, client: DynamoClient) -> None:
         self._client = client
 
-    def check(
+    def put_off(
         self, key: Item, image: BucketImage, in_force: InForce, now_ms: int, deadline: Deadline
     ) -> None:
-        """Move the moment on if a bucket might be forgotten too early. Raises nothing."""
-        if not is_too_early(image):
-            return
+        """Move the moment on for a bucket that might be forgotten too early. Raises nothing."""
         body = later_expiry(key, expires_ms(image, in_force, now_ms)).action()
         with suppress(ConditionFailed):  # somebody else has seen to it
             try:

@@ -36,6 +36,8 @@ def open_dynamodb(
     parallel_mode: str,
     audit_retention_days: int,
     rejection_cache_ttl: float,
+    max_shards: int,
+    transport: str,
 ) -> DynamoEngine:
     """An engine on the stack's table, which is made if ``provision`` is "table".
 
@@ -47,6 +49,7 @@ def open_dynamodb(
         endpoint_url=endpoint_url,
         request_timeout=request_timeout,
         server_clock=clock if isinstance(clock, ServerClock) else None,
+        transport=transport,
     )
     try:
         engine = DynamoEngine(
@@ -54,6 +57,7 @@ def open_dynamodb(
             Parallel(parallel_mode),
             audit_retention_days=audit_retention_days,
             rejection_cache_ttl=rejection_cache_ttl,
+            max_shards=max_shards,
         )
         _prepare(client, engine, provision)
     except BaseException:

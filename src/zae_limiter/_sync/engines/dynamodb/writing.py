@@ -10,19 +10,20 @@ from zae_limiter._sync.engines.dynamodb.backoff import Backoff
 from zae_limiter._sync.engines.dynamodb.exchange import Exchange
 from zae_limiter._sync.engines.dynamodb.families import Families
 from zae_limiter._sync.engines.dynamodb.forgetting import Forgetting
-from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.rebase import governs
 from zae_limiter.admission.request import STALE, StaleLimits
 from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.expiry import is_too_early
+from zae_limiter.dynamodb.heat import Heat
 from zae_limiter.dynamodb.known import Known
-from zae_limiter.dynamodb.member import Member, Refused, Written
-from zae_limiter.dynamodb.part import choose, total
+from zae_limiter.dynamodb.member import Gone, Member, Refused, Written, written
+from zae_limiter.dynamodb.part import choose
 from zae_limiter.dynamodb.planning import Look, Next, Over, plan
 from zae_limiter.dynamodb.view import View
 from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.records.dynamodb import bucket_item
-from zae_limiter.records.dynamodb.bucket_item import Family
+from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
 from zae_limiter.records.dynamodb.bucket_marks import new_mark
 from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
@@ -39,12 +40,14 @@ class Writing:
         known: Known,
         families: Families,
         forgetting: Forgetting,
+        heat: Heat,
         counters: Counters,
     ) -> None:
         self._exchange = exchange
         self._known = known
         self._families = families
         self._forgetting = forgetting
+        self._heat = heat
         self._counters = counters
 
     def write(self, members: Sequence[Member]) -> None:
@@ -52,24 +55,27 @@ class Writing:
         leader, pending = members[0], list(members)
         if len(members) > 1:
             self._counters.group(len(members))
-        terms = Terms(leader.place, leader.clock(), "")
+        terms, deadline = Terms(leader.spot, leader.clock(), ""), leader.deadline
         try:
-            backoff = Backoff(leader.deadline)
-            pending = self._rounds(pending, terms, leader.deadline)
-            while pending and backoff.pause():  # others keep changing the limits
-                pending = self._rounds(pending, terms, leader.deadline)
-            error: ZAELimiterError = RateLimiterUnavailable(
-                "too many others write to this bucket at once; try again"
-            )
-        except ZAELimiterError as problem:
-            error = problem
-            if isinstance(problem, NoAnswer | ServerFault):
+            pending = self._rounds(pending, terms, deadline)
+            if pending:  # others keep changing the limits
+                self._go_on(pending, terms, deadline)
+        except ZAELimiterError as error:
+            if isinstance(error, NoAnswer | ServerFault):
                 self._counters.add(unknown_writes=1)
-                self._known.forget(leader.place)
-        for member in pending:
-            if member.outcome is None:
-                member.outcome = error.copy()  # each caller adds to its own
+                self._known.doubt(leader.spot)
+            for member in pending:
+                if member.outcome is None:
+                    member.outcome = error.copy()  # each caller adds to its own
         self._count(members)
+
+    def _go_on(self, pending: list[Member], terms: Terms, deadline: Deadline) -> None:
+        """Until all are decided or there is no more time."""
+        backoff = Backoff(deadline)
+        while pending and backoff.pause():
+            pending = self._rounds(pending, terms, deadline)
+        if pending:
+            raise RateLimiterUnavailable("too many others write to this bucket at once; try again")
 
     def _rounds(self, pending: list[Member], terms: Terms, deadline: Deadline) -> list[Member]:
         """Those that are not decided in the end.
@@ -77,20 +83,20 @@ class Writing:
         Every refused try shows how the bucket stands, so a few are enough. If they are not, it
         is read and asked for the last time.
         """
-        view = View.remembered(self._known.get(terms.place))
-        look, backoff, rebased = pending[0].look_first, Backoff(deadline), False
+        view = View.remembered(self._known.get(terms.spot))
+        look, rebased = pending[0].look_first, False
         for left in reversed(range(len(pending[0].part.in_force.keys) + EXTRA_TRIES + 1)):
             if look or left == 0:
-                item = self._exchange.read(bucket_item.key(*terms.place), deadline)
-                view, look = self._known.learn(terms.place, item, terms.now_ms, view.bucket), False
+                item = self._exchange.read(bucket_item.key(*terms.spot), deadline)
+                view, look = self._known.learn(terms.spot, item, terms.now_ms, view.bucket), False
             family = Family()
             if view.bucket is None:
-                family = self._families.get(*terms.place[:2], deadline)
+                family = self._families.get(*terms.spot[:2], deadline)
             terms = terms._replace(operation=new_mark(terms.now_ms))  # each try has its own
             step = plan(view, [member.part for member in pending], terms, family)
             if isinstance(step, Next):
                 if step.attempt.structural and rebased:  # somebody brings other limits at once
-                    backoff.pause()
+                    Backoff(deadline).pause()
                 rebased = rebased or step.attempt.structural
                 view = self._try(step, view, pending, terms, deadline)
             elif isinstance(step, Look):
@@ -112,58 +118,63 @@ class Writing:
     ) -> View:
         """Make one write; what it shows of the bucket."""
         attempt, now_ms = step.attempt, terms.now_ms
-        self._counters.add(writes=1, **attempt.branches)
+        self._counters.add(
+            writes=1, plain_moves=attempt.plain_moves, clamp_moves=attempt.clamp_moves
+        )
         try:
-            item = self._exchange.write(attempt, deadline)
+            item = self._exchange.write(attempt, deadline, lambda: self._heat.note(terms.spot))
         except ConditionFailed as failed:
             self._counters.add(refused_writes=1)
-            return self._known.learn(terms.place, failed.item, now_ms, view.bucket)
-        bucket, in_force = bucket_item.decode(item), pending[0].part.in_force
-        key = attempt.update.key
-        if attempt.structural:
-            self._known.saw(terms.place, bucket, now_ms)
-            self._forgetting.check(key, bucket.image, in_force, now_ms, deadline)
-            return View(bucket, literal=True)
-        taken = [pending[position] for position in step.taken]
-        for member in taken:
-            member.outcome = Written(bucket.image)
-        own = {
-            key: wanted.taken_milli - wanted.returned_milli
-            for key, wanted in total(member.part for member in taken).items()
-        }
-        self._known.saw(terms.place, bucket, now_ms, own)
-        _refuse_what_does_not_fit(pending, bucket.image, now_ms)
-        self._forgetting.check(key, bucket.image, in_force, now_ms, deadline)
+            return self._known.learn(terms.spot, failed.item, now_ms, view.bucket)
+        bucket = bucket_item.decode(item)
+        self._known.saw(terms.spot, bucket, now_ms, step.net_milli)
+        if not attempt.structural:
+            taken = [pending[position] for position in step.taken]
+            made = written([member.part for member in taken], bucket, now_ms)
+            for member, outcome in zip(taken, made, strict=True):
+                member.outcome = outcome
+            _refuse_what_does_not_fit(pending, bucket, now_ms)
+        if is_too_early(bucket.image):
+            in_force = pending[0].part.in_force.at(bucket.shard)
+            self._forgetting.put_off(attempt.write.key, bucket.image, in_force, now_ms, deadline)
         return View(bucket, literal=True)
 
     def _count(self, members: Sequence[Member]) -> None:
-        charges = [member for member in members if member.part.is_charge]
+        """A shard's refusal is no rejection: others are asked."""
+        members = [member for member in members if member.counted]
+        charges = [member.outcome for member in members if member.part.is_charge]
+        granted = sum(isinstance(outcome, Written) for outcome in charges)
+        refused = [outcome for outcome in charges if isinstance(outcome, Refused | Gone)]
+        rejected = sum(isinstance(each, Refused) and each.shard.n == 1 for each in refused)
         self._counters.add(
-            charges=len(charges),
-            granted=sum(isinstance(member.outcome, Written) for member in charges),
-            rejected=sum(isinstance(member.outcome, Refused) for member in charges),
+            charges=len(charges) - len(refused) + rejected,
+            granted=granted,
+            rejected=rejected,
             settlements=len(members) - len(charges),
         )
 
 
-def _decide(pending: list[Member], step: Over | StaleLimits, now_ms: int) -> None:
+def _decide(pending: list[Member], step: Over | Gone | StaleLimits, now_ms: int) -> None:
     for member in pending:
-        if not isinstance(step, Over):
+        if isinstance(step, Gone):
+            member.outcome = step
+        elif not isinstance(step, Over):
             if member.part.is_charge:
                 member.outcome = STALE
         elif member.part.is_charge:
-            member.outcome = Refused(step.seen, now_ms)
+            member.outcome = Refused(step.seen, now_ms, step.shard)
         else:
             member.outcome = Written(None)
 
 
-def _refuse_what_does_not_fit(pending: list[Member], image: BucketImage, now_ms: int) -> None:
+def _refuse_what_does_not_fit(pending: list[Member], bucket: StoredBucket, now_ms: int) -> None:
     """Those who were skipped are judged on what the others have left.
 
     A write that only gave back says nothing of the limits: they may have been changed meanwhile.
     """
+    image, shard = bucket.image, bucket.shard
     for member in pending:
-        if member.outcome is not None or not governs(image, member.part.in_force):
+        if member.outcome is not None or not governs(image, member.part.in_force.at(shard)):
             continue
         if not choose([member.part], image, now_ms).taken:
-            member.outcome = Refused(image, now_ms)
+            member.outcome = Refused(image, now_ms, shard)

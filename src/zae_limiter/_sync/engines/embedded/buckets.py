@@ -59,7 +59,9 @@ class EmbeddedBuckets:
             buckets.settle, (namespace_id, settlements, clock), receipt, must_run=True
         )
 
-    def get(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
+    def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
         return self._client.read(buckets.get, (namespace_id, entity_id, resource))
 
     def states(

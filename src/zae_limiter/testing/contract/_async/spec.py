@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fractions import Fraction
 
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock
@@ -18,11 +19,15 @@ class EngineSpec:
     ``url`` must lead to an empty store in each test. ``shared`` says that opening it again
     leads to the same data. Where ``capabilities`` say that processes share the store, the spec
     is pickled and opened in children: keep it plain, and its class at the top of a module.
+    ``precision_milli`` is how many millitokens a level may be off exact arithmetic, and
+    ``may_lag`` by which part of the capacity it may be below that.
     """
 
     url: str
     capabilities: BackendCapabilities
     shared: bool = True
+    precision_milli: int = 1
+    may_lag: Fraction = Fraction(0)
 
     async def open(
         self,

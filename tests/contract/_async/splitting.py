@@ -1,0 +1,78 @@
+"""A DynamoDB engine that splits every bucket as soon as it is there."""
+
+from fractions import Fraction
+
+from tests.contract.engines import DYNAMODB, DynamoOutage, dynamodb_url
+from zae_limiter._async.builder import RepositoryBuilder
+from zae_limiter._async.engines.dynamodb.opening import open_dynamodb
+from zae_limiter.admission.request import Grant
+from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.store_url import parse_url
+from zae_limiter.testing.contract._async.spec import EngineSpec
+from zae_limiter.transport.deadline import Deadline
+
+SPLITS = (Shard(0, 1), Shard(0, 2))  # into quarters 0 and 2, and half 1
+
+
+class SplittingBuckets:
+    """Passes everything on."""
+
+    def __init__(self, buckets):
+        self._buckets = buckets
+        self._split = set()
+
+    def __getattr__(self, name):
+        return getattr(self._buckets, name)
+
+    async def charge(self, namespace_id, request, receipt):
+        try:
+            return await self._buckets.charge(namespace_id, request, receipt)
+        finally:
+            if receipt and isinstance(receipt[-1], Grant):
+                for charge in receipt[-1].charges:
+                    place = (namespace_id, charge.entity_id, charge.resource)
+                    await self._break_up(place, request.clock)
+
+    async def _break_up(self, place, clock):
+        if place in self._split:
+            return
+        self._split.add(place)
+        for shard in SPLITS:
+            await self._buckets.reshaping.split(place, shard, clock, Deadline(10))
+
+
+class SplitSpec(DynamoOutage, EngineSpec):
+    """A table of the test."""
+
+    async def open(
+        self,
+        namespace="default",
+        *,
+        clock,
+        config_cache_ttl=60,
+        request_timeout=10,
+        on_unavailable=None,
+    ):
+        url = parse_url(self.url)
+        engine = await open_dynamodb(
+            url.place,
+            region=url.options.get("region"),
+            endpoint_url=url.options["endpoint_url"],
+            provision="never",
+            request_timeout=request_timeout,
+            transport="lean",
+            clock=clock,
+            parallel_mode="auto",
+            audit_retention_days=90,
+            rejection_cache_ttl=1.0,
+            max_shards=32,
+        )
+        engine.buckets = SplittingBuckets(engine.buckets)
+        builder = RepositoryBuilder().namespace(namespace).clock(clock)
+        builder.config_cache_ttl(config_cache_ttl).on_unavailable(on_unavailable)
+        return await builder.register_missing_namespace().over(engine)
+
+
+def split_dynamodb(table):
+    """Each of the three shards rounds its level, and one that is full wastes what it brings."""
+    return SplitSpec(dynamodb_url(table), DYNAMODB, precision_milli=6, may_lag=Fraction(1, 4))
