@@ -32,9 +32,11 @@ BUSY = frozenset(
         "TransactionInProgressException",
     }
 )
+OF_ITEMS = frozenset({"ProvisionedThroughputExceededException", "ThrottlingException"})
 BUSY_REASONS = frozenset(
     {"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"}
 )
+_HOT_KEY = "KeyRangeThroughputExceeded"
 DENIED = frozenset(
     {
         "AccessDeniedException",
@@ -98,7 +100,9 @@ def error_of(
     if code in _MISSING_TABLE and answer.status < 500:
         return InfrastructureNotFoundError(table, _hint(said))
     if code in BUSY or answer.status == 429:
-        return Throttled(f"{what}; it is asked for less or again later", code=code or "429")
+        of_item = code in OF_ITEMS and _is_of_item(content)
+        message = f"{what}; it is asked for less or again later"
+        return Throttled(message, code=code or "429", of_item=of_item)
     if code in DENIED or answer.status in (401, 403):
         remedy = _remedy(code, said)
         return Denied(f"{what}; {_ADVICE[remedy]}", code=code, remedy=remedy)
@@ -107,6 +111,14 @@ def error_of(
     if not code:
         return _stranger(answer, operation)
     return Refused(what, code=code)
+
+
+def _is_of_item(content: Mapping[str, Any]) -> bool:
+    """Whether a hot item may be the reason; DynamoDB says so, if it says anything."""
+    reasons = content.get("ThrottlingReasons") or content.get("throttlingReasons")
+    if not isinstance(reasons, list):
+        return True
+    return any(str(each.get("reason")).endswith(_HOT_KEY) for each in reasons)
 
 
 def _stranger(answer: RawAnswer, operation: str) -> Exception:

@@ -20,12 +20,22 @@ class ServerFault(RateLimiterUnavailable):
 
 
 class Throttled(RateLimiterUnavailable):
-    """Refused for throughput or a conflicting transaction: not carried out."""
+    """Refused for throughput or a conflicting transaction: not carried out.
+
+    ``of_item`` says that it may be the item itself that is asked for too often, and not the table
+    or the account.
+    """
 
     def __init__(
-        self, message: str, *, code: str = "ThrottlingException", cause: BaseException | None = None
+        self,
+        message: str,
+        *,
+        code: str = "ThrottlingException",
+        of_item: bool = True,
+        cause: BaseException | None = None,
     ) -> None:
         self.code = code
+        self.of_item = of_item
         super().__init__(message, cause=cause)
 
 

@@ -45,7 +45,7 @@ class Retries:
 
     def pause_after(self, error: RateLimiterUnavailable) -> float:
         """Seconds until the next attempt; raises when there is none."""
-        if self._throttled and isinstance(error, Throttled) and "Transaction" not in error.code:
+        if self._throttled and isinstance(error, Throttled) and error.of_item:
             self._throttled()
         certain = isinstance(error, NotSent | Throttled)
         if not certain or getattr(error, "code", "") == "TransactionInProgressException":

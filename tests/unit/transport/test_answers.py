@@ -87,3 +87,32 @@ def test_a_long_message_is_cut():
     with pytest.raises(Refused) as caught:
         read_answer(RawAnswer(400, {}, body), "GetItem", "table")
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("code", "reasons", "of_item"),
+    [
+        ("ThrottlingException", None, True),
+        ("ProvisionedThroughputExceededException", None, True),
+        (
+            "ThrottlingException",
+            {"throttlingReasons": ["TableWriteKeyRangeThroughputExceeded"]},
+            True,
+        ),
+        (
+            "ProvisionedThroughputExceededException",
+            {"ThrottlingReasons": ["TableWriteProvisionedThroughputExceeded"]},
+            False,
+        ),
+        ("ThrottlingException", {"throttlingReasons": ["TableWriteAccountLimitExceeded"]}, False),
+        ("RequestLimitExceeded", None, False),
+        ("TransactionConflictException", None, False),
+    ],
+)
+def test_a_refusal_for_throughput_says_whether_the_item_may_be_hot(code, reasons, of_item):
+    content = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}"}
+    for name, listed in (reasons or {}).items():
+        content[name] = [{"reason": reason, "resource": "arn:aws:x"} for reason in listed]
+    with pytest.raises(Throttled) as caught:
+        read_answer(RawAnswer(400, {}, json.dumps(content).encode()), "UpdateItem", "table")
+    assert caught.value.of_item is of_item

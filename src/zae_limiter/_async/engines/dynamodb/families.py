@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.reading import get_item
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.records.dynamodb import entities, keys
 from zae_limiter.records.dynamodb.bucket_item import Family
@@ -19,9 +20,8 @@ class Families:
     async def get(self, namespace_id: str, entity_id: str, deadline: Deadline) -> Family:
         family = self._known.family(namespace_id, entity_id)
         if family is None:
-            body = {"Key": keys.entity(namespace_id, entity_id).item}
-            answer = await self._client.call("GetItem", body, deadline=deadline)
-            entity = entities.decode(answer["Item"]) if "Item" in answer else None
+            item = await get_item(self._client, keys.entity(namespace_id, entity_id), deadline)
+            entity = None if item is None else entities.decode(item)
             self._known.saw_entity(namespace_id, entity_id, entity)
             family = self._known.family(namespace_id, entity_id) or Family()
         return family
