@@ -8,7 +8,6 @@ from typing import NamedTuple
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
-    SplitImage,
     accrued_since_epoch,
     level_milli,
     reaches_ms,
@@ -16,7 +15,7 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import fresh, governs, is_newer, rebase
 from zae_limiter.admission.request import Charge
-from zae_limiter.admission.shards.outlook import fit_at_ms
+from zae_limiter.admission.shards.outlook import SplitImage, fit_at_ms, together
 from zae_limiter.models.limit import MILLI
 from zae_limiter.models.status import LimitStatus
 
@@ -34,7 +33,17 @@ def view(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketIma
     """The bucket as it stands under the limits in force."""
     if image is None:
         return fresh(in_force, now_ms)
-    return image if governs(image, in_force) else rebase(image, in_force, now_ms)
+    if governs(image, in_force):
+        return image
+    if isinstance(image, SplitImage):
+        return _split_view(image, in_force, now_ms)
+    return rebase(image, in_force, now_ms)
+
+
+def _split_view(image: SplitImage, in_force: InForce, now_ms: int) -> BucketImage:
+    """Each shard comes to the limits in force by itself."""
+    shards = {shard: view(each, in_force.at(shard), now_ms) for shard, each in image.shards.items()}
+    return together(shards, dict(zip(in_force.keys, in_force.rates, strict=True)), now_ms)
 
 
 def plan_charge(
@@ -101,13 +110,13 @@ def kept_until(expires_ms: int | None, in_force: InForce, now_ms: int) -> int | 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:
     """How the request stands against every limit in force of one bucket."""
     found = []
-    together = _waits_together(charge, seen, now_ms) if isinstance(seen, SplitImage) else {}
+    waits = _waits_together(charge, seen, now_ms) if isinstance(seen, SplitImage) else {}
     for limit, key, amount_milli in zip(
         charge.in_force.limits, charge.in_force.keys, charge.amounts_milli, strict=True
     ):
         state = seen.limits[key]
         level = level_milli(state, now_ms)
-        retry_after = together.get(key)
+        retry_after = waits.get(key)
         if retry_after is None:
             retry_after = retry_after_seconds(state, amount_milli, now_ms)
         found.append(
@@ -139,5 +148,5 @@ def _waits_together(charge: Charge, seen: SplitImage, now_ms: int) -> dict[str, 
     amounts = dict(zip(charge.in_force.keys, charge.amounts_milli, strict=True))
     return {
         key: math.inf if moment_ms is None else max(0, moment_ms - now_ms) / 1000
-        for key, moment_ms in fit_at_ms(seen.shards, amounts, now_ms).items()
+        for key, moment_ms in fit_at_ms(list(seen.shards.values()), amounts, now_ms).items()
     }

@@ -54,15 +54,6 @@ class BucketImage(NamedTuple):
     writes: int = 0
 
 
-class SplitImage(BucketImage):
-    """A bucket that has been split; ``shards`` are its parts, at their own rates.
-
-    What is made of it by replacing something has no parts.
-    """
-
-    shards: tuple[BucketImage, ...] = ()
-
-
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
     """What one limit has brought since the epoch."""
     return accrued_milli(now_ms - EPOCH_MS, rate.refill_milli, rate.period_ms)

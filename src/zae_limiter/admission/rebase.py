@@ -59,7 +59,7 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
     limits = dict(image.limits)
     for key, rate in zip(in_force.keys, in_force.rates, strict=True):
         state = limits.get(key)
-        limits[key] = full(rate, now_ms) if state is None else _at_rate(state, rate, now_ms)
+        limits[key] = full(rate, now_ms) if state is None else at_rate(state, rate, now_ms)
     _drop_full_aliases(limits, in_force.keys, now_ms)
     if len(limits) > MAX_STORED:
         raise ValidationError(
@@ -72,7 +72,8 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
     return image._replace(limits=limits, config_version=version)
 
 
-def _at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
+def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
+    """One limit at another rate, with its level."""
     if state.rate == rate:
         return state
     balance = turn("", state, rate, now_ms).applied(state.balance_milli)

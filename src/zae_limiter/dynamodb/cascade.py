@@ -73,7 +73,7 @@ def _seen(charge: Charge, member: Member, known: Known, now_ms: int) -> BucketIm
     images = Sights.of(known, member.place).images(in_force, now_ms)
     if len(images) > 1:
         rates = dict(zip(in_force.keys, in_force.rates, strict=True))
-        return together(list(images.values()), rates, now_ms)
+        return together(images, rates, now_ms)
     outcome = member.outcome
     if isinstance(outcome, Written) and outcome.image is not None:
         amounts = compensation(charge).amounts_milli.items()

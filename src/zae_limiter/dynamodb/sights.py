@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zae_limiter.admission.charge import view
 from zae_limiter.admission.image import BucketImage, level_milli, reaches_ms
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.rebase import full, governs
+from zae_limiter.admission.rebase import at_rate, full, governs
 from zae_limiter.admission.shards.outlook import together
 from zae_limiter.admission.shards.pressure import CALM_PER_S
 from zae_limiter.admission.shards.spreading import is_large
@@ -101,7 +101,7 @@ def refused(images: Images, part: Part, now_ms: int, *, gathers: bool) -> Refuse
         shard = _first_to_hold(images, part)
         return Refused(images[shard], now_ms, shard)
     rates = dict(zip(part.in_force.keys, part.in_force.rates, strict=True))
-    return Refused(together(list(images.values()), rates, now_ms), now_ms)
+    return Refused(together(images, rates, now_ms), now_ms)
 
 
 def whole_image(buckets: Collection[StoredBucket], now_ms: int) -> BucketImage:
@@ -110,15 +110,14 @@ def whole_image(buckets: Collection[StoredBucket], now_ms: int) -> BucketImage:
     if len(latest) == 1:
         return latest[0].image
     rates = {key: rate for each in latest for key, rate in each.whole_rates.items()}
-    images = []
-    for each in buckets:
-        added = {
-            key: full(effective(rate, each.shard), now_ms)
-            for key, rate in rates.items()
-            if key not in each.image.limits
-        }
-        images.append(each.image._replace(limits={**each.image.limits, **added}))
-    return together(images, rates, now_ms)
+    shards = {}
+    for bucket in buckets:
+        known, limits = bucket.image.limits, {}
+        for key, rate in rates.items():
+            own = effective(rate, bucket.shard)
+            limits[key] = at_rate(known[key], own, now_ms) if key in known else full(own, now_ms)
+        shards[bucket.shard] = bucket.image._replace(limits=limits)
+    return together(shards, rates, now_ms)
 
 
 def _first_to_hold(images: Images, part: Part) -> Shard:

@@ -5,28 +5,37 @@ Images are those of shards at their own rates (``tree.of_shard``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     Rate,
-    SplitImage,
     accrued_since_epoch,
     level_milli,
     reaches_ms,
 )
+from zae_limiter.admission.shards.tree import Shard
+
+
+class SplitImage(BucketImage):
+    """A bucket that has been split; ``shards`` are its parts.
+
+    What is made of it by replacing something has no parts.
+    """
+
+    shards: Mapping[Shard, BucketImage] = {}
 
 
 def together(
-    images: Collection[BucketImage], rates: Mapping[str, Rate], now_ms: int
-) -> BucketImage:
+    shards: Mapping[Shard, BucketImage], rates: Mapping[str, Rate], now_ms: int
+) -> SplitImage:
     """The bucket as a whole at one moment; ``rates`` are those of the whole, by stored name.
 
     Levels, consumption and counts are the sums. Only at that moment: shards that fill up at
     different times together fill more slowly than one bucket.
     """
-    limits = {}
+    limits, images = {}, shards.values()
     for key, rate in rates.items():
         states = [image.limits[key] for image in images if key in image.limits]
         level = sum(level_milli(state, now_ms) for state in states)
@@ -41,7 +50,7 @@ def together(
         0,
         sum(image.writes for image in images),
     )
-    whole.shards = tuple(images)
+    whole.shards = shards
     return whole
 
 

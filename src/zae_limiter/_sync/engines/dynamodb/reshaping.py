@@ -193,5 +193,6 @@ def _expires_ms(
     """When the bucket may be forgotten, if this is the last merge."""
     if kept.shard.n > 2:
         return None
-    image = together([kept.image, gone.image], kept.whole_rates, now_ms)
+    shards = {each.shard: each.image for each in (kept, gone)}
+    image = together(shards, kept.whole_rates, now_ms)
     return expires_ms(image, in_force, now_ms)

@@ -83,6 +83,10 @@ class Routing:
                 looks = True  # what is known is out of date
             elif not looked and sights.older_than(now_ms - self._fresh_ms + 1):
                 looks = True
+            elif behind := sights.behind(part.in_force):
+                member.outcome = self._brought_along(member, behind)
+                if member.outcome is not None:
+                    return
             else:
                 self._ask_all(member, sights, images, now_ms)
                 break
@@ -99,17 +103,24 @@ class Routing:
         if isinstance(member.outcome, Refused | Gone):
             return False
         if behind and isinstance(member.outcome, Written):
-            shield(lambda: self._gathering.bring_up_to_date(member, behind))
+            self._brought_along(member, behind)
         return True
+
+    def _brought_along(self, member: Member, behind: Sequence[int]) -> Outcome | None:
+        """Bring the limits in force to shards that have others; what came between, if anything."""
+        return shield(lambda: self._gathering.bring_up_to_date(member, behind))
 
     def _sights(self, member: Member, *, everything: bool) -> Sights:
         """What is known of all shards, once ``everything`` or what was never seen is read."""
         sights = Sights.of(self._known, member.place)
         wanted = sights.numbers() if everything else sights.older_than(LONG_AGO + 1)
-        if not wanted:
-            return sights
-        self._survey.look(member.place, wanted, member.clock, member.deadline)
-        return Sights.of(self._known, member.place)
+        for _ in range(MOST_TRIES):  # those that were read may tell of others
+            if not wanted:
+                break
+            self._survey.look(member.place, wanted, member.clock, member.deadline)
+            sights = Sights.of(self._known, member.place)
+            wanted = sights.older_than(LONG_AGO + 1)
+        return sights
 
     def _ask_all(self, member: Member, sights: Sights, images: Images, now_ms: int) -> None:
         """No shard holds it by itself."""
