@@ -23,10 +23,14 @@ class Layout(NamedTuple):
         return any(shard != WHOLE for shard in self.seen)
 
     def with_seen(self, shard: Shard, generation: int) -> Layout:
-        """What can still be true once a shard was seen: of two that contradict, the later one."""
+        """What can still be true once a shard was seen: of two that contradict, the later one.
+
+        Of one number there is one item, and it is as it was seen last.
+        """
         if self.seen.get(shard) == generation:
             return self
-        found = {**self.seen, shard: generation}
+        found = {each: its for each, its in self.seen.items() if each.number != shard.number}
+        found[shard] = generation
         return Layout.of({each: found[each] for each in latest(found)})
 
     def without(self, number: int) -> Layout:

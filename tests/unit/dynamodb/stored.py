@@ -1,0 +1,35 @@
+"""Items of a bucket as the store shows them."""
+
+from zae_limiter import ConfigSource, Limit
+from zae_limiter.admission.image import Rate
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.shards.tree import WHOLE
+from zae_limiter.records.dynamodb import bucket_item
+from zae_limiter.records.dynamodb.attributes import n, s
+
+NOW_MS = 1_767_225_600_000
+PLACE = ("ns", "user", "api")
+LIMIT = Limit.per_minute("rpm", 100)
+IN_FORCE = InForce((LIMIT,), ConfigSource.SYSTEM, 1)
+
+
+def item_of(shard=WHOLE, generation=1, *, writes=1, consumed=0, place=PLACE):
+    """One shard, or a whole bucket."""
+    rate = Rate.of(LIMIT)
+    return {
+        **bucket_item.key(*place, shard.number),
+        "t_rpm": n(0),
+        "c_rpm": n(consumed),
+        "p_rpm": s(bucket_item.pack(rate)),
+        "n": n(shard.n),
+        "lh": s(bucket_item.digest_of({"rpm": rate})),
+        "cv": n(1),
+        "g": n(generation),
+        "wc": n(writes),
+        "ac": n(0),
+        "op": s(f"{NOW_MS // 1000:x}.{generation}-{writes}"),
+    }
+
+
+def bucket_of(shard=WHOLE, generation=1, **others):
+    return bucket_item.decode(item_of(shard, generation, **others))

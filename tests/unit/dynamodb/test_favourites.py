@@ -1,0 +1,117 @@
+"""Which shard a process asks: the same for a moment, then one by its weight."""
+
+import random
+import time
+
+import pytest
+
+from tests.unit.dynamodb.stored import IN_FORCE, NOW_MS, PLACE
+from zae_limiter.admission.rebase import fresh
+from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.dynamodb.part import Part
+from zae_limiter.dynamodb.routes import STAY_S, Favourites
+
+QUARTERS = [Shard(number, 4) for number in range(4)]
+SHARE = 25_000
+
+
+def images(levels):
+    """Quarters of a bucket that hold that many millitokens."""
+    found = {}
+    for shard, level in zip(QUARTERS, levels, strict=True):
+        image = fresh(IN_FORCE.at(shard), NOW_MS)
+        full = image.limits["rpm"]
+        state = full._replace(balance_milli=full.balance_milli - SHARE + level)
+        found[shard] = image._replace(limits={"rpm": state})
+    return found
+
+
+def settled(favourites, levels, amount):
+    part = Part(IN_FORCE, {} if amount is None else {"rpm": amount}, is_charge=False)
+    return favourites.for_settlement(PLACE, images(levels), part, NOW_MS)
+
+
+def test_there_is_none_if_nothing_fits():
+    favourites = Favourites()
+    assert favourites.choose(PLACE, []) is None
+    assert favourites.current(PLACE) is None
+
+
+def test_those_who_come_together_are_led_to_one_shard():
+    favourites = Favourites()
+    chosen = favourites.choose(PLACE, QUARTERS)
+    began_s = time.monotonic()
+    for _ in range(20):
+        again, current = favourites.choose(PLACE, QUARTERS), favourites.current(PLACE)
+        if time.monotonic() - began_s < STAY_S / 2:
+            assert again == chosen
+            assert current == chosen.number
+
+
+def test_a_favourite_is_left_as_soon_as_it_does_not_fit():
+    favourites = Favourites()
+    chosen = favourites.choose(PLACE, QUARTERS)
+    others = [shard for shard in QUARTERS if shard != chosen]
+    other = favourites.choose(PLACE, others)
+    assert other in others
+    assert favourites.current(PLACE) in (other.number, None)
+
+
+def test_a_favourite_is_one_for_a_moment_only():
+    favourites = Favourites()
+    favourites.choose(PLACE, QUARTERS)
+    time.sleep(STAY_S * 1.2)
+    assert favourites.current(PLACE) is None
+
+
+def test_every_bucket_has_its_own():
+    favourites = Favourites()
+    for number, shard in enumerate(QUARTERS):
+        assert favourites.choose(("ns", f"user-{number}", "api"), [shard]) == shard
+
+
+def test_shards_are_chosen_as_often_as_they_refill():
+    random.seed(1)
+    favourites = Favourites()
+    shards = [Shard(0, 2), Shard(1, 4), Shard(3, 4)]
+    chosen = [favourites.choose(("ns", f"user-{each}", "api"), shards) for each in range(1000)]
+    assert 450 < chosen.count(Shard(0, 2)) < 550
+    assert 200 < chosen.count(Shard(1, 4)) < 300
+
+
+@pytest.mark.parametrize(
+    ("levels", "amount", "expected"),
+    [
+        ([SHARE, SHARE, 10_000, SHARE], -12_000, 2),
+        ([SHARE, 1_000, SHARE, SHARE], -24_000, 1),
+        ([0, 0, 0, 8_000], 8_000, 3),
+        ([-5_000, 7_999, 9_000, 0], 8_000, 2),
+    ],
+)
+def test_a_credit_goes_where_there_is_room_and_a_debt_where_there_are_tokens(
+    levels, amount, expected
+):
+    assert settled(Favourites(), levels, amount).number == expected
+
+
+@pytest.mark.parametrize(
+    ("levels", "amount", "expected"),
+    [
+        ([SHARE, 20_000, SHARE, 24_000], -12_000, 1),
+        ([1_000, 2_000, -3_000, 0], 60_000, 1),
+    ],
+    ids=["least is wasted", "least is owed"],
+)
+def test_what_fits_nowhere_goes_where_it_does_least_harm(levels, amount, expected):
+    assert settled(Favourites(), levels, amount).number == expected
+
+
+def test_a_settlement_stays_with_the_favourite_if_that_will_do():
+    favourites = Favourites()
+    chosen = favourites.choose(PLACE, [QUARTERS[2]])
+    if favourites.current(PLACE) is not None:
+        assert settled(favourites, [10_000] * 4, 5_000) == chosen
+
+
+def test_a_settlement_of_nothing_goes_anywhere():
+    assert settled(Favourites(), [-1, SHARE, 0, 1], None) in QUARTERS

@@ -1,0 +1,97 @@
+"""Of those who want to read the same at once, one does, and the others wait for it."""
+
+import threading
+
+import pytest
+
+from tests.unit.dynamodb.stored import PLACE
+from zae_limiter.concurrency.waiter import AWaiter, Waiter
+from zae_limiter.dynamodb.shared_reads import SharedReads
+
+OTHER = ("ns", "other", "api")
+
+
+def waits(waiter):
+    """Whether it has not been woken."""
+    with pytest.raises(TimeoutError):
+        waiter.wait(0)
+    return True
+
+
+def test_who_comes_first_reads_and_who_comes_later_waits_until_that_is_done():
+    reads = SharedReads()
+    assert reads.join(PLACE, Waiter) is None
+    waiters = [reads.join(PLACE, Waiter) for _ in range(3)]
+    assert all(waits(waiter) for waiter in waiters)
+    reads.done(PLACE)
+    for waiter in waiters:
+        waiter.wait(0)
+
+
+def test_who_comes_after_a_read_reads_again():
+    reads = SharedReads()
+    for _ in range(3):
+        assert reads.join(PLACE, Waiter) is None
+        reads.done(PLACE)
+
+
+def test_reads_of_different_buckets_have_nothing_to_do_with_each_other():
+    reads = SharedReads()
+    assert reads.join(PLACE, Waiter) is None
+    assert reads.join(OTHER, Waiter) is None
+    waiter = reads.join(PLACE, Waiter)
+    reads.done(OTHER)
+    assert waits(waiter)
+
+
+def test_nobody_prepares_to_wait_who_is_to_read():
+    def never():
+        raise AssertionError
+
+    assert SharedReads().join(PLACE, never) is None
+
+
+def test_the_end_of_a_read_may_be_told_twice():
+    reads = SharedReads()
+    reads.done(PLACE)
+    reads.join(PLACE, Waiter)
+    reads.done(PLACE)
+    reads.done(PLACE)
+    assert reads.join(PLACE, Waiter) is None
+
+
+def test_a_forked_child_does_not_wait_for_a_read_of_its_parent():
+    reads = SharedReads()
+    assert reads.join(PLACE, Waiter) is None
+    reads.after_fork()
+    assert reads.join(PLACE, Waiter) is None
+
+
+def test_of_many_threads_one_reads_and_all_go_on():
+    reads, start, all_joined = SharedReads(), threading.Barrier(8), threading.Barrier(8)
+    roles = []
+
+    def work():
+        start.wait(5)
+        waiter = reads.join(PLACE, Waiter)
+        all_joined.wait(5)
+        if waiter is None:
+            reads.done(PLACE)
+        else:
+            waiter.wait(5)
+        roles.append("reads" if waiter is None else "waits")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(roles) == ["reads"] + ["waits"] * 7
+
+
+async def test_a_task_waits_for_a_read_of_another_thread():
+    reads = SharedReads()
+    assert reads.join(PLACE, Waiter) is None
+    waiter = reads.join(PLACE, AWaiter)
+    threading.Timer(0.01, reads.done, [PLACE]).start()
+    await waiter.wait(5)
