@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import view
@@ -13,7 +13,7 @@ from zae_limiter.admission.shards.outlook import together
 from zae_limiter.admission.shards.pressure import CALM_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
-from zae_limiter.dynamodb.known import Known
+from zae_limiter.dynamodb.known import LONG_AGO, Known
 from zae_limiter.dynamodb.member import Refused
 from zae_limiter.dynamodb.part import Part, fits_alone
 from zae_limiter.dynamodb.view import Place, Seen, first_spot
@@ -47,6 +47,14 @@ class Sights(NamedTuple):
     def marks(self) -> dict[Shard, str]:
         """The last write to each shard that was seen."""
         return {shard: seen.bucket.operation for shard, seen in self.shards.items() if seen}
+
+    def unseen(self) -> list[int]:
+        """The numbers of shards of which nothing is known."""
+        return self.older_than(LONG_AGO + 1)
+
+    def seen(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Those of the shards of which something is known."""
+        return [shard for shard in shards if self.shards[shard] is not None]
 
     def older_than(self, moment_ms: int) -> list[int]:
         """The numbers of shards that were not seen since."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.transport.choosing import Route, choose
+from zae_limiter.transport.errors import NotSent
 from zae_limiter.transport.signing import Credentials, Signer
 from zae_limiter.transport.sources import Sources, frozen, unusable
 from zae_limiter.transport.wire import Endpoint, parse_endpoint
@@ -73,13 +74,21 @@ class AccessSource:
             if self._pending is None:
                 self._pending = Future()
                 self._pending.set_running_or_notify_cancel()  # so that no waiter can cancel it
-                threading.Thread(
-                    target=self._find_into,
-                    args=(self._pending, refused),
-                    daemon=True,
-                    name="zael-credentials",
-                ).start()
+                return self._started(self._pending, refused)
             return self._pending
+
+    def _started(self, future: Future[Access], refused: Access | None) -> Future[Access]:
+        thread = threading.Thread(
+            target=self._find_into, args=(future, refused), daemon=True, name="zael-credentials"
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads, or the process is ending
+            self._finished()
+            future.set_exception(
+                NotSent(f"AWS credentials were not looked up: {error}; try again", cause=error)
+            )
+        return future
 
     def _find_into(self, future: Future[Access], refused: Access | None) -> None:
         try:

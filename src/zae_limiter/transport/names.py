@@ -51,9 +51,13 @@ def _ask(endpoint: Endpoint, future: Future[list[Address]]) -> None:
     try:
         future.set_result(_resolve(endpoint, socket.AI_NUMERICHOST))
     except (OSError, UnicodeError):
-        threading.Thread(
+        thread = threading.Thread(
             target=_resolve_into, args=(endpoint, future), daemon=True, name="zael-names"
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads, or the process is ending
+            future.set_exception(OSError(f"the name was not looked up: {error}"))
 
 
 def _resolve_into(endpoint: Endpoint, future: Future[list[Address]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Mapping
 
@@ -99,6 +100,7 @@ class Gathering:
         If there is room nowhere, it is lost, as in a full bucket. That can only be said once
         nobody has written between two looks: shards are not read at one moment.
         """
+        backoff = Backoff(member.deadline)
         for _ in range(SPILLS):
             now_ms, sights = member.clock(), Sights.of(self._known, member.place)
             images = sights.images(member.part.in_force, now_ms)
@@ -112,6 +114,12 @@ class Gathering:
             if not left:
                 return
             amounts_milli = left
+            if not await backoff.pause():
+                break
+        self._counters.add(lost_refunds=1)
+        logging.getLogger("zae_limiter").error(
+            "could not give %r back to %r on %r", amounts_milli, *member.place[1:]
+        )
 
     async def _finds_news(self, member: Member, sights: Sights) -> bool:
         """Look at all shards; False if they are as they were known."""
@@ -183,8 +191,14 @@ class Gathering:
         """False if something has changed meanwhile; raises if nobody knows."""
         mark = new_mark(now_ms)
         actions = gather_actions(parts, mark, admitted)
-        if not await self._is_made(actions, parts[0], mark, member.deadline):
-            return False
+        try:
+            if not await self._is_made(actions, parts[0], mark, member.deadline):
+                return False
+        except (NoAnswer, ServerFault):
+            self._counters.add(unknown_writes=1)
+            for taken in parts:
+                self._known.doubt((*member.place, taken.bucket.shard.number))
+            raise
         self._counters.add(gathers=1)
         for taken in parts:
             bucket = taken.bucket

@@ -12,12 +12,12 @@ from zae_limiter._async.engines.dynamodb.survey import Survey
 from zae_limiter.admission.rebase import governs
 from zae_limiter.concurrency.shield import ashield
 from zae_limiter.dynamodb.counters import Counters
-from zae_limiter.dynamodb.known import LONG_AGO, Known
+from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Gone, Member, Outcome, Refused, Written
 from zae_limiter.dynamodb.part import fits_alone
 from zae_limiter.dynamodb.routes import Favourites
 from zae_limiter.dynamodb.sights import Images, Sights, fits_together, fitting, refused
-from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
+from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.transport.errors import NotSent
 
 MOST_TRIES = 8
@@ -73,7 +73,8 @@ class Routing:
             sights = await self._sights(member, everything=looks)
             looked, looks, now_ms = looked or looks, False, member.clock()
             images = sights.images(part.in_force, now_ms)
-            shard = self._favourites.choose(member.place, fitting(images, part, now_ms))
+            fits = fitting(images, part, now_ms)
+            shard = self._favourites.choose(member.place, sights.seen(fits) or fits)
             if shard is not None:
                 member.turn_to(shard.number)
                 if await self._is_decided(member, sights.behind(part.in_force)):
@@ -88,8 +89,8 @@ class Routing:
             else:
                 await self._ask_all(member, sights, images, now_ms)
                 break
-        if member.outcome is None or isinstance(member.outcome, Gone):
-            member.outcome = RateLimiterUnavailable("others keep splitting this bucket; try again")
+        else:  # others keep coming first: all shards are judged at once
+            await self._gather(member)
         self._count(member)
 
     async def _is_decided(self, member: Member, behind: Sequence[int] = ()) -> bool:
@@ -109,25 +110,28 @@ class Routing:
         return await ashield(lambda: self._gathering.bring_up_to_date(member, behind))
 
     async def _sights(self, member: Member, *, everything: bool) -> Sights:
-        """What is known of all shards, once ``everything`` or what was never seen is read."""
+        """What is known of the shards, once ``everything`` or what was never seen is read."""
         sights = Sights.of(self._known, member.place)
-        wanted = sights.numbers() if everything else sights.older_than(LONG_AGO + 1)
-        for _ in range(MOST_TRIES):  # those that were read may tell of others
-            if not wanted:
-                break
+        wanted = sights.numbers() if everything else sights.unseen()
+        while wanted:
             await self._survey.look(member.place, wanted, member.clock, member.deadline)
-            sights = Sights.of(self._known, member.place)
-            wanted = sights.older_than(LONG_AGO + 1)
+            sights, before = Sights.of(self._known, member.place), wanted
+            wanted = sights.unseen() if everything else []  # those that were read tell of others
+            if wanted == before:  # there is no bucket
+                break
         return sights
 
     async def _ask_all(self, member: Member, sights: Sights, images: Images, now_ms: int) -> None:
         """No shard holds it by itself."""
         gathers = sights.gathers(images, member.part)
         if gathers and fits_together(images, member.part, now_ms):
-            member.outcome = None
-            await ashield(lambda: self._gathering.charge(member))
+            await self._gather(member)
         else:
             member.outcome = refused(images, member.part, now_ms, gathers=gathers)
+
+    async def _gather(self, member: Member) -> None:
+        member.outcome = None
+        await ashield(lambda: self._gathering.charge(member))
 
     def _can_stay(self, member: Member) -> bool:
         """Turn to the shard of the moment, if that is known to hold the charge."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from typing import NamedTuple
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
@@ -43,16 +42,27 @@ class Survey:
     async def look(
         self, place: Place, numbers: Collection[int], clock: Clock, deadline: Deadline
     ) -> None:
-        """Read some shards; if somebody does so already, wait for that instead."""
-        waiter = self._reads.join(place, AWaiter)
-        if waiter is not None:
+        """Read some shards; if somebody does so already, wait for that first.
+
+        That will do if it succeeds, shows what is wanted here, and has begun after this.
+        """
+        since_ms = clock()
+        while (waiter := self._reads.join(place, AWaiter)) is not None:
             assert isinstance(waiter, AWaiter)
-            with suppress(TimeoutError):
-                return await waiter.wait(min(LOST_S, max(deadline.left(), 0.0)))
+            try:
+                await waiter.wait(min(LOST_S, max(deadline.left(), 0.0)))
+            except TimeoutError:
+                break
+            if self._were_seen(place, numbers, since_ms):
+                return
         try:
             await self.read(place, numbers, clock, deadline)
         finally:
             self._reads.done(place)
+
+    def _were_seen(self, place: Place, numbers: Collection[int], since_ms: int) -> bool:
+        found = [self._known.get((*place, number)) for number in numbers]
+        return all(seen is not None and seen.at_ms >= since_ms for seen in found)
 
     async def whole(
         self, place: Place, clock: Clock | None, deadline: Deadline

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Mapping
 
@@ -101,6 +102,7 @@ class Gathering:
         If there is room nowhere, it is lost, as in a full bucket. That can only be said once
         nobody has written between two looks: shards are not read at one moment.
         """
+        backoff = Backoff(member.deadline)
         for _ in range(SPILLS):
             now_ms, sights = member.clock(), Sights.of(self._known, member.place)
             images = sights.images(member.part.in_force, now_ms)
@@ -114,6 +116,12 @@ class Gathering:
             if not left:
                 return
             amounts_milli = left
+            if not backoff.pause():
+                break
+        self._counters.add(lost_refunds=1)
+        logging.getLogger("zae_limiter").error(
+            "could not give %r back to %r on %r", amounts_milli, *member.place[1:]
+        )
 
     def _finds_news(self, member: Member, sights: Sights) -> bool:
         """Look at all shards; False if they are as they were known."""
@@ -181,8 +189,14 @@ class Gathering:
         """False if something has changed meanwhile; raises if nobody knows."""
         mark = new_mark(now_ms)
         actions = gather_actions(parts, mark, admitted)
-        if not self._is_made(actions, parts[0], mark, member.deadline):
-            return False
+        try:
+            if not self._is_made(actions, parts[0], mark, member.deadline):
+                return False
+        except (NoAnswer, ServerFault):
+            self._counters.add(unknown_writes=1)
+            for taken in parts:
+                self._known.doubt((*member.place, taken.bucket.shard.number))
+            raise
         self._counters.add(gathers=1)
         for taken in parts:
             bucket = taken.bucket

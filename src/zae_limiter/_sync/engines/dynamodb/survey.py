@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from typing import NamedTuple
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
@@ -45,16 +44,27 @@ class Survey:
     def look(
         self, place: Place, numbers: Collection[int], clock: Clock, deadline: Deadline
     ) -> None:
-        """Read some shards; if somebody does so already, wait for that instead."""
-        waiter = self._reads.join(place, Waiter)
-        if waiter is not None:
+        """Read some shards; if somebody does so already, wait for that first.
+
+        That will do if it succeeds, shows what is wanted here, and has begun after this.
+        """
+        since_ms = clock()
+        while (waiter := self._reads.join(place, Waiter)) is not None:
             assert isinstance(waiter, Waiter)
-            with suppress(TimeoutError):
-                return waiter.wait(min(LOST_S, max(deadline.left(), 0.0)))
+            try:
+                waiter.wait(min(LOST_S, max(deadline.left(), 0.0)))
+            except TimeoutError:
+                break
+            if self._were_seen(place, numbers, since_ms):
+                return
         try:
             self.read(place, numbers, clock, deadline)
         finally:
             self._reads.done(place)
+
+    def _were_seen(self, place: Place, numbers: Collection[int], since_ms: int) -> bool:
+        found = [self._known.get((*place, number)) for number in numbers]
+        return all(seen is not None and seen.at_ms >= since_ms for seen in found)
 
     def whole(self, place: Place, clock: Clock | None, deadline: Deadline) -> dict[Shard, Found]:
         """All shards, read until they fit together; none if there is no bucket."""
