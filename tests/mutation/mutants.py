@@ -304,8 +304,8 @@ MUTANTS = [
     Mutant(
         "an overflowing limit gives more than it can hold",
         "admission/moves.py",
-        "can_hold = not wanted.asked or taken <= rate.capacity_milli",
-        "can_hold = True",
+        "if overflowing and taken and (not asked or taken <= capacity):",
+        "if overflowing and taken:",
         MOVES + "test_what_is_let_through_is_exact",
     ),
     Mutant(
@@ -318,8 +318,8 @@ MUTANTS = [
     Mutant(
         "what was not charged for is not asked whether it owes",
         "admission/moves.py",
-        "enough = taken - returned - accrued if wanted.asked else None",
-        "enough = taken - returned - accrued if wanted.charged_milli else None",
+        "enough = taken - returned - accrued if asked else None",
+        "enough = taken - returned - accrued if asked and taken else None",
         MOVES + "test_what_fits_is_let_through_by_the_branch_that_was_read",
     ),
     Mutant(

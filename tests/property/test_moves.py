@@ -9,6 +9,7 @@ from zae_limiter.admission.moves import (
     Wanted,
     first_move,
     fits,
+    guessed_move,
     is_overflowing,
     move,
     reset_move,
@@ -99,6 +100,16 @@ def test_a_guess_with_nobody_else_about_is_what_would_be_read(limit, wanted, age
     assert alone == is_overflowing(state, now_ms, wanted.returned_milli)
     if seems_overflowing(state, wanted, now_ms, age_ms, others):
         assert alone
+
+
+@given(limits(), wanteds, st.integers(-10, 10**7), st.integers(0, 10**7))
+def test_a_guessed_move_is_the_one_of_the_branch_that_is_guessed(limit, wanted, age_ms, others):
+    rate, now_ms, balance = limit
+    state = LimitState(balance, rate)
+    branch = seems_overflowing(state, wanted, now_ms, age_ms, others)
+    taken, returned, asked = wanted.taken_milli, wanted.returned_milli, wanted.asked
+    made = guessed_move("x", state, taken, returned, asked, now_ms, age_ms, others)
+    assert made == move("x", rate, wanted, now_ms, overflowing=branch)
 
 
 @given(limits(), amounts)

@@ -23,7 +23,8 @@ class Acquire:
     async def __aenter__(self) -> Lease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
-        call, receipt = self._call, list[ChargeOutcome]()
+        call = self._call
+        receipt: list[ChargeOutcome] = []
         try:
             grant = await call.charge(self._consume, receipt)
             self._lease = Lease(call, [Held(grant, self._consume)])

@@ -25,7 +25,8 @@ class Acquire:
     def __enter__(self) -> SyncLease:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
-        call, receipt = self._call, list[ChargeOutcome]()
+        call = self._call
+        receipt: list[ChargeOutcome] = []
         try:
             grant = call.charge(self._consume, receipt)
             self._lease = SyncLease(call, [Held(grant, self._consume)])

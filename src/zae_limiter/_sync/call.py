@@ -83,7 +83,7 @@ class Call:
         """Charge all or nothing; raises RateLimitExceeded. The last receipt says what stands."""
         if self.repository is None:
             self.repository = self.opened()
-        admission = self.admission
+        admission = self.repository.admission
         scope = admission.scope(
             self.entity_id, self.resource, self.limits, self.stored_first, self.cascade
         )

@@ -22,11 +22,13 @@ class InForce:
     that ``governing`` configuration has with other parameters. Then the call's limit lives beside
     the configured one, since switching one balance back and forth would give each the other's
     tokens. ``keep_ms`` is how long an untouched bucket is remembered; None for ever. ``fill_ms`` is
-    how long the slowest limit takes from nothing to full.
+    how long the slowest limit takes from nothing to full. ``digests`` is room for a store to note
+    which forms of a bucket were found to hold just these limits.
     """
 
     __slots__ = (
         "_shares",
+        "digests",
         "fill_ms",
         "keep_ms",
         "keys",
@@ -56,6 +58,7 @@ class InForce:
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)
         self._shares: dict[Shard, InForce] = {}
+        self.digests: set[str] = set()
 
     @property
     def governing_version(self) -> int:
@@ -71,6 +74,7 @@ class InForce:
             found = copy(self)
             found.rates = tuple(effective(rate, shard) for rate in self.rates)
             found.keep_ms = None
+            found.digests = set()
             self._shares[shard] = found
         return found
 

@@ -48,13 +48,38 @@ class Move(NamedTuple):
 
 def move(key: str, rate: Rate, wanted: Wanted, now_ms: int, *, overflowing: bool) -> Move:
     """The part of a write that is right if the limit is ``overflowing``, or if it is not."""
-    taken, returned = wanted.taken_milli, wanted.returned_milli
+    charged, owed, returned, asked = wanted
     accrued = accrued_since_epoch(rate, now_ms)
-    full = rate.capacity_milli - accrued
-    can_hold = not wanted.asked or taken <= rate.capacity_milli
-    if overflowing and taken and can_hold:  # the surplus is cut before anything is taken
+    return _branch(key, rate, accrued, charged + owed, returned, asked, overflowing)
+
+
+def guessed_move(
+    key: str,
+    state: LimitState,
+    taken: int,
+    returned: int,
+    asked: bool,
+    now_ms: int,
+    age_ms: int,
+    others_milli_per_s: int,
+) -> Move:
+    """The same, in the branch that the limit seems to be in."""
+    balance, rate, _, _ = state
+    accrued = accrued_since_epoch(rate, now_ms)
+    surplus = balance + accrued + returned - rate.capacity_milli
+    overflowing = surplus > 0 and _outlasts(surplus, rate, age_ms, others_milli_per_s)
+    return _branch(key, rate, accrued, taken, returned, asked, overflowing)
+
+
+def _branch(
+    key: str, rate: Rate, accrued: int, taken: int, returned: int, asked: bool, overflowing: bool
+) -> Move:
+    capacity = rate.capacity_milli
+    full = capacity - accrued
+    if overflowing and taken and (not asked or taken <= capacity):
+        # the surplus is cut before anything is taken
         return Move(key, full - returned, None, 0, full - taken, taken - returned)
-    enough = taken - returned - accrued if wanted.asked else None
+    enough = taken - returned - accrued if asked else None
     not_overfull = full - returned if taken else None
     return Move(key, enough, not_overfull, returned - taken, None, taken - returned)
 
@@ -116,13 +141,16 @@ def is_overflowing(state: LimitState, now_ms: int, returned_milli: int = 0) -> b
 def seems_overflowing(
     state: LimitState, wanted: Wanted, now_ms: int, age_ms: int, others_milli_per_s: int
 ) -> bool:
-    """The branch for a limit that was seen ``age_ms`` ago and that others use, too.
+    """The branch for a limit that was seen ``age_ms`` ago and that others use, too."""
+    surplus = surplus_milli(state, now_ms) + wanted.returned_milli
+    return surplus > 0 and _outlasts(surplus, state.rate, age_ms, others_milli_per_s)
 
-    Only if what they are expected to have taken leaves a surplus, and if they take less than
-    two thirds of what accrues: a busy limit is seldom full.
+
+def _outlasts(surplus: int, rate: Rate, age_ms: int, others_milli_per_s: int) -> bool:
+    """Whether others are expected to have left something of a surplus.
+
+    Not if they take two thirds of what accrues, or more: a busy limit is seldom full.
     """
-    rate = state.rate
     if 3 * others_milli_per_s * rate.period_ms >= 2 * rate.refill_milli * 1000:
         return False
-    expected = others_milli_per_s * max(age_ms, 0) // 1000
-    return surplus_milli(state, now_ms) + wanted.returned_milli > expected
+    return surplus > others_milli_per_s * max(age_ms, 0) // 1000

@@ -8,16 +8,27 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from zae_limiter.concurrency.steady import Shield
 
 T = TypeVar("T")
+_shield: type[Shield] | None = None
 
 
 async def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run the call to its end; a cancellation of the caller is raised after that."""
+    return await (_shield or _load_shield())().run(call())
+
+
+def _load_shield() -> type[Shield]:
+    """Not before it is needed: it brings asyncio along, which the sync tree does without."""
+    global _shield  # noqa: PLW0603 - imported once
     from zae_limiter.concurrency.steady import Shield
 
-    return await Shield().run(call())
+    _shield = Shield
+    return Shield
 
 
 def shield(call: Callable[[], T]) -> T:
@@ -26,7 +37,7 @@ def shield(call: Callable[[], T]) -> T:
     Interrupts strike the main thread alone, so only there the work goes to another one.
     """
     if (
-        threading.current_thread() is not threading.main_thread()
+        threading.get_ident() != threading.main_thread().ident
         or _is_cooperative()
         or sys.is_finalizing()  # no other thread runs any more
     ):
@@ -48,6 +59,8 @@ def shield(call: Callable[[], T]) -> T:
 class _Job:
     """A call on its way to the thread that runs it."""
 
+    __slots__ = ("_claim", "call", "ended", "error", "is_over", "result")
+
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call = call
         self.result: Any = None
@@ -59,9 +72,10 @@ class _Job:
 
     def claim(self) -> bool:
         """True for exactly one of those who ask: list.pop is atomic."""
-        with suppress(IndexError):
+        try:
             return self._claim.pop()
-        return False
+        except IndexError:
+            return False
 
     def run(self) -> None:
         if not self.claim():

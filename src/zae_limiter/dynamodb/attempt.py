@@ -7,9 +7,7 @@ from typing import NamedTuple, Protocol
 
 from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
-from zae_limiter.records.dynamodb.bucket_writes import require_last
 from zae_limiter.records.dynamodb.update import Update
-from zae_limiter.records.dynamodb.usual_write import UsualWrite
 
 
 class Spelled(Protocol):
@@ -35,17 +33,6 @@ class Attempt(NamedTuple):
     structural: bool = False
     plain_moves: int = 0  # how limits were guessed to stand, for the counters
     clamp_moves: int = 0
-
-
-def repeatable(write: UsualWrite, before: str) -> Callable[[], Update]:
-    """It may be repeated as long as nobody has written since ``before``."""
-
-    def again() -> Update:
-        update = write.update()
-        require_last(update, before)
-        return update
-
-    return again
 
 
 def structural(update: Update, operation: str, bucket: StoredBucket) -> Attempt:

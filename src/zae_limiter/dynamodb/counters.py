@@ -28,6 +28,27 @@ class Counters:
             for name, amount in amounts.items():
                 counts[name] += amount
 
+    def called(self) -> None:
+        """A request to the store."""
+        with self._lock:
+            self._counts["calls"] += 1
+
+    def wrote(self, plain_moves: int, clamp_moves: int) -> None:
+        """A request to change a bucket."""
+        with self._lock:
+            counts = self._counts
+            counts["writes"] += 1
+            counts["plain_moves"] += plain_moves
+            if clamp_moves:
+                counts["clamp_moves"] += clamp_moves
+
+    def granted(self) -> None:
+        """One charge, as it was asked for."""
+        with self._lock:
+            counts = self._counts
+            counts["charges"] += 1
+            counts["granted"] += 1
+
     def group(self, size: int) -> None:
         """A write for so many callers."""
         with self._lock:

@@ -19,6 +19,15 @@ def expires_ms(image: BucketImage, in_force: InForce, now_ms: int) -> int | None
     return max(until, full_ms) if full_ms - now_ms < CENTURY_MS else None
 
 
+def is_time_to_fill(
+    until_ms: int | None, image: BucketImage, in_force: InForce, now_ms: int
+) -> bool:
+    """Whether a bucket that owes nothing is full by then; told without looking at its levels."""
+    return until_ms is None or (
+        until_ms - now_ms >= in_force.fill_ms and len(image.limits) == len(in_force.keys)
+    )
+
+
 def is_too_early(image: BucketImage) -> bool:
     """Whether the store might forget the bucket while something is missing in it."""
     return image.expires_ms is not None and image.expires_ms < full_at_ms(image)

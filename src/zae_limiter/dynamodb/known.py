@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 
-from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.shards.pressure import observed
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.dynamodb.layout import UNKNOWN, Layout
@@ -62,7 +61,7 @@ class Known:
             before = self._buckets.get(spot)
             if before is not None and not certain and _is_older(bucket, before.bucket):
                 return before
-            seen = _seen(before, bucket, now_ms, own_milli or {})
+            seen = _seen(before, bucket, now_ms, own_milli)
             self._buckets.pop(spot, None)
             self._buckets[spot] = seen
             if bucket.shard.n > 1 or self._layouts:
@@ -81,7 +80,7 @@ class Known:
         if item is None:
             self.missed(spot)
             return View(None, literal=True)
-        bucket = decode(item)
+        bucket = decode(item, assumed)
         seen = self._buckets.get(spot)
         self.saw(spot, bucket, now_ms, certain=seen is not None and seen.bucket is assumed)
         return View(bucket, literal=True)
@@ -115,7 +114,8 @@ class Known:
 
     def doubt(self, spot: Spot) -> None:
         """What was seen of it may be wrong by now."""
-        self._buckets.pop(spot, None)
+        with self._lock:
+            self._drop(spot)
 
     def forget(self, place: Place) -> None:
         """Nothing is known about a bucket any more.
@@ -166,29 +166,36 @@ def _is_older(bucket: StoredBucket, than: StoredBucket) -> bool:
 
 
 def _seen(
-    before: Seen | None, bucket: StoredBucket, now_ms: int, own_milli: Mapping[str, int]
+    before: Seen | None, bucket: StoredBucket, now_ms: int, own_milli: Mapping[str, int] | None
 ) -> Seen:
-    known = None if before is None or before.at_ms == LONG_AGO else before.pressure
-    pressure = observed(known, bucket.shard, bucket.image.writes, now_ms)
-    return Seen(bucket, now_ms, _others(before, bucket, now_ms, own_milli), pressure)
+    writes = bucket.image.writes
+    if before is None:
+        return Seen(bucket, now_ms, {}, observed(None, bucket.shard, writes, now_ms))
+    known = None if before.at_ms == LONG_AGO else before.pressure
+    others = before.others_milli_per_s
+    if others or not own_milli or writes != before.bucket.image.writes + 1:
+        others = _others(before, bucket, now_ms, own_milli or {})
+    # else the only write since then is our own
+    return Seen(bucket, now_ms, others, observed(known, bucket.shard, writes, now_ms))
 
 
 def _others(
-    before: Seen | None, bucket: StoredBucket, now_ms: int, own_milli: Mapping[str, int]
+    before: Seen, bucket: StoredBucket, now_ms: int, own_milli: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Moving average over what was consumed and was not our own; a quarter for the newest."""
-    if before is None or now_ms <= before.at_ms:
-        return {} if before is None else before.others_milli_per_s
-    found = {}
+    """Moving average over what was consumed and was not our own; a quarter for the newest.
+
+    Limits that nobody else takes from are left out.
+    """
+    known, rates = before.bucket.image.limits, before.others_milli_per_s
     elapsed_ms = now_ms - before.at_ms
+    if elapsed_ms <= 0:
+        return rates
+    found = {}
     for name, state in bucket.image.limits.items():
-        known = _consumed(before.bucket.image, name)
-        theirs = max(0, state.consumed_milli - known - own_milli.get(name, 0))
-        rate = before.others_milli_per_s.get(name, 0)
-        found[name] = rate + (theirs * 1000 // elapsed_ms - rate) // 4
+        theirs = state.consumed_milli - own_milli.get(name, 0)
+        if name in known:
+            theirs -= known[name].consumed_milli
+        rate = rates.get(name, 0)
+        if theirs > 0 or rate:
+            found[name] = rate + (max(0, theirs) * 1000 // elapsed_ms - rate) // 4
     return found
-
-
-def _consumed(image: BucketImage, name: str) -> int:
-    state = image.limits.get(name)
-    return 0 if state is None else state.consumed_milli

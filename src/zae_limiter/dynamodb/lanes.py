@@ -26,10 +26,11 @@ LOST_S = 60.0  # who has not come back by then never will
 class _Lane:
     __slots__ = ("left_s", "under_way", "waiting")
 
-    def __init__(self) -> None:
-        self.waiting: deque[Member] = deque()
-        self.under_way = 0
-        self.left_s = 0.0
+    def __init__(self, now_s: float) -> None:
+        """With one who has just left; most lanes are never waited in."""
+        self.waiting: deque[Member] | None = None
+        self.under_way = 1
+        self.left_s = now_s
 
 
 class Lanes:
@@ -47,16 +48,18 @@ class Lanes:
     def join(self, member: Member, waiter: Callable[[], Wakeable]) -> bool:
         """True if the member is to write now; otherwise somebody will wake it."""
         with self._lock:
-            lane = self._lanes.get(member.spot)
+            lane, now_s = self._lanes.get(member.spot), time.monotonic()
             if lane is None:
-                lane = self._lanes[member.spot] = _Lane()
-            now_s = time.monotonic()
+                self._lanes[member.spot] = _Lane(now_s)
+                return True
             if now_s - lane.left_s > LOST_S:
                 lane.under_way = 0
             if lane.under_way and (
                 lane.waiting or now_s - lane.left_s < APART_S or lane.under_way >= MOST_AT_ONCE
             ):
                 member.waiter = waiter()
+                if lane.waiting is None:
+                    lane.waiting = deque()
                 lane.waiting.append(member)
                 return False
             lane.under_way += 1
@@ -66,8 +69,11 @@ class Lanes:
     def group(self, leader: Member) -> list[Member]:
         """The leader and all who wait and go with it, in the order in which they came."""
         with self._lock:
-            lane = self._lanes.setdefault(leader.spot, _Lane())
-            lane.left_s = time.monotonic()
+            lane, now_s = self._lanes.get(leader.spot), time.monotonic()
+            if lane is None:  # it was taken for lost
+                self._lanes[leader.spot] = _Lane(now_s)
+                return [leader]
+            lane.left_s = now_s
             if not lane.waiting:
                 return [leader]
             members, others = [leader], deque[Member]()
@@ -83,17 +89,17 @@ class Lanes:
             lane = self._lanes.get(leader.spot)
             if lane is None:
                 return
-            if _hand_over(lane):
+            if lane.waiting and _hand_over(lane):
                 return
-            lane.under_way = max(0, lane.under_way - 1)
-            if not lane.under_way:
+            lane.under_way -= 1
+            if lane.under_way <= 0:
                 del self._lanes[leader.spot]
 
     def withdraw(self, member: Member) -> bool:
         """Stop waiting; False if somebody has taken the member up already."""
         with self._lock:
             lane = self._lanes.get(member.spot)
-            if lane is None or member not in lane.waiting:
+            if lane is None or not lane.waiting or member not in lane.waiting:
                 return False
             lane.waiting.remove(member)
             return True

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.rebase import fresh, full, governs, is_newer, rebase
+from zae_limiter.admission.rebase import fresh, full, is_newer, rebase
 from zae_limiter.admission.request import STALE, StaleLimits
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb import writes
 from zae_limiter.dynamodb.attempt import Attempt
 from zae_limiter.dynamodb.member import GONE, Gone
-from zae_limiter.dynamodb.part import Part, choose, total
-from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.part import Part, choose, fits_alone, total
+from zae_limiter.dynamodb.view import View, is_governed
 from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
@@ -27,7 +27,7 @@ class Next(NamedTuple):
     """
 
     attempt: Attempt
-    taken: list[int]
+    taken: Sequence[int]
     net_milli: Mapping[str, int] = {}
 
 
@@ -45,6 +45,7 @@ class Look:
 
 
 LOOK = Look()
+ALONE = (0,)
 Step = Next | Over | Look | Gone | StaleLimits
 
 
@@ -55,14 +56,11 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
         return _without_bucket(view, parts, terms, family)
     whole = parts[0].in_force
     in_force = whole.at(bucket.shard)
+    if len(parts) == 1 and parts[0].is_charge and is_governed(bucket, in_force):
+        return _alone(view, bucket, parts[0], in_force, terms)
     charges = [part for part in parts if part.is_charge]
-    if charges and not governs(bucket.image, in_force):
-        if _may_be_outdated(bucket.image, in_force) and not any(part.refreshed for part in charges):
-            return STALE
-        return Next(
-            writes.rebased(bucket, rebase(bucket.image, in_force, terms.now_ms), whole, terms),
-            [],
-        )
+    if charges and not is_governed(bucket, in_force):
+        return _other_limits(bucket, charges, whole, terms)
     missing = _settled_and_missing(bucket.image, parts)
     if missing and not view.literal:
         return LOOK
@@ -73,6 +71,25 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
             [],
         )
     return _with_bucket(view, bucket, parts, in_force, terms)
+
+
+def _alone(view: View, bucket: StoredBucket, part: Part, in_force: InForce, terms: Terms) -> Step:
+    """A charge is asked for even if it does not seem to fit: the bucket was seen a while ago."""
+    if view.literal and not fits_alone(part, bucket.image, terms.now_ms):
+        return Over(bucket.image, bucket.shard)
+    attempt = writes.charge(view, bucket, part, in_force, terms)
+    return Next(attempt, ALONE, part.amounts_milli)
+
+
+def _other_limits(
+    bucket: StoredBucket, charges: Sequence[Part], whole: InForce, terms: Terms
+) -> Step:
+    """Bring the bucket to the limits in force, unless its own are newer."""
+    image, in_force = bucket.image, whole.at(bucket.shard)
+    if _may_be_outdated(image, in_force) and not any(part.refreshed for part in charges):
+        return STALE
+    target = rebase(image, in_force, terms.now_ms)
+    return Next(writes.rebased(bucket, target, whole, terms), [])
 
 
 def _without_bucket(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:

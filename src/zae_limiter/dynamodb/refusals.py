@@ -7,12 +7,12 @@ have given tokens back, which this client has not seen.
 
 from __future__ import annotations
 
-from zae_limiter.admission.rebase import governs
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused
 from zae_limiter.dynamodb.part import fits_alone
 from zae_limiter.dynamodb.sights import Images, Sights, fits_together, refused
+from zae_limiter.dynamodb.view import is_governed
 
 
 class Refusals:
@@ -42,7 +42,7 @@ class Refusals:
         if seen is None or not 0 <= now_ms - seen.at_ms < self._ttl_ms:
             return None
         image = seen.bucket.image
-        if not governs(image, part.in_force) or fits_alone(part, image, now_ms):
+        if not is_governed(seen.bucket, part.in_force) or fits_alone(part, image, now_ms):
             return None
         return Refused(image, now_ms)
 
@@ -53,8 +53,9 @@ class Refusals:
         for shard, seen in sights.shards.items():
             if seen is None or not 0 <= now_ms - seen.at_ms < self._ttl_ms:
                 return None
-            image = images[shard] = seen.bucket.image
-            if not governs(image, part.in_force.at(shard)) or fits_alone(part, image, now_ms):
+            bucket, in_force = seen.bucket, part.in_force.at(shard)
+            images[shard] = bucket.image
+            if not is_governed(bucket, in_force) or fits_alone(part, bucket.image, now_ms):
                 return None
         gathers = sights.gathers(images, part)
         if gathers and fits_together(images, part, now_ms):

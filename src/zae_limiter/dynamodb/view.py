@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.moves import (
-    Move,
-    Wanted,
-    is_overflowing,
-    move,
-    seems_overflowing,
-)
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import governs
 from zae_limiter.admission.shards.pressure import Pressure
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
+
+MOST_DIGESTS = 64
 
 Place = tuple[str, str, str]  # a bucket: namespace id, entity, resource
 Spot = tuple[str, str, str, int]  # its item: the same, and the number of the shard
@@ -27,6 +23,21 @@ def first_spot(place: Place) -> Spot:
 
 def place_of(spot: Spot) -> Place:
     return spot[:3]
+
+
+def is_governed(bucket: StoredBucket, in_force: InForce) -> bool:
+    """Whether the bucket holds exactly the limits in force, which are those of its shard.
+
+    Its digest stands for its parameters, so that is found out once for each.
+    """
+    if bucket.digest in in_force.digests:
+        return True
+    if not governs(bucket.image, in_force):
+        return False
+    if len(in_force.digests) >= MOST_DIGESTS:
+        in_force.digests.clear()
+    in_force.digests.add(bucket.digest)
+    return True
 
 
 class Seen(NamedTuple):
@@ -43,7 +54,8 @@ class Seen(NamedTuple):
 class View(NamedTuple):
     """What is known of a bucket; ``literal`` if it was read for this very request.
 
-    Without a bucket: it is absent if literal, else nothing is known.
+    Without a bucket: it is absent if literal, else nothing is known. Where it is literal, nobody
+    is thought to have taken anything since.
     """
 
     bucket: StoredBucket | None
@@ -56,14 +68,3 @@ class View(NamedTuple):
         if seen is None:
             return cls(None, literal=False)
         return cls(seen.bucket, False, seen.at_ms, seen.others_milli_per_s)
-
-    def move(self, image: BucketImage, key: str, wanted: Wanted, now_ms: int) -> Move:
-        """The part of a write for one limit, in the branch that is most likely right."""
-        state = image.limits[key]
-        if self.literal:
-            overflowing = is_overflowing(state, now_ms, wanted.returned_milli)
-        else:
-            others = self.others_milli_per_s.get(key, 0)
-            age_ms = now_ms - self.at_ms
-            overflowing = seems_overflowing(state, wanted, now_ms, age_ms, others)
-        return move(key, state.rate, wanted, now_ms, overflowing=overflowing)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from zae_limiter.admission.charge import kept_until
 from zae_limiter.admission.image import BucketImage, Rate
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.moves import Move, Wanted, first_move, move
+from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
 from zae_limiter.admission.rebase import fresh
-from zae_limiter.dynamodb.attempt import Attempt, repeatable, structural
-from zae_limiter.dynamodb.expiry import after, expires_ms
+from zae_limiter.dynamodb.attempt import Attempt, structural
+from zae_limiter.dynamodb.expiry import after, expires_ms, is_time_to_fill
+from zae_limiter.dynamodb.part import Part
 from zae_limiter.dynamodb.view import Spot, View
 from zae_limiter.records.dynamodb import bucket_item
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
@@ -53,35 +54,60 @@ def shared(
     """Everything that is wanted of a bucket, in one write or not at all."""
     if not any(each.taken_milli or each.asked for each in wanted.values()):
         return credit(wanted, admitted, terms)
-    image, before = bucket.image, bucket.operation
-    moves = [view.move(image, key, each, terms.now_ms) for key, each in wanted.items()]
-    until = _expires_ms(image, wanted, moves, in_force, terms.now_ms)
-    stamp = Stamp(terms.operation, admitted, until, until == image.expires_ms)
+    limits, now_ms = bucket.image.limits, terms.now_ms
+    others, age_ms = view.others_milli_per_s, now_ms - view.at_ms
+    moves = []
+    for key, (charged, owed, returned, asked) in wanted.items():
+        rate, taken = others.get(key, 0), charged + owed
+        moves.append(guessed_move(key, limits[key], taken, returned, asked, now_ms, age_ms, rate))
+    owes = any(each.owed_milli for each in wanted.values())
+    gives = any(each.returned_milli for each in wanted.values())
+    return _usual(bucket, moves, admitted, in_force, terms, owes, gives)
+
+
+def charge(
+    view: View, bucket: StoredBucket, part: Part, in_force: InForce, terms: Terms
+) -> Attempt:
+    """The same for a charge by itself, which is the usual thing."""
+    limits, now_ms = bucket.image.limits, terms.now_ms
+    others, age_ms = view.others_milli_per_s, now_ms - view.at_ms
+    moves = []
+    for key, amount in part.amounts_milli.items():
+        rate = others.get(key, 0)
+        moves.append(guessed_move(key, limits[key], amount, 0, True, now_ms, age_ms, rate))
+    return _usual(bucket, moves, part.admitted, in_force, terms, False, False)
+
+
+def _usual(
+    bucket: StoredBucket,
+    moves: list[Move],
+    admitted: int,
+    in_force: InForce,
+    terms: Terms,
+    owes: bool,
+    gives: bool,
+) -> Attempt:
+    image, mark = bucket.image, terms.operation
+    until = _expires_ms(image, moves, in_force, terms.now_ms, owes)
+    stamp = Stamp(mark, admitted, until, until == image.expires_ms)
     version = 0 if image.config_version else in_force.governing_version
     write = UsualWrite(bucket_item.key(*terms.spot), moves, stamp, bucket, version)
-    returned = any(each.returned_milli for each in wanted.values())
-    again = None if returned else repeatable(write, before)  # credits not twice at any price
-    clamped = sum(each.put is not None for each in moves)
-    return Attempt(
-        write,
-        terms.operation,
-        None if returned else before,
-        again,
-        plain_moves=len(moves) - clamped,
-        clamp_moves=clamped,
-    )
+    clamped = 0
+    for each in moves:
+        if each.put is not None:
+            clamped += 1
+    plain = len(moves) - clamped
+    if gives:  # not twice at any price
+        return Attempt(write, mark, None, None, False, plain, clamped)
+    return Attempt(write, mark, bucket.operation, write.guarded, False, plain, clamped)
 
 
 def _expires_ms(
-    image: BucketImage, wanted: Totals, moves: Sequence[Move], in_force: InForce, now_ms: int
+    image: BucketImage, moves: Sequence[Move], in_force: InForce, now_ms: int, owes: bool
 ) -> int | None:
     """When the bucket may be forgotten after a write; seldom earlier than a charge needs."""
     until = kept_until(image.expires_ms, in_force, now_ms)
-    if until is None or (
-        until - now_ms >= in_force.fill_ms
-        and len(image.limits) == len(in_force.keys)
-        and not any(each.owed_milli for each in wanted.values())
-    ):
+    if not owes and is_time_to_fill(until, image, in_force, now_ms):
         return until
     return expires_ms(after(image, moves), in_force, now_ms)
 

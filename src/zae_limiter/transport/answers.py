@@ -67,7 +67,8 @@ _ADVICE = {
 FAULTS = frozenset({"InternalServerError", "InternalFailure", "ServiceUnavailable"})
 _MISSING_TABLE = frozenset({"ResourceNotFoundException", "TableNotFoundException"})
 _SHOWN = 300
-_decode = json.JSONDecoder().decode
+_decoder = json.JSONDecoder()
+_decode, _decode_start = _decoder.decode, _decoder.raw_decode
 
 
 def read_answer(answer: RawAnswer, operation: str, table: str) -> dict[str, Any]:
@@ -76,7 +77,10 @@ def read_answer(answer: RawAnswer, operation: str, table: str) -> dict[str, Any]
     if expected is not None and expected != str(crc32(answer.body)):
         raise NoAnswer(f"DynamoDB's answer to {operation} was damaged on its way")
     try:
-        content = _decode(answer.body.decode())
+        text = answer.body.decode()
+        content, end = _decode_start(text)
+        if end != len(text):
+            content = _decode(text)
     except ValueError:
         content = None
     if answer.status == 200 and isinstance(content, dict):

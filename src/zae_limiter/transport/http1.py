@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from zae_limiter.transport.wire import RawAnswer
 
@@ -159,13 +160,16 @@ def in_one_piece(data: bytes) -> RawAnswer | None:
 
 def _headers(lines: list[str]) -> dict[str, str]:
     """All lines but the first."""
-    headers = {}
-    for line in lines[1:]:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise Malformed("a header of the answer has no colon")
-        headers[name.lower()] = value.strip()
-    return headers
+    return dict(map(_header, lines[1:]))
+
+
+@lru_cache(maxsize=64)
+def _header(line: str) -> tuple[str, str]:
+    """Most are the same in one answer as in the next."""
+    name, colon, value = line.partition(":")
+    if not colon:
+        raise Malformed("a header of the answer has no colon")
+    return name.lower(), value.strip()
 
 
 def _chunk_size(line: bytes) -> int:

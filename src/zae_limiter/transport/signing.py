@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from hashlib import sha256
-from hmac import HMAC, digest
-from hmac import new as new_mac
-from typing import NamedTuple
+from hmac import digest
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter._version import __version__
 from zae_limiter.transport.wire import Endpoint
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 CONTENT_TYPE = "application/x-amz-json-1.0"
 SERVICE = "dynamodb"
 TARGET = "DynamoDB_20120810."
 USER_AGENT = f"zae-limiter/{__version__}"
+_BLOCK = 64  # of SHA-256
 _SIGNED = "content-type;host;x-amz-date;x-amz-target"
 _SIGNED_WITH_TOKEN = "content-type;host;x-amz-date;x-amz-security-token;x-amz-target"
 
@@ -50,7 +53,8 @@ class _Form(NamedTuple):
     canonical: bytes  # without the digest of the body
     to_sign: bytes  # without the digest of that
     head: bytes  # up to the signature
-    mac: HMAC
+    inner: _Hash  # of the HMAC, as far as the key goes
+    outer: _Hash
 
     def __repr__(self) -> str:
         return "_Form(…)"
@@ -83,9 +87,10 @@ class Signer:
         if form is None or form.second != second or form.credentials is not credentials:
             form = self._forms[operation] = self._form(operation, credentials, second)
         canonical = form.canonical + sha256(body).hexdigest().encode()
-        mac = form.mac.copy()
-        mac.update(form.to_sign + sha256(canonical).hexdigest().encode())
-        signature = mac.hexdigest().encode()
+        inner, outer = form.inner.copy(), form.outer.copy()
+        inner.update(form.to_sign + sha256(canonical).hexdigest().encode())
+        outer.update(inner.digest())
+        signature = outer.hexdigest().encode()
         return b"%b%b\r\nContent-Length: %d\r\n\r\n%b" % (form.head, signature, len(body), body)
 
     def _form(self, operation: str, credentials: Credentials, second: int) -> _Form:
@@ -105,8 +110,17 @@ class Signer:
             f"SignedHeaders={signed}, Signature="
         )
         to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n"
-        mac = new_mac(key.value, digestmod="sha256")
-        return _Form(credentials, second, canonical.encode(), to_sign.encode(), head.encode(), mac)
+        padded = key.value.ljust(_BLOCK, b"\0")
+        inner, outer = (sha256(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
+        return _Form(
+            credentials,
+            second,
+            canonical.encode(),
+            to_sign.encode(),
+            head.encode(),
+            inner,
+            outer,
+        )
 
     def _signing_key(self, credentials: Credentials, day: str) -> _Key:
         key = self._key

@@ -63,8 +63,9 @@ class Family(NamedTuple):
     cascade: bool = False
 
 
+@lru_cache(maxsize=8192)
 def key(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
-    """Where a bucket is stored."""
+    """Where a bucket is stored; not to be changed, since it is kept for the next time."""
     return {
         "PK": s(schema.pk_bucket(namespace_id, entity_id, resource, shard)),
         "SK": s(schema.sk_state()),
@@ -89,9 +90,14 @@ def family_attributes(family: Family) -> Item:
     return attributes
 
 
-def decode(item: Item) -> StoredBucket:
-    """The bucket of an item; raises IncompatibleSchemaError for one this version cannot read."""
+def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
+    """The bucket of an item; raises IncompatibleSchemaError for one this version cannot read.
+
+    What is ``known`` of the same item saves reading the parameters again if they have not changed.
+    """
     try:
+        if known is not None and _is_alike(item, known):
+            return _decode_again(item, known)
         return _decode(item)
     except (KeyError, ValueError, TypeError) as error:
         raise IncompatibleSchemaError(
@@ -111,21 +117,38 @@ def _decode(item: Item) -> StoredBucket:
                 unpack(item[PARAMETERS + limit]["S"]),
                 int(item[CONSUMED + limit]["N"]),
             )
+    mark, generation = item[OPERATION]["S"], int(item[GENERATION]["N"])
+    bucket = StoredBucket(_image(item, limits, mark), item[DIGEST]["S"], generation, mark)
+    shards = int(item[SHARDS]["N"])
+    return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
+
+
+def _is_alike(item: Item, known: StoredBucket) -> bool:
+    """Whether size and limits are as known."""
+    return item[DIGEST]["S"] == known.digest and int(item[SHARDS]["N"]) == known.shard.n
+
+
+def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
+    limits = {}
+    for limit, (_, rate, _, _) in known.image.limits.items():
+        balance, consumed = item[BALANCE + limit]["N"], item[CONSUMED + limit]["N"]
+        limits[limit] = LimitState(int(balance), rate, int(consumed))
+    mark, generation = item[OPERATION]["S"], int(item[GENERATION]["N"])
+    image = _image(item, limits, mark)
+    return StoredBucket(image, known.digest, generation, mark, known.shard, known.rates)
+
+
+def _image(item: Item, limits: dict[str, LimitState], mark: str) -> BucketImage:
     ttl = item.get(TTL)
-    image = BucketImage(
+    return BucketImage(
         limits,
         int(item[VERSION]["N"]),
         None if ttl is None else int(ttl["N"]) * 1000,
-        hour_of(item[OPERATION]["S"]),
+        hour_of(mark),
         int(item[ADMITTED]["N"]),
         0,
         int(item[WRITES]["N"]),
     )
-    bucket = StoredBucket(
-        image, item[DIGEST]["S"], int(item[GENERATION]["N"]), item[OPERATION]["S"]
-    )
-    shards = int(item[SHARDS]["N"])
-    return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
 
 
 def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:

@@ -8,19 +8,35 @@ same limits, each in the same branch) differ in their values alone, so the form 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
+from typing import NamedTuple
 
 from zae_limiter.admission.moves import Move
 from zae_limiter.records.dynamodb import bucket_item as stored
 from zae_limiter.records.dynamodb.attributes import Item, n
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
-from zae_limiter.records.dynamodb.bucket_writes import Stamp, bucket_update, require_same
+from zae_limiter.records.dynamodb.bucket_writes import (
+    Stamp,
+    bucket_update,
+    require_last,
+    require_same,
+)
 from zae_limiter.records.dynamodb.update import Update
 
 MOST_FORMS = 4096
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_forms: dict[tuple[object, ...], str] = {}
+
+
+class _Form(NamedTuple):
+    """A text with gaps, and which values go into them."""
+
+    text: str
+    pick: Callable[[list[object]], tuple[object, ...]]
+
+
+_forms: dict[tuple[object, ...], _Form] = {}
 
 
 class UsualWrite:
@@ -48,57 +64,49 @@ class UsualWrite:
             update.set(stored.VERSION, n(self._version))
         return update
 
+    def guarded(self) -> Update:
+        """As long as nobody has written since the bucket was seen: that may be repeated."""
+        update = self.update()
+        require_last(update, self._bucket.operation)
+        return update
+
     def text(self, table: str) -> str:
         """The body of the request."""
-        kind = self._kind(table)
-        form = _forms.get(kind)
-        if form is None:
-            if len(_forms) >= MOST_FORMS:
-                _forms.clear()
-            form = _forms[kind] = _form(self.update(), table)
-        return form % (_quoted(self.key["PK"]["S"]), *self._values())
-
-    def _kind(self, table: str) -> tuple[object, ...]:
-        """All that the text depends on besides the values."""
-        stamp = self._stamp
-        kind: list[object] = [
-            table,
-            stamp.admitted == 0,
-            stamp.keeps or stamp.expires_ms is None,
-            stamp.keeps,
-            self._version == 0,
-        ]
-        for key, low, high, add, put, consumed in self._moves:
+        operation, admitted, expires_ms, keeps = self._stamp
+        bucket, version = self._bucket, self._version
+        ttl = None if keeps or expires_ms is None else stored.ttl_seconds(expires_ms)
+        kind: list[object] = [table, admitted == 0, ttl is None, keeps, version == 0]
+        values: list[object] = [_quoted(self.key["PK"]["S"])]
+        for move in self._moves:
+            key, low, high, add, put, consumed = move
             kind += (key, low is None, high is None, put is None, add == 0, consumed == 0)
-        return tuple(kind)
+            values += move
+        values += (operation, 1, admitted, ttl, bucket.shard.n, bucket.digest, version)
+        form = _forms.get(tuple(kind)) or self._new_form(tuple(kind), table)
+        text: str = form.text % form.pick(values)
+        return text
 
-    def _values(self) -> list[object]:
-        """In the order in which ``update`` comes by them."""
-        values: list[object] = []
+    def _new_form(self, kind: tuple[object, ...], table: str) -> _Form:
+        if len(_forms) >= MOST_FORMS:
+            _forms.clear()
+        form = _forms[kind] = _Form(_spelled(self.update(), table), itemgetter(*self._used()))
+        return form
+
+    def _used(self) -> list[int]:
+        """Which of the values of ``text`` are needed, in the order in which ``update`` comes by."""
+        used, start = [0], 1
         for _, low, high, add, put, consumed in self._moves:
-            if low is not None:
-                values.append(low)
-            if high is not None:
-                values.append(high)
-            if put is not None:
-                values.append(put)
-            elif add:
-                values.append(add)
-            if consumed:
-                values.append(consumed)
-        stamp, bucket = self._stamp, self._bucket
-        values += (stamp.operation, 1)
-        if stamp.admitted:
-            values.append(stamp.admitted)
-        if not stamp.keeps and stamp.expires_ms is not None:
-            values.append(stored.ttl_seconds(stamp.expires_ms))
-        values += (bucket.shard.n, bucket.digest)
-        if self._version:
-            values.append(self._version)
-        return values
+            changed = 4 if put is not None else 3 if add else None
+            found = (low is not None and 1, high is not None and 2, changed, consumed != 0 and 5)
+            used += [start + place for place in found if place]
+            start += len(Move._fields)
+        stamp = self._stamp
+        sets_ttl = not stamp.keeps and stamp.expires_ms is not None
+        places = (True, True, stamp.admitted, sets_ttl, True, True, self._version)
+        return used + [start + place for place, needed in enumerate(places) if needed]
 
 
-def _form(update: Update, table: str) -> str:
+def _spelled(update: Update, table: str) -> str:
     """The text with a gap for the key and for each value."""
     body = {"TableName": table, **update.body()}
     values = body.pop("ExpressionAttributeValues")

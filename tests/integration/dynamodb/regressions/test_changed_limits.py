@@ -10,6 +10,7 @@ from tests.integration.dynamodb.exactness.world import (
 )
 from tests.integration.dynamodb.regressions.waiting import started
 from zae_limiter import Limit, ValidationError
+from zae_limiter.records.dynamodb import bucket_item
 
 DAY_MS = 86_400_000
 
@@ -83,9 +84,10 @@ def _leave_older_limits(world, store):
     store.update_item(
         TableName=world.table,
         Key={"PK": item["PK"], "SK": item["SK"]},
-        UpdateExpression="SET p_tpm = :rate, t_tpm = :balance",
+        UpdateExpression="SET p_tpm = :rate, lh = :digest, t_tpm = :balance",
         ExpressionAttributeValues={
             ":rate": {"S": "50:50:60"},
+            ":digest": {"S": bucket_item.digest_of({"tpm": bucket_item.unpack("50:50:60")})},
             ":balance": {"N": str(40_000 - (world.clock() - EPOCH_MS) * 50 // 60)},
         },
     )

@@ -31,8 +31,9 @@ class Exchange:
         Any other error: NotSent and Throttled for a write that was not made, ServerFault and
         NoAnswer for one that may have been, and may yet be.
         """
+        first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
         try:
-            return await self._update(attempt, Deadline(deadline.left() * FIRST_SHARE), throttled)
+            return await client.update(attempt.write.text(client.table), first, throttled)
         except ServerFault as fault:
             return await self._after_fault(attempt, fault, deadline)
         except NoAnswer as silence:
@@ -44,25 +45,13 @@ class Exchange:
         answer = await self._client.call("GetItem", body, deadline=deadline)
         return answer.get("Item")
 
-    async def _update(
-        self, attempt: Attempt, deadline: Deadline, throttled: Callable[[], None] | None = None
-    ) -> Item:
-        answer = await self._client.call(
-            "UpdateItem",
-            attempt.write.text(self._client.table),
-            deadline=deadline,
-            throttled=throttled,
-        )
-        item: Item = answer["Attributes"]
-        return item
-
     async def _after_fault(self, attempt: Attempt, fault: ServerFault, deadline: Deadline) -> Item:
         """Once more, if that cannot make it twice: after an answer nothing is under way."""
         if attempt.again is None:
             return await self._if_ours(attempt, fault, deadline)
-        repeated = attempt._replace(write=attempt.again(), again=None)
+        repeated = attempt.again().text(self._client.table)
         try:
-            return await self._update(repeated, deadline)
+            return await self._client.update(repeated, deadline)
         except ConditionFailed as failed:
             mark = _mark(failed.item)
             if mark == attempt.operation:

@@ -11,12 +11,12 @@ from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
 from zae_limiter.admission.rebase import governs
 from zae_limiter.admission.request import STALE, StaleLimits
 from zae_limiter.dynamodb.counters import Counters
-from zae_limiter.dynamodb.expiry import is_too_early
+from zae_limiter.dynamodb.expiry import is_time_to_fill, is_too_early
 from zae_limiter.dynamodb.heat import Heat
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Gone, Member, Refused, Written, written
-from zae_limiter.dynamodb.part import choose
-from zae_limiter.dynamodb.planning import Look, Next, Over, plan
+from zae_limiter.dynamodb.part import Part, choose
+from zae_limiter.dynamodb.planning import ALONE, Look, Next, Over, plan
 from zae_limiter.dynamodb.view import View
 from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
@@ -27,6 +27,7 @@ from zae_limiter.transport.deadline import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 
 EXTRA_TRIES = 4
+NO_FAMILY = Family()
 
 
 class Writing:
@@ -53,11 +54,11 @@ class Writing:
         leader, pending = members[0], list(members)
         if len(members) > 1:
             self._counters.group(len(members))
-        terms, deadline = Terms(leader.spot, leader.clock(), ""), leader.deadline
+        now_ms, deadline = leader.clock(), leader.deadline
         try:
-            pending = await self._rounds(pending, terms, deadline)
+            pending = await self._rounds(pending, now_ms, deadline)
             if pending:  # others keep changing the limits
-                await self._go_on(pending, terms, deadline)
+                await self._go_on(pending, now_ms, deadline)
         except ZAELimiterError as error:
             if isinstance(error, NoAnswer | ServerFault):
                 self._counters.add(unknown_writes=1)
@@ -67,43 +68,43 @@ class Writing:
                     member.outcome = error.copy()  # each caller adds to its own
         self._count(members)
 
-    async def _go_on(self, pending: list[Member], terms: Terms, deadline: Deadline) -> None:
+    async def _go_on(self, pending: list[Member], now_ms: int, deadline: Deadline) -> None:
         """Until all are decided or there is no more time."""
         backoff = Backoff(deadline)
         while pending and await backoff.pause():
-            pending = await self._rounds(pending, terms, deadline)
+            pending = await self._rounds(pending, now_ms, deadline)
         if pending:
             raise RateLimiterUnavailable("too many others write to this bucket at once; try again")
 
-    async def _rounds(
-        self, pending: list[Member], terms: Terms, deadline: Deadline
-    ) -> list[Member]:
+    async def _rounds(self, pending: list[Member], now_ms: int, deadline: Deadline) -> list[Member]:
         """Those that are not decided in the end.
 
         Every refused try shows how the bucket stands, so a few are enough. If they are not, it
         is read and asked for the last time.
         """
-        view = View.remembered(self._known.get(terms.spot))
-        look, rebased = pending[0].look_first, False
-        for left in reversed(range(len(pending[0].part.in_force.keys) + EXTRA_TRIES + 1)):
+        leader = pending[0]
+        spot, look, rebased = leader.spot, leader.look_first, False
+        view = View.remembered(self._known.get(spot))
+        for left in range(len(leader.part.in_force.keys) + EXTRA_TRIES, -1, -1):
             if look or left == 0:
-                item = await self._exchange.read(bucket_item.key(*terms.spot), deadline)
-                view, look = self._known.learn(terms.spot, item, terms.now_ms, view.bucket), False
-            family = Family()
+                item = await self._exchange.read(bucket_item.key(*spot), deadline)
+                view, look = self._known.learn(spot, item, now_ms, view.bucket), False
+            family = NO_FAMILY
             if view.bucket is None:
-                family = await self._families.get(*terms.spot[:2], deadline)
-            terms = terms._replace(operation=new_mark(terms.now_ms))  # each try has its own
-            step = plan(view, [member.part for member in pending], terms, family)
+                family = await self._families.get(*spot[:2], deadline)
+            terms = Terms(spot, now_ms, new_mark(now_ms))  # each try has its own mark
+            step = plan(view, _parts(pending), terms, family)
             if isinstance(step, Next):
-                if step.attempt.structural and rebased:  # somebody brings other limits at once
-                    await Backoff(deadline).pause()
-                rebased = rebased or step.attempt.structural
+                if step.attempt.structural:
+                    if rebased:  # somebody brings other limits at once
+                        await Backoff(deadline).pause()
+                    rebased = True
                 view = await self._try(step, view, pending, terms, deadline)
             elif isinstance(step, Look):
                 look = True
             else:
-                _decide(pending, step, terms.now_ms)
-            pending = [member for member in pending if member.outcome is None]
+                _decide(pending, step, now_ms)
+            pending = _undecided(pending)
             if not pending:
                 break
         return pending
@@ -117,34 +118,32 @@ class Writing:
         deadline: Deadline,
     ) -> View:
         """Make one write; what it shows of the bucket."""
-        attempt, now_ms = step.attempt, terms.now_ms
-        self._counters.add(
-            writes=1, plain_moves=attempt.plain_moves, clamp_moves=attempt.clamp_moves
-        )
+        attempt, spot, now_ms = step.attempt, terms.spot, terms.now_ms
+        self._counters.wrote(attempt.plain_moves, attempt.clamp_moves)
         try:
-            item = await self._exchange.write(
-                attempt, deadline, lambda: self._heat.note(terms.spot)
-            )
+            item = await self._exchange.write(attempt, deadline, lambda: self._heat.note(spot))
         except ConditionFailed as failed:
             self._counters.add(refused_writes=1)
-            return self._known.learn(terms.spot, failed.item, now_ms, view.bucket)
-        bucket = bucket_item.decode(item)
-        self._known.saw(terms.spot, bucket, now_ms, step.net_milli)
+            return self._known.learn(spot, failed.item, now_ms, view.bucket)
+        bucket = bucket_item.decode(item, view.bucket)
+        self._known.saw(spot, bucket, now_ms, step.net_milli)
         if not attempt.structural:
-            taken = [pending[position] for position in step.taken]
-            made = written([member.part for member in taken], bucket, now_ms)
-            for member, outcome in zip(taken, made, strict=True):
-                member.outcome = outcome
-            _refuse_what_does_not_fit(pending, bucket, now_ms)
-        if is_too_early(bucket.image):
-            in_force = pending[0].part.in_force.at(bucket.shard)
-            await self._forgetting.put_off(
-                attempt.write.key, bucket.image, in_force, now_ms, deadline
-            )
-        return View(bucket, literal=True)
+            _conclude(pending, step.taken, bucket, now_ms)
+        image, in_force = bucket.image, pending[0].part.in_force.at(bucket.shard)
+        owes_nothing = step.taken is ALONE  # since a charge was let through
+        if owes_nothing and is_time_to_fill(image.expires_ms, image, in_force, now_ms):
+            return View(bucket, True)
+        if is_too_early(image):
+            await self._forgetting.put_off(attempt.write.key, image, in_force, now_ms, deadline)
+        return View(bucket, True)
 
     def _count(self, members: Sequence[Member]) -> None:
         """A shard's refusal is no rejection: others are asked."""
+        leader = members[0]
+        usual = len(members) == 1 and leader.counted and leader.part.is_charge
+        if usual and isinstance(leader.outcome, Written):
+            self._counters.granted()
+            return
         members = [member for member in members if member.counted]
         charges = [member.outcome for member in members if member.part.is_charge]
         granted = sum(isinstance(outcome, Written) for outcome in charges)
@@ -158,6 +157,18 @@ class Writing:
         )
 
 
+def _parts(pending: list[Member]) -> list[Part]:
+    if len(pending) == 1:
+        return [pending[0].part]
+    return [member.part for member in pending]
+
+
+def _undecided(pending: list[Member]) -> list[Member]:
+    if len(pending) == 1:
+        return pending if pending[0].outcome is None else []
+    return [member for member in pending if member.outcome is None]
+
+
 def _decide(pending: list[Member], step: Over | Gone | StaleLimits, now_ms: int) -> None:
     for member in pending:
         if isinstance(step, Gone):
@@ -169,6 +180,21 @@ def _decide(pending: list[Member], step: Over | Gone | StaleLimits, now_ms: int)
             member.outcome = Refused(step.seen, now_ms, step.shard)
         else:
             member.outcome = Written(None)
+
+
+def _conclude(
+    pending: list[Member], taken: Sequence[int], bucket: StoredBucket, now_ms: int
+) -> None:
+    """Tell everybody what a write has made of it."""
+    if len(pending) == 1 and bucket.shard.n == 1:
+        if taken:
+            pending[0].outcome = Written(bucket.image)
+            return
+    else:
+        made = written([pending[position].part for position in taken], bucket, now_ms)
+        for position, outcome in zip(taken, made, strict=True):
+            pending[position].outcome = outcome
+    _refuse_what_does_not_fit(pending, bucket, now_ms)
 
 
 def _refuse_what_does_not_fit(pending: list[Member], bucket: StoredBucket, now_ms: int) -> None:

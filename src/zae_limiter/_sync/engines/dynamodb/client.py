@@ -15,6 +15,7 @@ from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.store_url import check_transport
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.answers import date_ms, read_answer
@@ -111,6 +112,15 @@ class DynamoClient:
         retries = Retries(deadline or self.deadline(), repeatable or operation in READS, throttled)
         return shield(lambda: self._made(operation, payload, retries))
 
+    def update(
+        self, body: str, deadline: Deadline, throttled: Callable[[], None] | None = None
+    ) -> Item:
+        """Make an UpdateItem that asks for the item after it."""
+        payload, retries = body.encode(), Retries(deadline, False, throttled)
+        answer = shield(lambda: self._made("UpdateItem", payload, retries))
+        item: Item = answer["Attributes"]
+        return item
+
     def _made(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
         """In the sync tree never in the main thread: a signal handler must find no lock held."""
         flight = Flight(self._flights)
@@ -133,46 +143,59 @@ class DynamoClient:
             outcome(self._flights.close(), self.request_timeout)
         self._http.close()
 
-    def _attempt(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
+    def _attempt(
+        self,
+        operation: str,
+        payload: bytes,
+        retries: Retries,
+        access: Access | None = None,
+        tried: frozenset[str] = frozenset(),
+    ) -> dict[str, Any]:
         """Sign, send and read; again if other credentials or another time may help."""
-        access = self._source.current() or self._find_access(retries)
-        tried: set[str] = set()
-        while True:
-            answer = self._exchange(operation, payload, access, retries)
-            try:
-                return read_answer(answer, operation, self.table)
-            except Denied as error:
-                if error.remedy in tried:
-                    raise
-                tried.add(error.remedy)
-                if error.remedy == "clock" and self._adopt_date(answer):
-                    continue
-                if error.remedy != "credentials":
-                    raise
-                refused, access = access, self._find_access(retries, access)
-                if access.credentials == refused.credentials:
-                    raise
-
-    def _exchange(
-        self, operation: str, payload: bytes, access: Access, retries: Retries
-    ) -> RawAnswer:
+        access = access or self._source.current() or self._find_access(retries)
         timeout, connect_timeout = retries.timeouts()
-        self.counters.add(calls=1)
+        self.counters.called()
         now_s = time.time() + self._skew_s
         message = access.signer.message(operation, payload, access.credentials, now_s)
-        request = Request(access.endpoint, message)
         clock = self._clock
-        if clock is None:
-            return self._http.send(request, timeout, connect_timeout)
-        sent_ns = clock.boot_ns()
-        answer = self._http.send(request, timeout, connect_timeout)
-        date = answer.headers.get("date")
-        if date is not None and date != self._last_date:
-            self._last_date = date
-            server_ms = date_ms(date)
-            if server_ms is not None:
-                clock.observe(server_ms, sent_ns, clock.boot_ns())
-        return answer
+        sent_ns = 0 if clock is None else clock.boot_ns()
+        answer = self._http.send(Request(access.endpoint, message), timeout, connect_timeout)
+        if clock is not None:
+            date = answer.headers.get("date")
+            if date is not None and date != self._last_date:
+                self._note_date(date, clock, sent_ns)
+        try:
+            return read_answer(answer, operation, self.table)
+        except Denied as error:
+            access = self._remedied(error, answer, access, tried, retries)
+            tried |= {error.remedy}
+        return self._attempt(operation, payload, retries, access, tried)
+
+    def _note_date(self, date: str, clock: ServerClock, sent_ns: int) -> None:
+        self._last_date = date
+        server_ms = date_ms(date)
+        if server_ms is not None:
+            clock.observe(server_ms, sent_ns, clock.boot_ns())
+
+    def _remedied(
+        self,
+        error: Denied,
+        answer: RawAnswer,
+        access: Access,
+        tried: frozenset[str],
+        retries: Retries,
+    ) -> Access:
+        """What to ask with now; raises if nothing is left that may help."""
+        if error.remedy in tried:
+            raise error
+        if error.remedy == "clock" and self._adopt_date(answer):
+            return access
+        if error.remedy != "credentials":
+            raise error
+        found = self._find_access(retries, access)
+        if found.credentials == access.credentials:
+            raise error
+        return found
 
     def _find_access(self, retries: Retries, refused: Access | None = None) -> Access:
         timeout, _ = retries.timeouts()

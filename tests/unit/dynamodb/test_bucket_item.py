@@ -1,0 +1,36 @@
+"""What is known of an item saves work when it is read again, and changes nothing."""
+
+import pytest
+
+from tests.unit.dynamodb.stored import bucket_of, item_of
+from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.records.dynamodb import bucket_item
+from zae_limiter.records.dynamodb.attributes import n, s
+
+
+@pytest.mark.parametrize("shard", [WHOLE, Shard(1, 4)])
+def test_an_item_reads_the_same_whether_it_is_known_or_not(shard):
+    known = bucket_of(shard, 1, writes=1)
+    item = {**item_of(shard, 2, writes=7, consumed=3_000), "ttl": n(99), "cv": n(4), "ac": n(5)}
+    assert bucket_item.decode(item, known) == bucket_item.decode(item)
+
+
+def test_other_limits_than_the_known_ones_are_read():
+    item = {**item_of(), "p_rpm": s("7:7:60")}
+    item["lh"] = s(bucket_item.digest_of({"rpm": bucket_item.unpack("7:7:60")}))
+    assert bucket_item.decode(item, bucket_of()) == bucket_item.decode(item)
+
+
+def test_a_bucket_that_was_split_meanwhile_is_read_as_a_shard():
+    item = item_of(Shard(0, 2), 2)
+    found = bucket_item.decode(item, bucket_of())
+    assert found == bucket_item.decode(item)
+    assert found.shard == Shard(0, 2)
+
+
+def test_a_known_item_that_has_lost_something_is_not_read():
+    item = item_of()
+    del item["c_rpm"]
+    with pytest.raises(ZAELimiterError, match="unknown form of bucket"):
+        bucket_item.decode(item, bucket_of())
