@@ -59,7 +59,7 @@ def shield(call: Callable[[], T]) -> T:
 class _Job:
     """A call on its way to the thread that runs it."""
 
-    __slots__ = ("_claim", "call", "ended", "error", "is_over", "result")
+    __slots__ = ("_claims", "call", "ended", "error", "is_over", "result")
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call = call
@@ -68,17 +68,15 @@ class _Job:
         self.ended = threading.Lock()
         self.ended.acquire()
         self.is_over = False
-        self._claim = [True]
+        self._claims: list[str] = []
 
-    def claim(self) -> bool:
-        """True for exactly one of those who ask: list.pop is atomic."""
-        try:
-            return self._claim.pop()
-        except IndexError:
-            return False
+    def claim(self, who: str) -> bool:
+        """True for the first who asks, however often it does: list.append is atomic."""
+        self._claims.append(who)
+        return self._claims[0] == who
 
     def run(self) -> None:
-        if not self.claim():
+        if not self.claim("runner"):
             return
         try:
             self.result = self.call()
@@ -89,7 +87,7 @@ class _Job:
 
     def see_through(self) -> None:
         """Return when it is over, or when it can no longer start."""
-        if self.claim():
+        if self.claim("caller"):
             self.is_over = True
         while not self.is_over:
             with suppress(BaseException):
@@ -123,7 +121,11 @@ def _hand_over(job: _Job) -> None:
     global _runner  # noqa: PLW0603 - one per process
     runner = _runner
     if runner is None or runner.pid != os.getpid():  # threads do not survive a fork
-        runner = _runner = _Runner()
+        try:
+            runner = _runner = _Runner()
+        except RuntimeError:  # there are no more threads, or the process is ending
+            job.run()
+            return
     runner.jobs.put(job)
 
 

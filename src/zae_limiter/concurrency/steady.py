@@ -60,8 +60,12 @@ class Shield:
 
     def _stop_if_cancelled(self) -> None:
         cancellation, self.cancellation = self.cancellation, None
-        if cancellation is not None:
+        if cancellation is None:
+            return
+        try:
             raise cancellation from None
+        finally:
+            del cancellation  # its traceback holds this frame
 
     def _until_done(self, future: Steady[Any]) -> Generator[Any, Any, None]:
         """What it holds is not looked at: that is for the one who waits."""

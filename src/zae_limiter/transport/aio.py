@@ -104,6 +104,7 @@ class Pool:
         self._in_use = 0
         self._queue: deque[asyncio.Future[None]] = deque()
         self._keeper: AsyncGenerator[None, None] | None = None
+        self._closed = False
 
     async def live_with_loop(self, forget: Callable[[], None]) -> None:
         """Event loops end their async generators before they end: that closes this pool."""
@@ -124,8 +125,11 @@ class Pool:
         try:
             yield
         finally:
+            self._closed = True
             forget()
             self.abort()
+            for turn in self._queue:
+                fail(turn, ConnectionError("the client was closed"))
             await asyncio.sleep(0)  # the loop lets go of the sockets one turn later
 
     def take_kept(self) -> Connection | None:
@@ -143,7 +147,10 @@ class Pool:
             return kept
         connecting = asyncio.ensure_future(self._connected(endpoint, until))
         try:
-            return await connecting
+            connection = await connecting
+            if self._closed:
+                raise ConnectionError("the client was closed")
+            return connection
         except BaseException:
             if connecting.done() and not connecting.cancelled() and not connecting.exception():
                 self._drop(connecting.result())  # it stands, but the caller was stopped
@@ -156,7 +163,7 @@ class Pool:
         now = connection.idle_since = time.monotonic()
         if self._idle and now - self._idle[0].idle_since > IDLE_S:
             self._drop(self._idle.pop(0))
-        if connection.may_keep:
+        if connection.may_keep and not self._closed:
             self._idle.append(connection)
         else:
             self._drop(connection)

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from zae_limiter.transport.wire import RawAnswer
 
+_MOST_DIGITS = 15
 _MAX_HEAD = 65_536
 _END_OF_HEAD = b"\r\n\r\n"
 _HEX = re.compile(rb"[0-9A-Fa-f]+")
@@ -90,7 +91,7 @@ class AnswerReader:
     def _parse_head(self, head: str) -> int:
         lines = head.split("\r\n")
         version, _, rest = lines[0].partition(" ")
-        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+        if not version.startswith("HTTP/1.") or not _is_number(rest[:3]):
             raise Malformed("the answer is not HTTP/1.1")
         self._headers = _headers(lines)
         self._frame(int(rest[:3]), version == "HTTP/1.0")
@@ -102,7 +103,7 @@ class AnswerReader:
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self._length = 0 if status in (204, 304) else None
         if "content-length" in headers:
-            if not headers["content-length"].isdigit():
+            if not _is_number(headers["content-length"]):
                 raise Malformed("the length of the answer is not a number")
             self._length = int(headers["content-length"])
         connection = headers.get("connection", "").lower()
@@ -170,6 +171,11 @@ def _header(line: str) -> tuple[str, str]:
     if not colon:
         raise Malformed("a header of the answer has no colon")
     return name.lower(), value.strip()
+
+
+def _is_number(text: str) -> bool:
+    """Digits only, and no more than make sense."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def _chunk_size(line: bytes) -> int:
