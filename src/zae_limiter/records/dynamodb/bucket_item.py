@@ -2,6 +2,7 @@
 
 balance of a limit          t_<name>    millitokens, relative to the epoch
 consumed by a limit         c_<name>    millitokens, net
+consumed before a merge     m_<name>    by shards that are no more; not there if none
 parameters of a limit       p_<name>    capacity:refill:period in tokens and seconds
 this is one of n shards     n
 digest of all parameters    lh          every charge requires it: balances mean nothing without
@@ -28,7 +29,7 @@ from zae_limiter.models.limit import MILLI
 from zae_limiter.records.dynamodb.attributes import Item, flag, n, s
 from zae_limiter.records.dynamodb.bucket_marks import hour_of
 
-BALANCE, CONSUMED, PARAMETERS = "t_", "c_", "p_"
+BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
 WRITES, ADMITTED, OPERATION, TTL = "wc", "ac", "op", "ttl"
 CASCADE, PARENT = "cascade", "parent_id"
@@ -105,6 +106,21 @@ def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
             "t_, c_ and p_ attributes",
             "bring every client to one version",
         ) from error
+
+
+def in_full(item: Item) -> StoredBucket:
+    """The bucket of an item, with what was consumed by shards that were merged into it."""
+    bucket = decode(item)
+    limits = {
+        name: state._replace(consumed_milli=state.consumed_milli + merged_milli(item, name))
+        for name, state in bucket.image.limits.items()
+    }
+    return bucket._replace(image=bucket.image._replace(limits=limits))
+
+
+def merged_milli(item: Item, name: str) -> int:
+    """What shards had consumed of a limit that were merged into this one."""
+    return int(item[MERGED + name]["N"]) if MERGED + name in item else 0
 
 
 def _decode(item: Item) -> StoredBucket:

@@ -65,6 +65,10 @@ def merge(
     update.set_number(stored.SHARDS, whole.n)
     latest = max(kept.generation, gone.generation)
     update.set_number(stored.GENERATION, latest + 1)
+    for name, state in gone.image.limits.items():
+        consumed = state.consumed_milli + stored.merged_milli(sibling, name)
+        if consumed:  # usage is what changes in c_, so that stays as it is
+            update.add(stored.MERGED + name, consumed)
     if gone.image.config_version > kept.image.config_version:
         update.set_number(stored.VERSION, gone.image.config_version)
     return [actions.update(update), _removed(sibling, gone)]

@@ -182,7 +182,7 @@ def _drop(update: Update, name: str, state: LimitState, now_ms: int) -> None:
     still_full = update.number(full_balance(state.rate, now_ms))
     update.require(f"{update.name(stored.BALANCE + name)} >= {still_full}")
     update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))
-    for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS):
+    for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS, stored.MERGED):
         update.remove(prefix + name)
 
 

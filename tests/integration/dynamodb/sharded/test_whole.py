@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.integration.dynamodb.sharded.world import EVEN, HUNDRED, UNEVEN
+from tests.integration.dynamodb.sharded.world import API, EVEN, HUNDRED, UNEVEN, USER
 from zae_limiter import Limit, RateLimitExceeded
 
 SHAPES = {f"even-{n}": EVEN[n] for n in (2, 4, 8, 32)} | {
@@ -185,3 +185,18 @@ async def test_who_always_wants_more_gets_all_of_the_rate(world, amount):
             world.clock.advance(seconds=refusal.retry_after_seconds)
     brought = 100 + (world.clock() - begun_ms) / 600
     assert brought - amount - 1 <= taken <= brought
+
+
+async def test_consumption_stays_counted_when_shards_are_split_and_merged(either):
+    client = await either.client()
+    await client.repo.set_system_defaults([HUNDRED])
+    await client.take(rpm=8)
+    for _ in range(3):
+        await either.split(0)
+        for _ in range(4):
+            await client.take(rpm=1)
+        await either.merge(0)
+        await client.take(rpm=1)
+    state = await client.repo.get_bucket(USER, API, "rpm")
+    assert state.total_consumed_milli == 23_000
+    assert len(either.items()) == 1

@@ -83,7 +83,7 @@ class Inspection:
 
     async def _shards(self, place: Place) -> list[StoredBucket]:
         found = await self._survey.whole(place, None, self._client.deadline())
-        return [each.bucket for each in found.values()]
+        return [bucket_item.in_full(each.item) for each in found.values()]
 
     async def _listed(self, wanted: list[Key]) -> dict[tuple[str, str], list[StoredBucket]]:
         """Buckets by key; those that were split or merged meanwhile are read once more."""
@@ -91,7 +91,7 @@ class Inspection:
         read: dict[Place, list[StoredBucket]] = {}
         for key, item in items.items():
             place = schema.parse_bucket_pk(key.pk)[:3]
-            read.setdefault(place, []).append(bucket_item.decode(item))
+            read.setdefault(place, []).append(bucket_item.in_full(item))
         found = {}
         for place, buckets in read.items():
             fits = is_whole([each.shard for each in buckets])
