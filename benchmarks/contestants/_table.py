@@ -20,6 +20,7 @@ from zae_limiter.testing.dynamodb.tables import store_url
 RESOURCE = "gpt-4"
 PARENT = "parent"
 AMOUNTS = {"rpm": 1, "tpm": TOKENS}
+MAX_SHARDS = 32  # as by default
 PATIENT_S = 30.0  # what is slow on a busy machine shows in the figures and breaks nothing
 
 # Neither full nor empty while it is measured, as a bucket in use is.
@@ -33,12 +34,14 @@ async def open_repository(
     place: Place,
     limits: list[Limit] | None = None,
     rejection_cache_ttl: float = 1.0,
+    max_shards: int = MAX_SHARDS,
 ) -> AsyncIterator[Repository]:
     """On an existing table; None leaves the limits that somebody has stored there."""
     opened = await Repository.open(
         url=store_url(*place),
         provision="table",
         rejection_cache_ttl=rejection_cache_ttl,
+        max_shards=max_shards,
         request_timeout=PATIENT_S,
     )
     async with opened as repository:
@@ -48,10 +51,15 @@ async def open_repository(
 
 
 @contextmanager
-def open_sync_repository(place: Place, limits: list[Limit]) -> Iterator[SyncRepository]:
+def open_sync_repository(
+    place: Place, limits: list[Limit], max_shards: int = MAX_SHARDS
+) -> Iterator[SyncRepository]:
     """The same for threads."""
     with SyncRepository.open(
-        url=store_url(*place), provision="table", request_timeout=PATIENT_S
+        url=store_url(*place),
+        provision="table",
+        max_shards=max_shards,
+        request_timeout=PATIENT_S,
     ) as repository:
         repository.set_system_defaults(limits)
         yield repository

@@ -22,6 +22,7 @@ from benchmarks.cases import (
 from benchmarks.contestants._table import (
     BUSY,
     EMPTY,
+    MAX_SHARDS,
     acquire_of,
     add_family,
     open_repository,
@@ -32,20 +33,24 @@ from benchmarks.dynamodb_server import fresh_table
 
 NAME = "zae-limiter dynamodb"
 FAMILY = "server"
-REMOTE_SHAPES = (SYNC, SYNC_TEN, ASYNC, ASYNC_TASKS_MANY, ASYNC_TASKS, ASYNC_CROWD)
+ALONE = (SYNC, ASYNC)
+TOGETHER = (SYNC_TEN, ASYNC_TASKS_MANY, ASYNC_TASKS, ASYNC_CROWD)
+ONE_ITEM = 1  # the same write as the peer's, though the server is fast enough for a split
 FAMILY_SHAPES = (ASYNC, Shape(tasks=50, keys=50))
 
 
 @contextmanager
-def open_granted(setting: Setting) -> Iterator[Acquire]:
-    with fresh_table() as place, open_sync_repository(place, BUSY) as repository:
+def open_granted(setting: Setting, max_shards: int = MAX_SHARDS) -> Iterator[Acquire]:
+    with fresh_table() as place, open_sync_repository(place, BUSY, max_shards) as repository:
         yield sync_acquire_of(repository)
 
 
 @asynccontextmanager
-async def open_granted_async(setting: Setting) -> AsyncIterator[AsyncAcquire]:
+async def open_granted_async(
+    setting: Setting, max_shards: int = MAX_SHARDS
+) -> AsyncIterator[AsyncAcquire]:
     with fresh_table() as place:
-        async with open_repository(place, BUSY) as repository:
+        async with open_repository(place, BUSY, max_shards=max_shards) as repository:
             yield acquire_of(repository)
 
 
@@ -70,7 +75,15 @@ async def open_rejected(
 
 
 CONTESTANTS = [
-    Contestant(NAME, FAMILY, open_granted, open_granted_async, REMOTE_SHAPES, remote=True),
+    Contestant(
+        NAME,
+        FAMILY,
+        partial(open_granted, max_shards=ONE_ITEM),
+        partial(open_granted_async, max_shards=ONE_ITEM),
+        ALONE,
+        remote=True,
+    ),
+    Contestant(NAME, FAMILY, open_granted, open_granted_async, TOGETHER, remote=True),
     Contestant(
         NAME,
         FAMILY,

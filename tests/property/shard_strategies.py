@@ -7,6 +7,7 @@ from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     accrued_since_epoch,
+    full_balance,
     level_milli,
 )
 from zae_limiter.admission.shards.tree import WHOLE, effective
@@ -68,3 +69,12 @@ def written(images, moves):
             limits[each.key] = state._replace(balance_milli=each.applied(state.balance_milli))
         after[shard] = after[shard]._replace(limits=limits)
     return after
+
+
+def full_shard(rates, shard, version, now_ms):
+    """A shard that nothing was taken from; ``rates`` are those of the whole."""
+    limits = {}
+    for key, rate in rates.items():
+        own = effective(rate, shard)
+        limits[key] = LimitState(full_balance(own, now_ms), own)
+    return BucketImage(limits, version, None, 0)

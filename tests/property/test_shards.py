@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.property.shard_strategies import full_shard
 from tests.property.strategies import levels, limits, moments, rates, steps
 from zae_limiter import Limit
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
@@ -35,7 +36,6 @@ from zae_limiter.admission.shards.tree import (
     Shard,
     contradicts,
     effective,
-    full_shard,
     heirs,
     is_whole,
     live,

@@ -108,14 +108,11 @@ def test_entities_read_back(entity):
     item = entities.encode("ns", entity, "r")
     assert is_plain(item)
     assert entities.decode(stranger(item)) == entity
-    family = entities.decode_family(item)
-    assert (family.parent_id, family.cascade) == (entity.parent_id, entity.cascade)
     assert ("GSI1PK" in item) == (entity.parent_id is not None)
 
 
 def test_an_entity_needs_nothing_but_its_id():
     assert entities.decode({"entity_id": s("user")}) == Entity("user")
-    assert entities.decode_family(None) == (None, False)
     with pytest.raises(RateLimiterUnavailable, match="ns/ENTITY#user"):
         entities.decode({"PK": s("ns/ENTITY#user"), "SK": s("#META")})
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
+from zae_limiter.admission.image import BucketImage, Rate
 
 
 class Shard(NamedTuple):
@@ -72,15 +72,6 @@ def of_shard(image: BucketImage, shard: Shard) -> BucketImage:
         for key, state in image.limits.items()
     }
     return image._replace(limits=limits)
-
-
-def full_shard(rates: Mapping[str, Rate], shard: Shard, version: int, now_ms: int) -> BucketImage:
-    """How a shard is thought of that was never seen; ``rates`` are those of the whole."""
-    limits = {}
-    for key, rate in rates.items():
-        own = effective(rate, shard)
-        limits[key] = LimitState(full_balance(own, now_ms), own)
-    return BucketImage(limits, version, None, 0)
 
 
 def live(known: Mapping[Shard, int]) -> list[Shard]:

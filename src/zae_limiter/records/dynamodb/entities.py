@@ -17,7 +17,6 @@ from zae_limiter.records.dynamodb.attributes import (
     s,
     text,
 )
-from zae_limiter.records.dynamodb.bucket_item import Family
 
 
 def encode(namespace_id: str, entity: Entity, revision: str) -> Item:
@@ -57,11 +56,3 @@ def index_position(namespace_id: str, entity_id: str) -> Item:
     """Where an entity stands in the index of its namespace, also if it is gone by now."""
     namespace = s(schema.gsi4_pk_namespace(namespace_id))
     return {**keys.entity(namespace_id, entity_id).item, "GSI4PK": namespace}
-
-
-def decode_family(item: Item | None) -> Family:
-    """What a bucket repeats of its entity; an unknown entity has no parent."""
-    if item is None:
-        return Family()
-    entity = decode(item)
-    return Family(entity.parent_id, entity.cascade)
