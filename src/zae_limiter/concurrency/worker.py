@@ -149,9 +149,18 @@ class AWorker:
                     "the repository was opened before a fork; open it in each process"
                 )
             if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, daemon=True, name="zael-worker")
-                self._thread.start()
+                self._thread = self._started()
             self._queue.put(ticket)
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._loop, daemon=True, name="zael-worker")
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise RateLimiterUnavailable(
+                f"the thread that writes was not started: {error}; try again", cause=error
+            ) from error
+        return thread
 
     def _loop(self) -> None:
         while True:

@@ -146,17 +146,19 @@ def in_one_piece(data: bytes) -> RawAnswer | None:
         return None
     try:
         lines = data[:end].decode("latin-1").split("\r\n")
-        headers, status = _headers(lines), int(lines[0][9:12])
-        length = int(headers["content-length"])
-    except (Malformed, KeyError, ValueError):
+        headers, status = _headers(lines), lines[0][9:12]
+        length = headers["content-length"]
+    except (Malformed, KeyError):
+        return None
+    if not _is_number(status) or not _is_number(length):
         return None
     usual = (
-        status >= 200
-        and length == len(data) - end - 4
+        int(status) >= 200
+        and int(length) == len(data) - end - 4
         and "transfer-encoding" not in headers
         and headers.get("connection", "keep-alive") == "keep-alive"
     )
-    return RawAnswer(status, headers, data[end + 4 :]) if usual else None
+    return RawAnswer(int(status), headers, data[end + 4 :]) if usual else None
 
 
 def _headers(lines: list[str]) -> dict[str, str]:

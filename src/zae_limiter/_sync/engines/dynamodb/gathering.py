@@ -26,7 +26,11 @@ from zae_limiter.dynamodb.member import Gone, Member, Outcome, Refused, Written
 from zae_limiter.dynamodb.part import Part
 from zae_limiter.dynamodb.sights import Sights, refused
 from zae_limiter.dynamodb.transfers import repayment
-from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.exceptions import (
+    InfrastructureError,
+    RateLimiterUnavailable,
+    ZAELimiterError,
+)
 from zae_limiter.records.dynamodb.actions import Action
 from zae_limiter.records.dynamodb.bucket_item import decode
 from zae_limiter.records.dynamodb.bucket_item import key as key_of
@@ -99,29 +103,40 @@ class Gathering:
     def spill(self, member: Member, amounts_milli: Mapping[str, int]) -> None:
         """Give to the other shards what one of them could not hold of a credit.
 
-        If there is room nowhere, it is lost, as in a full bucket. That can only be said once
-        nobody has written between two looks: shards are not read at one moment.
+        If there is room nowhere, it is lost, as in a full bucket. Raises nothing of the store's.
+        """
+        left, problem = dict(amounts_milli), None
+        try:
+            self._give_to_others(member, left)
+        except ZAELimiterError as error:
+            problem = error
+        if left:
+            self._counters.add(lost_refunds=1)
+            logging.getLogger("zae_limiter").error(
+                "could not give %r back to %r on %r", left, *member.place[1:], exc_info=problem
+            )
+
+    def _give_to_others(self, member: Member, left: dict[str, int]) -> None:
+        """Until nothing is left, or no time.
+
+        That there is room nowhere can only be said once nobody has written between two looks:
+        shards are not read at one moment.
         """
         backoff = Backoff(member.deadline)
         for _ in range(SPILLS):
             now_ms, sights = member.clock(), Sights.of(self._known, member.place)
             images = sights.images(member.part.in_force, now_ms)
-            placed = place_what_fits(images, amounts_milli, now_ms)
+            placed = place_what_fits(images, left, now_ms)
             if not placed.spread and not self._finds_news(member, sights):
-                return
-            left = dict(placed.left)
+                left.clear()
             for shard, amounts in placed.spread.items():
-                for key, amount in self._given(member, shard, amounts).items():
-                    left[key] = left.get(key, 0) + amount
-            if not left:
+                back = self._given(member, shard, amounts)
+                for key, amount in amounts.items():
+                    left[key] -= amount - back.get(key, 0)
+                    if not left[key]:
+                        del left[key]
+            if not left or not backoff.pause():
                 return
-            amounts_milli = left
-            if not backoff.pause():
-                break
-        self._counters.add(lost_refunds=1)
-        logging.getLogger("zae_limiter").error(
-            "could not give %r back to %r on %r", amounts_milli, *member.place[1:]
-        )
 
     def _finds_news(self, member: Member, sights: Sights) -> bool:
         """Look at all shards; False if they are as they were known."""
