@@ -18,6 +18,7 @@ from zae_limiter.testing.dynamodb.seen import Exchange, Seen
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
+TURNS = 20  # of the event loop, more than from an accepted connection to its handler
 
 
 class Proxy:
@@ -136,6 +137,8 @@ class Proxy:
         ready.set()
         await self._stopping.wait()
         await self._stop_listening()
+        for _ in range(TURNS):  # who was just let in begins, and can be closed then
+            await asyncio.sleep(0)
         await asyncio.gather(*(each.closed() for each in tuple(self._connections)))
 
     async def _listen(self) -> None:
