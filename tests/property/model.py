@@ -400,9 +400,10 @@ class World:
                 back = {name: -each for name, each in hold.amounts.items()}
                 self._settle_hold(hold, back, now_ms)
             return
-        for name, amount in lease.pending.items():
-            first = next(hold for hold in lease.holds if name in hold.names)
-            self._settle_hold(first, {name: amount}, now_ms)
+        left = dict(lease.pending)
+        for hold in lease.holds:
+            first_here = {name: left.pop(name) for name in list(left) if name in hold.names}
+            self._settle_hold(hold, first_here, now_ms)
 
     def _settle_hold(self, hold: Hold, amounts: dict[str, int], now_ms: int) -> None:
         for share in hold.shares:

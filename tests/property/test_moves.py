@@ -8,12 +8,10 @@ from zae_limiter.admission.moves import (
     Move,
     Wanted,
     first_move,
-    fits,
     guessed_move,
-    is_overflowing,
     move,
+    read_move,
     reset_move,
-    seems_overflowing,
     top_up_move,
     turn,
 )
@@ -84,32 +82,41 @@ def test_what_is_let_through_is_exact(limit, wanted, overflowing):
 @example((Rate(10, 1, 1), EPOCH_MS, -1), Wanted(asked=True))
 def test_what_fits_is_let_through_by_the_branch_that_was_read(limit, wanted):
     rate, now_ms, balance = limit
-    state = LimitState(balance, rate)
-    branch = is_overflowing(state, now_ms, wanted.returned_milli)
-    made = move("x", rate, wanted, now_ms, overflowing=branch)
+    made = read_move("x", LimitState(balance, rate), wanted, now_ms)
     expected = ideal(balance, rate, wanted, now_ms)
-    assert fits(state, wanted, now_ms) == (expected is not None)
     assert let_through(made, balance) == (expected is not None)
 
 
-@given(limits(), wanteds, st.integers(0, 10**7), st.integers(0, 10**7))
-def test_a_guess_with_nobody_else_about_is_what_would_be_read(limit, wanted, age_ms, others):
+def guessed(limit, wanted, age_ms, others):
     rate, now_ms, balance = limit
+    taken, returned, asked = wanted.taken_milli, wanted.returned_milli, wanted.asked
     state = LimitState(balance, rate)
-    alone = seems_overflowing(state, wanted, now_ms, age_ms, 0)
-    assert alone == is_overflowing(state, now_ms, wanted.returned_milli)
-    if seems_overflowing(state, wanted, now_ms, age_ms, others):
-        assert alone
+    return guessed_move("x", state, taken, returned, asked, now_ms, age_ms, others)
+
+
+@given(limits(), wanteds, st.integers(-10, 10**7))
+def test_a_guess_with_nobody_else_about_is_what_would_be_read(limit, wanted, age_ms):
+    rate, now_ms, balance = limit
+    read = read_move("x", LimitState(balance, rate), wanted, now_ms)
+    assert guessed(limit, wanted, age_ms, 0) == read
 
 
 @given(limits(), wanteds, st.integers(-10, 10**7), st.integers(0, 10**7))
-def test_a_guessed_move_is_the_one_of_the_branch_that_is_guessed(limit, wanted, age_ms, others):
+def test_others_make_a_limit_seem_less_full_and_change_nothing_else(limit, wanted, age_ms, others):
     rate, now_ms, balance = limit
-    state = LimitState(balance, rate)
-    branch = seems_overflowing(state, wanted, now_ms, age_ms, others)
-    taken, returned, asked = wanted.taken_milli, wanted.returned_milli, wanted.asked
-    made = guessed_move("x", state, taken, returned, asked, now_ms, age_ms, others)
-    assert made == move("x", rate, wanted, now_ms, overflowing=branch)
+    plain = move("x", rate, wanted, now_ms, overflowing=False)
+    read = read_move("x", LimitState(balance, rate), wanted, now_ms)
+    assert guessed(limit, wanted, age_ms, others) in (plain, read)
+
+
+@given(rates, st.integers(1, 10**6))
+def test_a_busy_limit_is_not_thought_to_be_full(rate, surplus):
+    """Who takes two thirds of what accrues, or more, leaves it full seldom."""
+    limit = (rate, EPOCH_MS, rate.capacity_milli + surplus)
+    wanted = Wanted(1, asked=True)
+    two_thirds = -(-2 * rate.refill_milli * 1000 // (3 * rate.period_ms))
+    assert guessed(limit, wanted, 0, two_thirds).put is None
+    assert guessed(limit, wanted, 0, 0).put is not None
 
 
 @given(limits(), amounts)

@@ -11,9 +11,9 @@ from tests.property.shard_strategies import full_shard
 from tests.property.strategies import levels, limits, moments, rates, steps
 from zae_limiter import Limit
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
-from zae_limiter.admission.moves import Wanted, is_overflowing, move
+from zae_limiter.admission.moves import Wanted, read_move
 from zae_limiter.admission.shards import division
-from zae_limiter.admission.shards.choice import order
+from zae_limiter.admission.shards.choice import draw
 from zae_limiter.admission.shards.outlook import fits_at_ms, together
 from zae_limiter.admission.shards.pressure import (
     CALM_MS,
@@ -360,12 +360,8 @@ class World:
         assert self.write(shard, self.moves(shard, wanted))
 
     def moves(self, shard, wanted):
-        found = []
-        for key, each in wanted.items():
-            state = self.images[shard].limits[key]
-            over = is_overflowing(state, self.now_ms, each.returned_milli)
-            found.append(move(key, state.rate, each, self.now_ms, overflowing=over))
-        return found
+        limits = self.images[shard].limits
+        return [read_move(key, limits[key], each, self.now_ms) for key, each in wanted.items()]
 
     def count(self, amounts):
         for key, amount in amounts.items():
@@ -603,29 +599,18 @@ def test_the_sum_of_shards_is_reported_as_one_bucket(bucket):
 # --- choice
 
 
-@given(trees(), st.floats(0, 1, exclude_max=True), st.data())
-def test_every_candidate_is_asked_once_and_the_doubtful_ones_last(leaves, chance, data):
-    fitting = data.draw(st.sets(st.sampled_from(leaves)))
-    doubtful = set(leaves) - fitting
-    found = order(fitting, doubtful, chance)
-    assert set(found[: len(fitting)]) == fitting
-    assert sorted(found) == leaves
+@given(trees(), st.floats(0, 1, exclude_max=True))
+def test_one_of_the_candidates_is_asked(leaves, chance):
+    assert draw(leaves, chance) in leaves
+    assert draw(leaves[:1], chance) == leaves[0]
 
 
 @given(trees())
-def test_a_shard_comes_first_as_often_as_it_refills(leaves):
+def test_a_shard_is_asked_as_often_as_it_refills(leaves):
     finest = max(leaf.n for leaf in leaves)
-    firsts = [order(leaves, [], (spot + 0.5) / finest)[0] for spot in range(finest)]
+    found = [draw(leaves, (spot + 0.5) / finest) for spot in range(finest)]
     for leaf in leaves:
-        assert firsts.count(leaf) == finest // leaf.n
-
-
-def test_the_next_one_does_not_depend_on_the_first():
-    """Each order of four comes up equally often."""
-    leaves, spots = [Shard(number, 4) for number in range(4)], 24 * 50
-    orders = [tuple(order(leaves, [], (spot + 0.5) / spots)) for spot in range(spots)]
-    assert len(set(orders)) == 24
-    assert all(abs(orders.count(each) - 50) <= 1 for each in set(orders))
+        assert found.count(leaf) == finest // leaf.n
 
 
 # --- pressure

@@ -53,6 +53,12 @@ def move(key: str, rate: Rate, wanted: Wanted, now_ms: int, *, overflowing: bool
     return _branch(key, rate, accrued, charged + owed, returned, asked, overflowing)
 
 
+def read_move(key: str, state: LimitState, wanted: Wanted, now_ms: int) -> Move:
+    """The same, in the branch of a limit that was read just now."""
+    overflowing = surplus_milli(state, now_ms) + wanted.returned_milli > 0
+    return move(key, state.rate, wanted, now_ms, overflowing=overflowing)
+
+
 def guessed_move(
     key: str,
     state: LimitState,
@@ -63,7 +69,7 @@ def guessed_move(
     age_ms: int,
     others_milli_per_s: int,
 ) -> Move:
-    """The same, in the branch that the limit seems to be in."""
+    """The same for a limit that was seen ``age_ms`` ago and that others use, too."""
     balance, rate, _, _ = state
     accrued = accrued_since_epoch(rate, now_ms)
     surplus = balance + accrued + returned - rate.capacity_milli
@@ -113,13 +119,6 @@ def turn(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
     return Move(key, None, most - before, before - after, None)
 
 
-def fits(state: LimitState, wanted: Wanted, now_ms: int) -> bool:
-    """Whether a limit holds what is charged at the stamp."""
-    if not wanted.asked:
-        return True
-    return held_milli(state, wanted.returned_milli, now_ms) >= wanted.taken_milli
-
-
 def held_milli(state: LimitState, returned_milli: int, now_ms: int) -> int:
     """What can be taken once something was returned."""
     rate = state.rate
@@ -131,19 +130,6 @@ def surplus_milli(state: LimitState, now_ms: int) -> int:
     """How far a limit has run over its capacity; negative if it has not."""
     rate = state.rate
     return state.balance_milli + accrued_since_epoch(rate, now_ms) - rate.capacity_milli
-
-
-def is_overflowing(state: LimitState, now_ms: int, returned_milli: int = 0) -> bool:
-    """The branch for a limit that was read just now."""
-    return surplus_milli(state, now_ms) + returned_milli > 0
-
-
-def seems_overflowing(
-    state: LimitState, wanted: Wanted, now_ms: int, age_ms: int, others_milli_per_s: int
-) -> bool:
-    """The branch for a limit that was seen ``age_ms`` ago and that others use, too."""
-    surplus = surplus_milli(state, now_ms) + wanted.returned_milli
-    return surplus > 0 and _outlasts(surplus, state.rate, age_ms, others_milli_per_s)
 
 
 def _outlasts(surplus: int, rate: Rate, age_ms: int, others_milli_per_s: int) -> bool:

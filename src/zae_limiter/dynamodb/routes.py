@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from zae_limiter.admission.image import BucketImage, level_milli
-from zae_limiter.admission.shards.choice import order
+from zae_limiter.admission.shards.choice import draw
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.dynamodb.part import Part
@@ -49,7 +49,7 @@ class Favourites:
                 for shard in fitting:
                     if shard.number == number:
                         return shard
-            shard = order(fitting, (), random.random())[0]
+            shard = draw(fitting, random.random())
             if len(self._favourites) >= MOST_PLACES:
                 self._favourites.clear()
             self._favourites[place] = (shard.number, now_s + STAY_S)

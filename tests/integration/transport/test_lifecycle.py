@@ -49,7 +49,9 @@ def way(request):
 
 
 def wait_for_requests(server, count):
+    until = time.monotonic() + 10
     while len(server.seen) < count:
+        assert time.monotonic() < until
         time.sleep(0.01)
 
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, level_milli
-from zae_limiter.admission.moves import Move, Wanted, is_overflowing, move
+from zae_limiter.admission.moves import Move, Wanted, read_move
 from zae_limiter.admission.shards.tree import Shard, heirs
 
 Images = Mapping[Shard, BucketImage]
@@ -59,8 +59,7 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
         state = image.limits[key]
         in_debt = level_milli(state, now_ms) < 0  # the others make up for it
         wanted = Wanted(amount, asked=amount > 0 or not in_debt)
-        overflowing = is_overflowing(state, now_ms)
-        moves.append(move(key, state.rate, wanted, now_ms, overflowing=overflowing))
+        moves.append(read_move(key, state, wanted, now_ms))
     return moves
 
 

@@ -18,7 +18,7 @@ from zae_limiter.testing.dynamodb.seen import Exchange, Seen
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
-TURNS = 20  # of the event loop, more than from an accepted connection to its handler
+TURNS = 5  # of the event loop, more than from an accepted connection to its handler
 
 
 class Proxy:
@@ -137,8 +137,6 @@ class Proxy:
         ready.set()
         await self._stopping.wait()
         await self._stop_listening()
-        for _ in range(TURNS):  # who was just let in begins, and can be closed then
-            await asyncio.sleep(0)
         await asyncio.gather(*(each.closed() for each in tuple(self._connections)))
 
     async def _listen(self) -> None:
@@ -147,8 +145,14 @@ class Proxy:
         self._listener = await asyncio.start_server(self._serve, sock=listening, backlog=BACKLOG)
 
     async def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        """First let nobody in, then close: who is let in while asyncio closes is never closed."""
+        if self._listener is None:
+            return
+        for listening in self._listener.sockets:
+            self._loop.remove_reader(listening.fileno())
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        self._listener.close()
 
     async def _drop(self) -> None:
         for connection in tuple(self._connections):

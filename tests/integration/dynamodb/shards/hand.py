@@ -13,7 +13,7 @@ from zae_limiter import ConfigSource, Limit
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Wanted
-from zae_limiter.admission.shards.choice import order
+from zae_limiter.admission.shards.choice import draw
 from zae_limiter.admission.shards.spreading import gather, place_credits, place_debts, taking
 from zae_limiter.admission.shards.tree import contradicts, is_whole, live
 from zae_limiter.dynamodb import writes
@@ -123,7 +123,7 @@ class Hand:
         wanted = {key: Wanted(amount, asked=True) for key, amount in part.amounts_milli.items()}
         refused = set()
         while left := [shard for shard in self.known() if shard.number not in refused]:
-            number = order(left, [], self.chance())[0].number
+            number = draw(left, self.chance()).number
             if self._ask(number, part, wanted):
                 return True
             refused.add(number)
