@@ -118,7 +118,7 @@ def _twice(per_second: float) -> list[Limit]:
 @contextmanager
 def _bucket(limits: list[Limit]) -> Iterator[Place]:
     """A table with a namespace and limits, before anybody races for them."""
-    with fresh_table() as place:
+    with fresh_table(apart=False) as place:
         with open_sync_repository(place, limits) as repository:
             sync_acquire_of(repository)(PARENT)
         yield place

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import boto3
 from botocore.config import Config
 
+from benchmarks import cores
 from zae_limiter.testing.dynamodb import DynamoServer
 from zae_limiter.testing.dynamodb.server import ServerError, find_binary
 from zae_limiter.testing.dynamodb.tables import temporary_table
@@ -46,14 +47,22 @@ def what_is_missing() -> str:
 
 
 @contextmanager
-def fresh_table() -> Iterator[Place]:
-    """On a server of its own, or on the one that ``ZAEL_TEST_ENDPOINT`` names."""
+def fresh_table(*, apart: bool = True) -> Iterator[Place]:
+    """On a server of its own, or on the one that ``ZAEL_TEST_ENDPOINT`` names.
+
+    ``apart`` keeps its clients off the server's core; not where those are many processes.
+    """
     named = os.environ.get(ENDPOINT)
     if named:
         with _table(named) as place:
             yield place
         return
-    with DynamoServer() as server, _table(server.url) as place:
+    with ExitStack() as stack:
+        with cores.of_servers():
+            server = stack.enter_context(DynamoServer())
+        place = stack.enter_context(_table(server.url))
+        if apart:
+            stack.enter_context(cores.of_clients())
         yield place
 
 

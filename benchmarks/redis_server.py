@@ -9,6 +9,8 @@ import subprocess
 import time
 from functools import cache
 
+from benchmarks import cores
+
 HOST = "127.0.0.1"
 STARTED_WITHIN_S = 10.0
 PAUSE_S = 0.02
@@ -36,12 +38,13 @@ def redis_url() -> str:
         "--appendonly": "no",
         "--daemonize": "no",
     }
-    process = subprocess.Popen(
-        [BINARY, *(part for option in options.items() for part in option)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with cores.of_servers():
+        process = subprocess.Popen(
+            [BINARY, *(part for option in options.items() for part in option)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     atexit.register(_end, process)
     _wait(port, process)
     return f"redis://{HOST}:{port}"

@@ -13,6 +13,7 @@ from limits.aio.storage import RedisStorage
 from throttled import RateLimiterType
 from throttled import asyncio as aio
 
+from benchmarks import cores
 from benchmarks.cases import ASYNC, ASYNC_TASKS, TOKENS, AsyncAcquire, Contestant, Setting
 from benchmarks.contestants import peer_limits, peer_throttled
 from benchmarks.contestants.own_dynamodb import FAMILY
@@ -24,7 +25,8 @@ async def empty_redis() -> AsyncIterator[str]:
     """Nothing of an earlier sample is left."""
     async with redis.asyncio.from_url(redis_url()) as client:
         await client.flushall()
-    yield redis_url()
+    with cores.of_clients():
+        yield redis_url()
 
 
 @asynccontextmanager

@@ -95,9 +95,10 @@ class ServerClock:
         course = self._course
         if course is None:
             return self._host()
-        if course.excess_ns:
+        anchor_ns, _, excess_ns = course
+        if excess_ns:
             return course.at_ns(self.boot_ns()) // _MS
-        return (course.anchor_ns + self.boot_ns()) // _MS
+        return (anchor_ns + self.boot_ns()) // _MS
 
     def observe(self, date_ms: int, sent_ns: int, received_ns: int) -> None:
         """The server said ``date_ms`` at some time between the two readings of ``boot_ns``."""

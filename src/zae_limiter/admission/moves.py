@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zae_limiter.admission.image import LimitState, Rate, accrued_since_epoch, full_balance
+from zae_limiter.admission.image import (
+    EPOCH_MS,
+    LimitState,
+    Rate,
+    accrued_since_epoch,
+    full_balance,
+)
+from zae_limiter.bucket import accrued_milli
 
 
 class Wanted(NamedTuple):
@@ -71,8 +78,9 @@ def guessed_move(
 ) -> Move:
     """The same for a limit that was seen ``age_ms`` ago and that others use, too."""
     balance, rate, _, _ = state
-    accrued = accrued_since_epoch(rate, now_ms)
-    surplus = balance + accrued + returned - rate.capacity_milli
+    capacity, refill, period_ms = rate
+    accrued = accrued_milli(now_ms - EPOCH_MS, refill, period_ms)
+    surplus = balance + accrued + returned - capacity
     overflowing = surplus > 0 and _outlasts(surplus, rate, age_ms, others_milli_per_s)
     return _branch(key, rate, accrued, taken, returned, asked, overflowing)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +17,9 @@ T = TypeVar("T")
 _shield: type[Shield] | None = None
 
 
-async def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> Awaitable[T]:
     """Run the call to its end; a cancellation of the caller is raised after that."""
-    return await (_shield or _load_shield())().run(call())
+    return (_shield or _load_shield())().run(call)
 
 
 def _load_shield() -> type[Shield]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from types import coroutine
 from typing import Any, TypeVar
@@ -18,10 +18,11 @@ class Steady(asyncio.Future[T]):
     one says yes and goes on; the shield remembers that the task is to be stopped.
     """
 
-    _shield: Shield | None = None
+    __slots__ = ("_shield",)
+    _shield: Shield
 
     def cancel(self, msg: Any | None = None) -> bool:
-        shield = self._shield
+        shield = getattr(self, "_shield", None)
         if shield is None or self.done():
             return super().cancel(msg)
         shield.cancellation = asyncio.CancelledError(*([] if msg is None else [msg]))
@@ -36,50 +37,45 @@ class Shield:
     began in: an ``asyncio.timeout`` belongs into a task that is made for it.
     """
 
-    __slots__ = ("cancellation",)
-
-    def __init__(self) -> None:
-        self.cancellation: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
 
     @coroutine
-    def run(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
         """The result; a cancellation that came meanwhile is raised in its place."""
+        work = call()
         try:
             waits_for = work.send(None)
             while type(waits_for) is Steady:
-                yield from self._until_done(waits_for)
+                waits_for._shield = self  # noqa: SLF001 - they are made for each other
+                while True:
+                    try:
+                        yield waits_for
+                    except asyncio.CancelledError as error:
+                        self.cancellation = error
+                    except Exception:  # noqa: BLE001 - the future's own, for the one who waits
+                        pass
+                    if waits_for.done():
+                        break
+                    waits_for._asyncio_future_blocking = True  # noqa: SLF001 - as if awaited
                 waits_for = work.send(None)
             result: T = yield from _carried_on(work, waits_for).__await__()
         except StopIteration as end:
             result = end.value
         except (Exception, asyncio.CancelledError):
-            self._stop_if_cancelled()
+            if self.cancellation is not None:
+                self._stop()
             raise
-        self._stop_if_cancelled()
+        if self.cancellation is not None:
+            self._stop()
         return result
 
-    def _stop_if_cancelled(self) -> None:
+    def _stop(self) -> None:
         cancellation, self.cancellation = self.cancellation, None
-        if cancellation is None:
-            return
+        assert cancellation is not None
         try:
             raise cancellation from None
         finally:
             del cancellation  # its traceback holds this frame
-
-    def _until_done(self, future: Steady[Any]) -> Generator[Any, Any, None]:
-        """What it holds is not looked at: that is for the one who waits."""
-        future._shield = self  # noqa: SLF001 - they are made for each other
-        while True:
-            try:
-                yield future
-            except asyncio.CancelledError as error:
-                self.cancellation = error
-            except Exception:  # noqa: BLE001 - the future's own
-                pass
-            if future.done():
-                return
-            future._asyncio_future_blocking = True  # noqa: SLF001 - as if it was awaited
 
 
 async def _carried_on(work: Coroutine[Any, Any, T], waits_for: Any) -> T:

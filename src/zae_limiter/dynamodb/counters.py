@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import fields
+from itertools import count
 
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.models.stats import StoreStats
@@ -11,11 +13,33 @@ from zae_limiter.models.stats import StoreStats
 _NAMES = tuple(field.name for field in fields(StoreStats))
 
 
+class Tally:
+    """Counts what happens all the time: ``add`` draws the next of all numbers, without a lock."""
+
+    __slots__ = ("_looks", "add")
+
+    def __init__(self) -> None:
+        self.add: Callable[[], int] = count().__next__
+        self._looks = 0
+
+    def value(self) -> int:
+        """Draws a number, too, and so is not to be asked by two at once."""
+        found = self.add() - self._looks
+        self._looks += 1
+        return found
+
+
 class Counters:
-    """Counts that any thread may add to."""
+    """Counts that any thread may add to.
+
+    ``called`` notes a request to the store, ``granted`` one charge, written as it was asked for.
+    """
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(_NAMES, 0)
+        self._calls, self._granted = Tally(), Tally()
+        self._writes: dict[tuple[int, int], Tally] = {}
+        self.called, self.granted = self._calls.add, self._granted.add
         self.after_fork()
         renew_after_fork(self)
 
@@ -28,26 +52,12 @@ class Counters:
             for name, amount in amounts.items():
                 counts[name] += amount
 
-    def called(self) -> None:
-        """A request to the store."""
-        with self._lock:
-            self._counts["calls"] += 1
-
     def wrote(self, plain_moves: int, clamp_moves: int) -> None:
         """A request to change a bucket."""
-        with self._lock:
-            counts = self._counts
-            counts["writes"] += 1
-            counts["plain_moves"] += plain_moves
-            if clamp_moves:
-                counts["clamp_moves"] += clamp_moves
-
-    def granted(self) -> None:
-        """One charge, as it was asked for."""
-        with self._lock:
-            counts = self._counts
-            counts["charges"] += 1
-            counts["granted"] += 1
+        tally = self._writes.get((plain_moves, clamp_moves))
+        if tally is None:
+            tally = self._writes.setdefault((plain_moves, clamp_moves), Tally())
+        tally.add()
 
     def group(self, size: int) -> None:
         """A write for so many callers."""
@@ -57,4 +67,15 @@ class Counters:
             self._counts["largest_group"] = max(self._counts["largest_group"], size)
 
     def read(self) -> StoreStats:
-        return StoreStats(**self._counts.copy())  # no lock: a signal handler may wait for others
+        with self._lock:
+            counts = self._counts.copy()
+            counts["calls"] += self._calls.value()
+            granted = self._granted.value()
+            counts["charges"] += granted
+            counts["granted"] += granted
+            for (plain_moves, clamp_moves), tally in self._writes.copy().items():
+                writes = tally.value()
+                counts["writes"] += writes
+                counts["plain_moves"] += writes * plain_moves
+                counts["clamp_moves"] += writes * clamp_moves
+        return StoreStats(**counts)

@@ -7,13 +7,13 @@ round trip and nothing else.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from zae_limiter.admission.shards.pressure import observed
 from zae_limiter.concurrency.fork import renew_after_fork
 from zae_limiter.dynamodb.layout import UNKNOWN, Layout
-from zae_limiter.dynamodb.view import Place, Seen, Spot, View, first_spot, place_of
+from zae_limiter.dynamodb.view import Place, Read, Seen, Spot, first_spot, place_of
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket, decode
@@ -24,24 +24,23 @@ LONG_AGO = 0
 
 
 class Known:
-    """Bounded; the least recently written entry goes first. Shared by all threads."""
+    """Bounded; the least recently written entry goes first. Shared by all threads.
+
+    ``get`` returns what was seen of an item, ``layout`` the shards of a bucket that is split;
+    None for any other. They are asked all the time.
+    """
 
     def __init__(self) -> None:
         self._buckets: dict[Spot, Seen] = {}
         self._layouts: dict[Place, Layout] = {}  # only of buckets that are split
         self._families: dict[tuple[str, str], Family] = {}
+        self.get: Callable[[Spot], Seen | None] = self._buckets.get
+        self.layout: Callable[[Place], Layout | None] = self._layouts.get
         self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         self._lock = threading.RLock()  # re-entrant for the sake of signal handlers
-
-    def get(self, spot: Spot) -> Seen | None:
-        return self._buckets.get(spot)
-
-    def layout(self, place: Place) -> Layout | None:
-        """The shards of a bucket that is split; None for any other."""
-        return self._layouts.get(place)
 
     def saw(
         self,
@@ -54,13 +53,18 @@ class Known:
     ) -> Seen:
         """Remember an item; ``own_milli`` is what this client took with the write that showed it.
 
-        Answers may overtake each other: one with fewer writes is older, unless the store has
-        just contradicted what was known (``certain``).
+        Answers may overtake each other: one with fewer writes is older (what changes the shape of
+        a bucket counts first), unless the store has just contradicted what was known (``certain``).
         """
         with self._lock:
             before = self._buckets.get(spot)
-            if before is not None and not certain and _is_older(bucket, before.bucket):
-                return before
+            if before is not None and not certain:
+                known = before.bucket
+                if (bucket.generation, bucket.image.writes) < (
+                    known.generation,
+                    known.image.writes,
+                ):
+                    return before
             seen = _seen(before, bucket, now_ms, own_milli)
             self._buckets.pop(spot, None)
             self._buckets[spot] = seen
@@ -72,18 +76,18 @@ class Known:
 
     def learn(
         self, spot: Spot, item: Item | None, now_ms: int, assumed: StoredBucket | None
-    ) -> View:
+    ) -> Read:
         """Take what the store has just shown literally.
 
         It contradicts what was ``assumed``, but not what was learnt since.
         """
         if item is None:
             self.missed(spot)
-            return View(None, literal=True)
+            return Read(None)
         bucket = decode(item, assumed)
         seen = self._buckets.get(spot)
         self.saw(spot, bucket, now_ms, certain=seen is not None and seen.bucket is assumed)
-        return View(bucket, literal=True)
+        return Read(bucket)
 
     def saw_bucket(
         self, namespace_id: str, entity_id: str, resource: str, item: Item | None
@@ -157,12 +161,6 @@ class Known:
         if known is not None:
             kept = {shard: found for shard, found in known.seen.items() if shard.number != number}
             self._set(place, known, Layout.of(kept))
-
-
-def _is_older(bucket: StoredBucket, than: StoredBucket) -> bool:
-    """Every write counts; what changes the shape of a bucket counts first."""
-    mine, theirs = bucket.generation, than.generation
-    return mine < theirs or (mine == theirs and bucket.image.writes < than.image.writes)
 
 
 def _seen(

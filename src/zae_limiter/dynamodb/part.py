@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Wanted, held_milli
-from zae_limiter.admission.request import Charge, Settlement
+from zae_limiter.admission.request import Settlement
 
 
 class Part(NamedTuple):
@@ -22,11 +22,6 @@ class Part(NamedTuple):
     is_charge: bool
     admitted: int = 0
     refreshed: bool = False
-
-    @classmethod
-    def of_charge(cls, charge: Charge, *, is_acquire: bool, refreshed: bool) -> Part:
-        amounts = dict(zip(charge.in_force.keys, charge.amounts_milli, strict=True))
-        return cls(charge.in_force, amounts, True, int(is_acquire), refreshed)
 
     @classmethod
     def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> Part:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
@@ -20,17 +20,6 @@ from zae_limiter.models.config import ConfigSource
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
 
 
-class Next(NamedTuple):
-    """A write, and whose parts it makes; none if it only prepares the bucket for them.
-
-    ``net_milli`` is what it takes from each limit.
-    """
-
-    attempt: Attempt
-    taken: Sequence[int]
-    net_milli: Mapping[str, int] = {}
-
-
 class Over(NamedTuple):
     """Nothing is to be written: charges do not fit into ``seen``, and nothing is left to settle."""
 
@@ -45,8 +34,7 @@ class Look:
 
 
 LOOK = Look()
-ALONE = (0,)
-Step = Next | Over | Look | Gone | StaleLimits
+Step = Attempt | Over | Look | Gone | StaleLimits
 
 
 def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:
@@ -57,7 +45,10 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
     whole = parts[0].in_force
     in_force = whole.at(bucket.shard)
     if len(parts) == 1 and parts[0].is_charge and is_governed(bucket, in_force):
-        return _alone(view, bucket, parts[0], in_force, terms)
+        if view.literal and not fits_alone(parts[0], bucket.image, terms.now_ms):
+            return Over(bucket.image, bucket.shard)
+        # asked for even if it does not seem to fit: the bucket was seen a while ago
+        return writes.charge(view, bucket, parts[0], in_force, terms)
     charges = [part for part in parts if part.is_charge]
     if charges and not is_governed(bucket, in_force):
         return _other_limits(bucket, charges, whole, terms)
@@ -66,19 +57,8 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
         return LOOK
     owed = {key for key, amount in missing.items() if amount > 0}
     if owed:
-        return Next(
-            writes.rebased(bucket, _with(bucket.image, owed, in_force, terms), whole, terms),
-            [],
-        )
+        return writes.rebased(bucket, _with(bucket.image, owed, in_force, terms), whole, terms)
     return _with_bucket(view, bucket, parts, in_force, terms)
-
-
-def _alone(view: View, bucket: StoredBucket, part: Part, in_force: InForce, terms: Terms) -> Step:
-    """A charge is asked for even if it does not seem to fit: the bucket was seen a while ago."""
-    if view.literal and not fits_alone(part, bucket.image, terms.now_ms):
-        return Over(bucket.image, bucket.shard)
-    attempt = writes.charge(view, bucket, part, in_force, terms)
-    return Next(attempt, ALONE, part.amounts_milli)
 
 
 def _other_limits(
@@ -89,7 +69,7 @@ def _other_limits(
     if _may_be_outdated(image, in_force) and not any(part.refreshed for part in charges):
         return STALE
     target = rebase(image, in_force, terms.now_ms)
-    return Next(writes.rebased(bucket, target, whole, terms), [])
+    return writes.rebased(bucket, target, whole, terms)
 
 
 def _without_bucket(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Step:
@@ -107,12 +87,14 @@ def _without_bucket(view: View, parts: Sequence[Part], terms: Terms, family: Fam
     wanted = total(parts[position] for position in taken)
     if any(each.taken_milli or each.asked for each in wanted.values()):
         admitted = sum(parts[position].admitted for position in taken)
-        return Next(writes.first(in_force, wanted, admitted, family, terms), taken)
+        first = writes.first(in_force, wanted, admitted, family, terms)
+        return first._replace(taken=taken)
     if view.literal:
         return Over(empty)
     if any(part.is_charge for part in parts):
         return LOOK
-    return Next(writes.credit(wanted, sum(part.admitted for part in parts), terms), taken)
+    credit = writes.credit(wanted, sum(part.admitted for part in parts), terms)
+    return credit._replace(taken=taken)
 
 
 def _with_bucket(
@@ -133,7 +115,7 @@ def _with_bucket(
         return Over(image, bucket.shard)  # credits to limits that are gone
     attempt = writes.shared(view, bucket, wanted, admitted, in_force, terms)
     net = {key: each.taken_milli - each.returned_milli for key, each in wanted.items()}
-    return Next(attempt, taken, net)
+    return attempt._replace(taken=taken, net_milli=net)
 
 
 def _without_hidden_spills(parts: Sequence[Part], taken: list[int]) -> list[int]:

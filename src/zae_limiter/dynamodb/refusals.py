@@ -10,9 +10,10 @@ from __future__ import annotations
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Member, Refused
-from zae_limiter.dynamodb.part import fits_alone
+from zae_limiter.dynamodb.part import Part, fits_alone
 from zae_limiter.dynamodb.sights import Images, Sights, fits_together, refused
 from zae_limiter.dynamodb.view import is_governed
+from zae_limiter.records.dynamodb.bucket_item import StoredBucket
 
 
 class Refusals:
@@ -27,24 +28,18 @@ class Refusals:
         """Decide a charge that cannot fit, if that was seen recently."""
         if not self._ttl_ms or member.look_first:
             return False
-        outcome = self._refused(member, now_ms)
+        if self._known.layout(member.place) is not None:
+            outcome = self._refused_by_all(member, now_ms)
+        else:
+            seen = self._known.get(member.spot)
+            if seen is None or not 0 <= now_ms - seen.at_ms < self._ttl_ms:
+                return False
+            outcome = _refused_by(seen.bucket, member.part, now_ms)
         if outcome is None:
             return False
         member.outcome = outcome
         self._counters.add(charges=1, rejected=1, cached_rejections=1)
         return True
-
-    def _refused(self, member: Member, now_ms: int) -> Refused | None:
-        part = member.part
-        if self._known.layout(member.place) is not None:
-            return self._refused_by_all(member, now_ms)
-        seen = self._known.get(member.spot)
-        if seen is None or not 0 <= now_ms - seen.at_ms < self._ttl_ms:
-            return None
-        image = seen.bucket.image
-        if not is_governed(seen.bucket, part.in_force) or fits_alone(part, image, now_ms):
-            return None
-        return Refused(image, now_ms)
 
     def _refused_by_all(self, member: Member, now_ms: int) -> Refused | None:
         """Every shard was seen, and neither one alone nor all together hold it."""
@@ -61,3 +56,9 @@ class Refusals:
         if gathers and fits_together(images, part, now_ms):
             return None
         return refused(images, part, now_ms, gathers=gathers)
+
+
+def _refused_by(bucket: StoredBucket, part: Part, now_ms: int) -> Refused | None:
+    if not is_governed(bucket, part.in_force) or fits_alone(part, bucket.image, now_ms):
+        return None
+    return Refused(bucket.image, now_ms)

@@ -49,22 +49,20 @@ class Seen(NamedTuple):
     at_ms: int
     others_milli_per_s: Mapping[str, int]
     pressure: Pressure
+    literal: bool = False  # see Read
 
 
-class View(NamedTuple):
-    """What is known of a bucket; ``literal`` if it was read for this very request.
+class Read(NamedTuple):
+    """What was read for this very request; without a bucket there is none.
 
-    Without a bucket: it is absent if literal, else nothing is known. Where it is literal, nobody
-    is thought to have taken anything since.
+    It is taken literally: nobody is thought to have taken anything since.
     """
 
     bucket: StoredBucket | None
-    literal: bool
+    literal: bool = True
     at_ms: int = 0
     others_milli_per_s: Mapping[str, int] = {}
 
-    @classmethod
-    def remembered(cls, seen: Seen | None) -> View:
-        if seen is None:
-            return cls(None, literal=False)
-        return cls(seen.bucket, False, seen.at_ms, seen.others_milli_per_s)
+
+View = Seen | Read
+UNSEEN = Read(None, literal=False)  # nothing is known of the bucket

@@ -10,7 +10,7 @@ from zae_limiter.admission.image import BucketImage, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
 from zae_limiter.admission.rebase import fresh
-from zae_limiter.dynamodb.attempt import Attempt, structural
+from zae_limiter.dynamodb.attempt import ALONE, Attempt, structural
 from zae_limiter.dynamodb.expiry import after, expires_ms, is_time_to_fill
 from zae_limiter.dynamodb.part import Part
 from zae_limiter.dynamodb.view import Spot, View
@@ -30,6 +30,7 @@ from zae_limiter.records.dynamodb.usual_write import UsualWrite
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on it
 NOTHING = Wanted()
+NO_AMOUNTS: Mapping[str, int] = {}
 STRUCTURAL = "+"  # so that nobody takes such a write for the charge that follows it
 
 Totals = Mapping[str, Wanted]
@@ -75,7 +76,8 @@ def charge(
     for key, amount in part.amounts_milli.items():
         rate = others.get(key, 0)
         moves.append(guessed_move(key, limits[key], amount, 0, True, now_ms, age_ms, rate))
-    return _usual(bucket, moves, part.admitted, in_force, terms, False, False)
+    amounts = part.amounts_milli
+    return _usual(bucket, moves, part.admitted, in_force, terms, False, False, ALONE, amounts)
 
 
 def _usual(
@@ -86,30 +88,25 @@ def _usual(
     terms: Terms,
     owes: bool,
     gives: bool,
+    taken: Sequence[int] = (),
+    net_milli: Mapping[str, int] = NO_AMOUNTS,
 ) -> Attempt:
-    image, mark = bucket.image, terms.operation
-    until = _expires_ms(image, moves, in_force, terms.now_ms, owes)
+    image, (spot, now_ms, mark) = bucket.image, terms
+    until = kept_until(image.expires_ms, in_force, now_ms)
+    if owes or not is_time_to_fill(until, image, in_force, now_ms):
+        until = expires_ms(after(image, moves), in_force, now_ms)
     stamp = Stamp(mark, admitted, until, until == image.expires_ms)
     version = 0 if image.config_version else in_force.governing_version
-    write = UsualWrite(bucket_item.key(*terms.spot), moves, stamp, bucket, version)
+    write = UsualWrite(bucket_item.key(*spot), moves, stamp, bucket, version)
     clamped = 0
-    for each in moves:
-        if each.put is not None:
+    for _, _, _, _, put, _ in moves:
+        if put is not None:
             clamped += 1
     plain = len(moves) - clamped
+    before, again = bucket.operation, write.guarded
     if gives:  # not twice at any price
         return Attempt(write, mark, None, None, False, plain, clamped)
-    return Attempt(write, mark, bucket.operation, write.guarded, False, plain, clamped)
-
-
-def _expires_ms(
-    image: BucketImage, moves: Sequence[Move], in_force: InForce, now_ms: int, owes: bool
-) -> int | None:
-    """When the bucket may be forgotten after a write; seldom earlier than a charge needs."""
-    until = kept_until(image.expires_ms, in_force, now_ms)
-    if not owes and is_time_to_fill(until, image, in_force, now_ms):
-        return until
-    return expires_ms(after(image, moves), in_force, now_ms)
+    return Attempt(write, mark, before, again, False, plain, clamped, taken, net_milli)
 
 
 def credit(wanted: Totals, admitted: int, terms: Terms) -> Attempt:

@@ -134,9 +134,13 @@ class Pool:
 
     def take_kept(self) -> Connection | None:
         """A connection that stands already, if there is one that nobody uses."""
-        kept = self._kept() if self._in_use < MAX_CONNECTIONS else None
-        if kept is not None:
-            self._in_use += 1
+        if not self._idle or self._in_use >= MAX_CONNECTIONS:
+            return None
+        kept = self._idle.pop()
+        if not kept.is_usable(time.monotonic()):
+            self._drop(kept)
+            return None
+        self._in_use += 1
         return kept
 
     async def take(self, endpoint: Endpoint, until: float) -> Connection:
@@ -159,7 +163,10 @@ class Pool:
 
     def give_back(self, connection: Connection) -> None:
         """Keep it, and drop the one that nobody has needed for longest if it is too old."""
-        self._leave()
+        if self._queue:
+            self._leave()
+        else:
+            self._in_use -= 1
         now = connection.idle_since = time.monotonic()
         if self._idle and now - self._idle[0].idle_since > IDLE_S:
             self._drop(self._idle.pop(0))

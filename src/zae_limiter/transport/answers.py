@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 from zlib import crc32
@@ -68,7 +68,8 @@ FAULTS = frozenset({"InternalServerError", "InternalFailure", "ServiceUnavailabl
 _MISSING_TABLE = frozenset({"ResourceNotFoundException", "TableNotFoundException"})
 _SHOWN = 300
 _decoder = json.JSONDecoder()
-_decode, _decode_start = _decoder.decode, _decoder.raw_decode
+_decode = _decoder.decode
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]
 
 
 def read_answer(answer: RawAnswer, operation: str, table: str) -> dict[str, Any]:
@@ -78,10 +79,10 @@ def read_answer(answer: RawAnswer, operation: str, table: str) -> dict[str, Any]
         raise NoAnswer(f"DynamoDB's answer to {operation} was damaged on its way")
     try:
         text = answer.body.decode()
-        content, end = _decode_start(text)
+        content, end = _scan(text, 0)
         if end != len(text):
             content = _decode(text)
-    except ValueError:
+    except (ValueError, StopIteration):
         content = None
     if answer.status == 200 and isinstance(content, dict):
         return content

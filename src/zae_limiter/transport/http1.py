@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from zae_limiter.transport.wire import RawAnswer
 
@@ -11,6 +10,7 @@ _MOST_DIGITS = 15
 _MAX_HEAD = 65_536
 _END_OF_HEAD = b"\r\n\r\n"
 _HEX = re.compile(rb"[0-9A-Fa-f]+")
+_GOOD = b"HTTP/1.1 200 "
 
 
 class Malformed(Exception):
@@ -137,42 +137,34 @@ class AnswerReader:
 
 
 def in_one_piece(data: bytes) -> RawAnswer | None:
-    """The answer if it is all of ``data`` and of the usual form, after which another may follow.
+    """The answer if it is all of ``data``, good, and of the usual form, so that another may follow.
 
-    None: a reader has to look at it.
+    Its headers are in lower case. None: a reader has to look at it.
     """
-    end = data.find(_END_OF_HEAD)
-    if end < 0 or not data.startswith(b"HTTP/1.1 "):
+    head, _, body = data.partition(_END_OF_HEAD)
+    if not head.startswith(_GOOD):
         return None
     try:
-        lines = data[:end].decode("latin-1").split("\r\n")
-        headers, status = _headers(lines), lines[0][9:12]
-        length = headers["content-length"]
-    except (Malformed, KeyError):
-        return None
-    if not _is_number(status) or not _is_number(length):
+        headers = _headers(head.decode("latin-1").lower().split("\r\n"))
+    except Malformed:
         return None
     usual = (
-        int(status) >= 200
-        and int(length) == len(data) - end - 4
+        headers.get("content-length") == str(len(body))
         and "transfer-encoding" not in headers
         and headers.get("connection", "keep-alive") == "keep-alive"
     )
-    return RawAnswer(int(status), headers, data[end + 4 :]) if usual else None
+    return RawAnswer(200, headers, body) if usual else None
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
     """All lines but the first."""
-    return dict(map(_header, lines[1:]))
-
-
-@lru_cache(maxsize=64)
-def _header(line: str) -> tuple[str, str]:
-    """Most are the same in one answer as in the next."""
-    name, colon, value = line.partition(":")
-    if not colon:
-        raise Malformed("a header of the answer has no colon")
-    return name.lower(), value.strip()
+    headers = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise Malformed("a header of the answer has no colon")
+        headers[name.lower()] = value.strip()
+    return headers
 
 
 def _is_number(text: str) -> bool:

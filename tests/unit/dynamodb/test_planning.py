@@ -5,7 +5,7 @@ from zae_limiter.admission.rebase import fresh
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.part import Part
 from zae_limiter.dynamodb.planning import plan
-from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.view import Read
 from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.records.dynamodb.bucket_item import Family, StoredBucket
 
@@ -19,7 +19,7 @@ CHARGE = Part(IN_FORCE, {"rpm": 1000}, is_charge=True, admitted=1)
 
 def planned(*parts):
     terms = Terms((*PLACE, 0), NOW_MS, "mark")
-    return plan(View(BUCKET, literal=True), parts, terms, Family())
+    return plan(Read(BUCKET), parts, terms, Family())
 
 
 def test_a_charge_of_nothing_that_is_given_back_goes_with_the_credits():

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from zae_limiter._async.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
-    Grant,
-    Rejection,
     Settlement,
-    StaleLimits,
 )
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.parallel import agather
@@ -119,11 +119,11 @@ class Admission:
             known = overrides[key] = override(limits, resolved, multiplier)
         return known
 
-    async def charge(
+    def charge(
         self, request: ChargeRequest, receipt: list[ChargeOutcome]
-    ) -> Grant | Rejection | StaleLimits:
+    ) -> Coroutine[Any, Any, ChargeOutcome]:
         context = self._context
-        return await context.engine.buckets.charge(context.namespace_id, request, receipt)
+        return context.engine.buckets.charge(context.namespace_id, request, receipt)
 
     async def settle(self, settlements: tuple[Settlement, ...], receipt: list[None]) -> None:
         context = self._context

@@ -10,10 +10,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
-    Grant,
-    Rejection,
     Settlement,
-    StaleLimits,
 )
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.parallel import gather
@@ -121,9 +118,7 @@ class Admission:
             known = overrides[key] = override(limits, resolved, multiplier)
         return known
 
-    def charge(
-        self, request: ChargeRequest, receipt: list[ChargeOutcome]
-    ) -> Grant | Rejection | StaleLimits:
+    def charge(self, request: ChargeRequest, receipt: list[ChargeOutcome]) -> ChargeOutcome:
         context = self._context
         return context.engine.buckets.charge(context.namespace_id, request, receipt)
 

@@ -97,9 +97,8 @@ def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
     What is ``known`` of the same item saves reading the parameters again if they have not changed.
     """
     try:
-        if known is not None and _is_alike(item, known):
-            return _decode_again(item, known)
-        return _decode(item)
+        again = None if known is None else _decode_again(item, known)
+        return _decode(item) if again is None else again
     except (KeyError, ValueError, TypeError) as error:
         raise IncompatibleSchemaError(
             "an unknown form of bucket",
@@ -109,13 +108,17 @@ def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
 
 
 def in_full(item: Item) -> StoredBucket:
-    """The bucket of an item, with what was consumed by shards that were merged into it."""
+    """The bucket of an item, with all that is shown of it and not needed to write to it.
+
+    That is what was consumed by shards that were merged into it, and the hour of its last use.
+    """
     bucket = decode(item)
     limits = {
         name: state._replace(consumed_milli=state.consumed_milli + merged_milli(item, name))
         for name, state in bucket.image.limits.items()
     }
-    return bucket._replace(image=bucket.image._replace(limits=limits))
+    hour = hour_of(bucket.operation)
+    return bucket._replace(image=bucket.image._replace(limits=limits, window_hour=hour))
 
 
 def merged_milli(item: Item, name: str) -> int:
@@ -134,33 +137,31 @@ def _decode(item: Item) -> StoredBucket:
                 int(item[CONSUMED + limit]["N"]),
             )
     mark, generation = item[OPERATION]["S"], int(item[GENERATION]["N"])
-    bucket = StoredBucket(_image(item, limits, mark), item[DIGEST]["S"], generation, mark)
+    bucket = StoredBucket(_image(item, limits), item[DIGEST]["S"], generation, mark)
     shards = int(item[SHARDS]["N"])
     return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
 
 
-def _is_alike(item: Item, known: StoredBucket) -> bool:
-    """Whether size and limits are as known."""
-    return item[DIGEST]["S"] == known.digest and int(item[SHARDS]["N"]) == known.shard.n
-
-
-def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
+def _decode_again(item: Item, known: StoredBucket) -> StoredBucket | None:
+    """None unless size and limits are as known."""
+    before, digest, _, _, shard, rates = known
+    if item[DIGEST]["S"] != digest or int(item[SHARDS]["N"]) != shard.n:
+        return None
     limits = {}
-    for limit, (_, rate, _, _) in known.image.limits.items():
+    for limit, (_, rate, _, _) in before.limits.items():
         balance, consumed = item[BALANCE + limit]["N"], item[CONSUMED + limit]["N"]
         limits[limit] = LimitState(int(balance), rate, int(consumed))
     mark, generation = item[OPERATION]["S"], int(item[GENERATION]["N"])
-    image = _image(item, limits, mark)
-    return StoredBucket(image, known.digest, generation, mark, known.shard, known.rates)
+    return StoredBucket(_image(item, limits), digest, generation, mark, shard, rates)
 
 
-def _image(item: Item, limits: dict[str, LimitState], mark: str) -> BucketImage:
+def _image(item: Item, limits: dict[str, LimitState]) -> BucketImage:
     ttl = item.get(TTL)
     return BucketImage(
         limits,
         int(item[VERSION]["N"]),
         None if ttl is None else int(ttl["N"]) * 1000,
-        hour_of(mark),
+        0,
         int(item[ADMITTED]["N"]),
         0,
         int(item[WRITES]["N"]),

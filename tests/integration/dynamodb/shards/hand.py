@@ -18,7 +18,7 @@ from zae_limiter.admission.shards.spreading import gather, place_credits, place_
 from zae_limiter.admission.shards.tree import contradicts, is_whole, live
 from zae_limiter.dynamodb import writes
 from zae_limiter.dynamodb.part import Part, choose
-from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.view import Read
 from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.records.dynamodb import bucket_item, bucket_shards
 from zae_limiter.records.dynamodb.bucket_item import Family
@@ -97,7 +97,7 @@ class Hand:
     def update(self, number, wanted, admitted=0):
         """One write as it is planned from what is known; the item after it."""
         bucket = bucket_item.decode(self.items[number])
-        view = View(bucket, literal=True)
+        view = Read(bucket)
         attempt = writes.shared(view, bucket, wanted, admitted, self.in_force, self.terms(number))
         net = {key: each.returned_milli - each.taken_milli for key, each in wanted.items()}
         return self.make(net, lambda: self.send(number, attempt.write))

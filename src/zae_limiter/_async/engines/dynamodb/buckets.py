@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from zae_limiter._async.engines.dynamodb.exchange import Exchange
 from zae_limiter._async.engines.dynamodb.families import Families
@@ -80,11 +81,11 @@ class DynamoBuckets:
         self._inspection = Inspection(client, survey)
         self._mending = Mending(store, known, survey)
 
-    async def charge(
+    def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
-    ) -> ChargeOutcome:
+    ) -> Coroutine[Any, Any, ChargeOutcome]:
         charge = self._charge_one if len(request.charges) == 1 else self._charge_all
-        return await charge(namespace_id, request, receipt)  # unasync: remove
+        return charge(namespace_id, request, receipt)  # unasync: remove
         # sync: return shield(lambda: charge(namespace_id, request, receipt))
 
     async def settle(
@@ -140,7 +141,8 @@ class DynamoBuckets:
     ) -> ChargeOutcome:
         """Who waits for somebody else's write can be stopped; who writes itself can not."""
         charges = request.charges
-        member = _member(namespace_id, charges[0], request, self._client.deadline())
+        deadline = Deadline(self._client.request_timeout)
+        member = _member(namespace_id, charges[0], request, deadline)
         if not self._refusals.refuses(member, request.clock()):
             try:
                 await self._routing.decide(member)
@@ -244,6 +246,9 @@ class DynamoBuckets:
 def _member(
     namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
 ) -> Member:
-    part = Part.of_charge(charge, is_acquire=request.is_acquire, refreshed=request.refreshed)
-    place = (namespace_id, charge.entity_id, charge.resource)
-    return Member(place, part, request.clock, deadline, look_first=not request.speculative)
+    entity_id, resource, in_force, amounts_milli = charge
+    _, clock, refreshed, is_acquire, speculative = request
+    amounts = dict(zip(in_force.keys, amounts_milli, strict=True))
+    part = Part(in_force, amounts, True, int(is_acquire), refreshed)
+    place = (namespace_id, entity_id, resource)
+    return Member(place, part, clock, deadline, look_first=not speculative)

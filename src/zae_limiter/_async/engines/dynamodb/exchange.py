@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.attempt import Attempt
@@ -33,7 +34,8 @@ class Exchange:
         """
         first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
         try:
-            return await client.update(attempt.write.text(client.table), first, throttled)
+            answer = await client.update(attempt.write.text(client.table), first, throttled)
+            return cast(Item, answer["Attributes"])
         except ServerFault as fault:
             return await self._after_fault(attempt, fault, deadline)
         except NoAnswer as silence:
@@ -51,7 +53,8 @@ class Exchange:
             return await self._if_ours(attempt, fault, deadline)
         repeated = attempt.again().text(self._client.table)
         try:
-            return await self._client.update(repeated, deadline)
+            answer = await self._client.update(repeated, deadline)
+            return cast(Item, answer["Attributes"])
         except ConditionFailed as failed:
             mark = _mark(failed.item)
             if mark == attempt.operation:

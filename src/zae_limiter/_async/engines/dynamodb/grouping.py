@@ -26,7 +26,7 @@ class Grouping:
         is decided: who looks at the outcome then knows what has to be given back.
         """
         if self._lanes.join(member, AWaiter):
-            await ashield(lambda: self._lead(member))
+            await ashield(lambda: self._lead([member]))
             return
         try:
             await _woken(member)
@@ -37,7 +37,7 @@ class Grouping:
                 await ashield(lambda: self._see_through(member))
             raise
         if member.outcome is None:
-            await ashield(lambda: self._lead(member))
+            await ashield(lambda: self._lead(self._lanes.group(member)))
 
     async def _see_through(self, member: Member) -> None:
         try:
@@ -45,7 +45,7 @@ class Grouping:
         except TimeoutError:
             self._give_up(member)
         if member.outcome is None:
-            await self._lead(member)
+            await self._lead(self._lanes.group(member))
 
     def _give_up(self, member: Member) -> None:
         """Whoever was to write for it is gone: its event loop was closed under way."""
@@ -54,8 +54,8 @@ class Grouping:
         elif member.outcome is None:
             member.outcome = NoAnswer("the caller who wrote is gone; nobody knows the outcome")
 
-    async def _lead(self, leader: Member) -> None:
-        members = self._lanes.group(leader)
+    async def _lead(self, members: list[Member]) -> None:
+        leader = members[0]
         try:
             await self._writing.write(members)
         finally:

@@ -10,14 +10,15 @@ from zae_limiter._async.engines.dynamodb.families import Families
 from zae_limiter._async.engines.dynamodb.forgetting import Forgetting
 from zae_limiter.admission.rebase import governs
 from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.dynamodb.attempt import ALONE, Attempt
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.expiry import is_time_to_fill, is_too_early
 from zae_limiter.dynamodb.heat import Heat
 from zae_limiter.dynamodb.known import Known
 from zae_limiter.dynamodb.member import Gone, Member, Refused, Written, written
-from zae_limiter.dynamodb.part import Part, choose
-from zae_limiter.dynamodb.planning import ALONE, Look, Next, Over, plan
-from zae_limiter.dynamodb.view import View
+from zae_limiter.dynamodb.part import choose
+from zae_limiter.dynamodb.planning import Look, Over, plan
+from zae_limiter.dynamodb.view import UNSEEN, Read, View
 from zae_limiter.dynamodb.writes import Terms
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.records.dynamodb import bucket_item
@@ -84,7 +85,7 @@ class Writing:
         """
         leader = pending[0]
         spot, look, rebased = leader.spot, leader.look_first, False
-        view = View.remembered(self._known.get(spot))
+        view: View = self._known.get(spot) or UNSEEN
         for left in range(len(leader.part.in_force.keys) + EXTRA_TRIES, -1, -1):
             if look or left == 0:
                 item = await self._exchange.read(bucket_item.key(*spot), deadline)
@@ -93,9 +94,11 @@ class Writing:
             if view.bucket is None:
                 family = await self._families.get(*spot[:2], deadline)
             terms = Terms(spot, now_ms, new_mark(now_ms))  # each try has its own mark
-            step = plan(view, _parts(pending), terms, family)
-            if isinstance(step, Next):
-                if step.attempt.structural:
+            alone = len(pending) == 1
+            parts = [pending[0].part] if alone else [member.part for member in pending]
+            step = plan(view, parts, terms, family)
+            if isinstance(step, Attempt):
+                if step.structural:
                     if rebased:  # somebody brings other limits at once
                         await Backoff(deadline).pause()
                     rebased = True
@@ -104,21 +107,25 @@ class Writing:
                 look = True
             else:
                 _decide(pending, step, now_ms)
-            pending = _undecided(pending)
+            if not alone:
+                pending = [member for member in pending if member.outcome is None]
+            elif pending[0].outcome is not None:
+                pending = []
             if not pending:
                 break
         return pending
 
     async def _try(
         self,
-        step: Next,
+        attempt: Attempt,
         view: View,
         pending: list[Member],
         terms: Terms,
         deadline: Deadline,
     ) -> View:
         """Make one write; what it shows of the bucket."""
-        attempt, spot, now_ms = step.attempt, terms.spot, terms.now_ms
+        spot, now_ms, _ = terms
+        taken = attempt.taken
         self._counters.wrote(attempt.plain_moves, attempt.clamp_moves)
         try:
             item = await self._exchange.write(attempt, deadline, lambda: self._heat.note(spot))
@@ -126,16 +133,17 @@ class Writing:
             self._counters.add(refused_writes=1)
             return self._known.learn(spot, failed.item, now_ms, view.bucket)
         bucket = bucket_item.decode(item, view.bucket)
-        self._known.saw(spot, bucket, now_ms, step.net_milli)
+        self._known.saw(spot, bucket, now_ms, attempt.net_milli)
         if not attempt.structural:
-            _conclude(pending, step.taken, bucket, now_ms)
-        image, in_force = bucket.image, pending[0].part.in_force.at(bucket.shard)
-        owes_nothing = step.taken is ALONE  # since a charge was let through
+            _conclude(pending, taken, bucket, now_ms)
+        image, in_force = bucket.image, pending[0].part.in_force
+        owes_nothing = taken is ALONE  # since a charge was let through
         if owes_nothing and is_time_to_fill(image.expires_ms, image, in_force, now_ms):
-            return View(bucket, True)
+            return view  # nobody is left who looks at it
         if is_too_early(image):
+            in_force = in_force.at(bucket.shard)
             await self._forgetting.put_off(attempt.write.key, image, in_force, now_ms, deadline)
-        return View(bucket, True)
+        return Read(bucket)
 
     def _count(self, members: Sequence[Member]) -> None:
         """A shard's refusal is no rejection: others are asked."""
@@ -155,18 +163,6 @@ class Writing:
             rejected=rejected,
             settlements=len(members) - len(charges),
         )
-
-
-def _parts(pending: list[Member]) -> list[Part]:
-    if len(pending) == 1:
-        return [pending[0].part]
-    return [member.part for member in pending]
-
-
-def _undecided(pending: list[Member]) -> list[Member]:
-    if len(pending) == 1:
-        return pending if pending[0].outcome is None else []
-    return [member for member in pending if member.outcome is None]
 
 
 def _decide(pending: list[Member], step: Over | Gone | StaleLimits, now_ms: int) -> None:

@@ -139,7 +139,8 @@ class DynamoBuckets:
     ) -> ChargeOutcome:
         """Who waits for somebody else's write can be stopped; who writes itself can not."""
         charges = request.charges
-        member = _member(namespace_id, charges[0], request, self._client.deadline())
+        deadline = Deadline(self._client.request_timeout)
+        member = _member(namespace_id, charges[0], request, deadline)
         if not self._refusals.refuses(member, request.clock()):
             try:
                 self._routing.decide(member)
@@ -243,6 +244,9 @@ class DynamoBuckets:
 def _member(
     namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
 ) -> Member:
-    part = Part.of_charge(charge, is_acquire=request.is_acquire, refreshed=request.refreshed)
-    place = (namespace_id, charge.entity_id, charge.resource)
-    return Member(place, part, request.clock, deadline, look_first=not request.speculative)
+    entity_id, resource, in_force, amounts_milli = charge
+    _, clock, refreshed, is_acquire, speculative = request
+    amounts = dict(zip(in_force.keys, amounts_milli, strict=True))
+    part = Part(in_force, amounts, True, int(is_acquire), refreshed)
+    place = (namespace_id, entity_id, resource)
+    return Member(place, part, clock, deadline, look_first=not speculative)

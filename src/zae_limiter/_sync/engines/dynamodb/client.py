@@ -15,7 +15,6 @@ from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
-from zae_limiter.records.dynamodb.attributes import Item
 from zae_limiter.store_url import check_transport
 from zae_limiter.transport.access import Access, AccessSource
 from zae_limiter.transport.answers import date_ms, read_answer
@@ -114,12 +113,10 @@ class DynamoClient:
 
     def update(
         self, body: str, deadline: Deadline, throttled: Callable[[], None] | None = None
-    ) -> Item:
-        """Make an UpdateItem that asks for the item after it."""
+    ) -> dict[str, Any]:
+        """Make an UpdateItem, like ``call``, which it saves some time."""
         payload, retries = body.encode(), Retries(deadline, False, throttled)
-        answer = shield(lambda: self._made("UpdateItem", payload, retries))
-        item: Item = answer["Attributes"]
-        return item
+        return shield(lambda: self._made("UpdateItem", payload, retries))
 
     def _made(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
         """In the sync tree never in the main thread: a signal handler must find no lock held."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.attempt import Attempt
@@ -35,7 +36,8 @@ class Exchange:
         """
         first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
         try:
-            return client.update(attempt.write.text(client.table), first, throttled)
+            answer = client.update(attempt.write.text(client.table), first, throttled)
+            return cast(Item, answer["Attributes"])
         except ServerFault as fault:
             return self._after_fault(attempt, fault, deadline)
         except NoAnswer as silence:
@@ -53,7 +55,8 @@ class Exchange:
             return self._if_ours(attempt, fault, deadline)
         repeated = attempt.again().text(self._client.table)
         try:
-            return self._client.update(repeated, deadline)
+            answer = self._client.update(repeated, deadline)
+            return cast(Item, answer["Attributes"])
         except ConditionFailed as failed:
             mark = _mark(failed.item)
             if mark == attempt.operation:

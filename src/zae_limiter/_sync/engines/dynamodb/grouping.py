@@ -28,7 +28,7 @@ class Grouping:
         is decided: who looks at the outcome then knows what has to be given back.
         """
         if self._lanes.join(member, Waiter):
-            shield(lambda: self._lead(member))
+            shield(lambda: self._lead([member]))
             return
         try:
             _woken(member)
@@ -39,7 +39,7 @@ class Grouping:
                 shield(lambda: self._see_through(member))
             raise
         if member.outcome is None:
-            shield(lambda: self._lead(member))
+            shield(lambda: self._lead(self._lanes.group(member)))
 
     def _see_through(self, member: Member) -> None:
         try:
@@ -47,7 +47,7 @@ class Grouping:
         except TimeoutError:
             self._give_up(member)
         if member.outcome is None:
-            self._lead(member)
+            self._lead(self._lanes.group(member))
 
     def _give_up(self, member: Member) -> None:
         """Whoever was to write for it is gone: its event loop was closed under way."""
@@ -56,8 +56,8 @@ class Grouping:
         elif member.outcome is None:
             member.outcome = NoAnswer("the caller who wrote is gone; nobody knows the outcome")
 
-    def _lead(self, leader: Member) -> None:
-        members = self._lanes.group(leader)
+    def _lead(self, members: list[Member]) -> None:
+        leader = members[0]
         try:
             self._writing.write(members)
         finally:
