@@ -33,9 +33,9 @@ def failing():
 class Client:
     """One repository with its limiter: what one process of a fleet has."""
 
-    def __init__(self, repo):
+    def __init__(self, repo, limiter=None):
         self.repo = repo
-        self.limiter = RateLimiter(repo)
+        self.limiter = limiter or RateLimiter(repo)
 
     def acquire(self, entity_id=USER, *, limits=None, on_unavailable=None, **consume):
         return self.limiter.acquire(

@@ -83,12 +83,10 @@ async def test_a_charge_that_is_gathered_after_a_while_reads_twice(client, eithe
 
 @pytest.mark.parametrize("shards", [2, 4, 8, 32])
 async def test_the_first_of_a_process(either, proxy, client, shards):
-    """Configuration, then a read for each level of the tree, then the charge."""
+    """Configuration and the bucket, then a shard for each level of the tree, then the charge."""
     newcomer = await either.client(proxy)
-    found = await cost(proxy, newcomer.take(rpm=1))
-    assert found.wcu == 1
-    assert found.calls <= 4
-    assert found.rcu <= 3 + shards + 6
+    levels = shards.bit_length() - 1
+    assert await cost(proxy, newcomer.take(rpm=1)) == Cost(3, 1, 4 + levels)
 
 
 async def test_a_lease_that_one_shard_can_not_take_back(client, either, proxy, shards):
@@ -102,7 +100,7 @@ async def test_a_lease_that_one_shard_can_not_take_back(client, either, proxy, s
 
 
 async def test_a_debt_that_one_shard_can_not_bear(client, either, proxy, shards):
-    found = await cost(proxy, client.settle(rpm=50))
+    found = await cost(proxy, client.owe(rpm=50))
     assert found.calls <= 5
 
 

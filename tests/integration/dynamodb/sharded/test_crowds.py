@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from tests.integration.dynamodb.sharded.world import API, EVEN, HUNDRED, PARENT, USER, together
+from tests.integration.dynamodb.exactness.world import API, PARENT, USER
+from tests.integration.dynamodb.sharded.world import EVEN, HUNDRED, together
 from zae_limiter import Limit, RateLimitExceeded
 
 THOUSAND = Limit.per_minute("rpm", 1000)

@@ -87,7 +87,7 @@ class History:
         sign = self.chance.choice((-1, 1))
         net = {name: sign * amount for name, amount in amounts.items()}
         try:
-            await self._client().settle(**net)
+            await self._client().owe(**net)
         except RateLimitExceeded:
             return
         self._took(before, net)

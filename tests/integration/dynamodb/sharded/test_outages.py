@@ -224,7 +224,7 @@ async def test_a_credit_in_an_outage_ends_in_time(world, proxy, client, kind, op
 @pytest.mark.parametrize("operation", [WRITE, TRANSACTION])
 async def test_a_debt_without_a_proper_answer_is_made_once(world, proxy, client, kind, operation):
     with proxy.fault(kind, operation=operation, times=1, skip=int(operation == WRITE)) as fault:
-        assert await timed(client.settle(rpm=90)) is None
+        assert await timed(client.owe(rpm=90)) is None
     assert fault.used == 1
     unsure = kind in ("close", "error_before")  # it may yet arrive: not made again
     if unsure and operation == TRANSACTION:
@@ -238,7 +238,7 @@ async def test_shards_that_can_not_make_up_for_a_debt_owe_it_all_the_same(
     world, proxy, client, kind
 ):
     with proxy.fault(kind, operation=TRANSACTION):
-        assert await timed(client.settle(rpm=90)) is None
+        assert await timed(client.owe(rpm=90)) is None
     assert left(world) == 6
     await client.refusal(rpm=25)  # a smaller one is admitted by a shard that has not heard of it
 

@@ -3,8 +3,7 @@
 import asyncio
 from fractions import Fraction
 
-import pytest
-
+from tests.integration.dynamodb.exactness.world import API, USER, Client
 from tests.integration.dynamodb.shards.accounts import (
     EPOCH_MS,
     level,
@@ -12,14 +11,13 @@ from tests.integration.dynamodb.shards.accounts import (
     share,
     whole,
 )
-from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
+from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.testing import FakeClock
 from zae_limiter.testing.dynamodb.tables import store_url
 from zae_limiter.transport.deadline import Deadline
 
-USER, PARENT, API = "user-1", "org-1", "api"
 MOST_SHARDS = 64
 HUNDRED = Limit.per_minute("rpm", 100)
 EVEN = {
@@ -36,39 +34,6 @@ UNEVEN = {
     8: (0, 0, 0, 0, 0, 1, 1),
     32: (*[0] * 5, *[1] * 4, 3, 3, 3, 2, 2, 2, 7, 7, 6, 6, 5, 5, 4, 4, 9, 10, 11, 12, 13, 14),
 }
-
-
-class Client:
-    """What one process of a fleet has."""
-
-    def __init__(self, repo, limiter):
-        self.repo = repo
-        self.limiter = limiter
-
-    def acquire(self, entity_id=USER, *, limits=None, **consume):
-        return self.limiter.acquire(entity_id, API, consume, limits=limits)
-
-    async def take(self, entity_id=USER, **options):
-        """An acquire that must be granted."""
-        async with self.acquire(entity_id, **options):
-            pass
-
-    async def granted(self, entity_id=USER, **options):
-        try:
-            await self.take(entity_id, **options)
-        except RateLimitExceeded:
-            return False
-        return True
-
-    async def refusal(self, entity_id=USER, **options):
-        with pytest.raises(RateLimitExceeded) as caught:
-            await self.take(entity_id, **options)
-        return caught.value
-
-    async def settle(self, entity_id=USER, **amounts):
-        """A debt, or with a negative amount a credit."""
-        async with self.acquire(entity_id) as lease:
-            await lease.adjust(**amounts)
 
 
 class World:

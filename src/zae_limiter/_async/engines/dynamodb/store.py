@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.own_writes import OwnWrites
 from zae_limiter._async.engines.dynamodb.transactions import Plan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.dynamodb.own_writes import OwnWrites
 from zae_limiter.models.audit import AuditAction
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb import audit

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.own_writes import OwnWrites
 from zae_limiter._sync.engines.dynamodb.transactions import Plan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.dynamodb.own_writes import OwnWrites
 from zae_limiter.models.audit import AuditAction
 from zae_limiter.models.entity import Entity
 from zae_limiter.records.dynamodb import audit

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from zae_limiter._sync.engines.dynamodb.backoff import Backoff
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.own_writes import OwnWrites
+from zae_limiter.dynamodb.own_writes import OwnWrites
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.records.dynamodb.actions import REVISION, Action
 from zae_limiter.records.dynamodb.attributes import s
