@@ -141,8 +141,8 @@ def in_one_piece(data: bytes) -> RawAnswer | None:
 
     Its headers are in lower case. None: a reader has to look at it.
     """
-    head, _, body = data.partition(_END_OF_HEAD)
-    if not head.startswith(_GOOD):
+    head, end, body = data.partition(_END_OF_HEAD)
+    if not end or not head.startswith(_GOOD):
         return None
     try:
         headers = _headers(head.decode("latin-1").lower().split("\r\n"))

@@ -1,5 +1,5 @@
 from zae_limiter._sync.engines.dynamodb.backoff import FIRST_S, Backoff
-from zae_limiter._sync.engines.dynamodb.own_writes import MAX_NAMESPACES, OwnWrites
+from zae_limiter.dynamodb.own_writes import MAX_NAMESPACES, OwnWrites
 from zae_limiter.transport.deadline import Deadline
 
 

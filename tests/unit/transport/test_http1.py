@@ -147,6 +147,12 @@ def test_what_came_in_one_piece_is_what_a_reader_finds(head, fields):
         assert reader.may_keep
 
 
+def test_an_answer_without_content_is_not_read_before_its_head_has_ended():
+    empty = b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 0\r\n\r\n"
+    assert in_one_piece(empty) == (200, {"content-length": "0", "date": "now"}, b"")
+    assert all(in_one_piece(empty[:cut]) is None for cut in range(len(empty)))
+
+
 def test_the_usual_answer_is_read_in_one_piece():
     good = PLAIN.replace(b"400 Bad Request", b"200 OK")
     assert in_one_piece(good) == (200, {"content-length": "5", "date": "now"}, b"hello")

@@ -1,0 +1,106 @@
+"""A signal strikes anywhere; its handler may wait for threads that want what was interrupted."""
+
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.transport.flights import Flight, Flights
+
+EVERY_S = 0.0007
+AT_LEAST = 150
+LONGEST_S = 20
+
+
+class Interrupt(Exception):
+    """As a KeyboardInterrupt comes."""
+
+
+@contextmanager
+def struck(handler):
+    before = signal.signal(signal.SIGALRM, lambda *_: handler())
+    signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def strike(interrupted, other):
+    """Do one thing again and again while a handler has another thread do the other."""
+    waited = []
+
+    def handler():
+        thread = threading.Thread(target=other, daemon=True)
+        thread.start()
+        thread.join(5)
+        waited.append(not thread.is_alive())
+
+    until = time.monotonic() + LONGEST_S
+    with struck(handler):
+        while len(waited) < AT_LEAST and time.monotonic() < until and all(waited):
+            interrupted()
+    assert waited
+    assert all(waited), f"after {len(waited)} signals nothing went on"
+
+
+def call(flights):
+    flight = Flight(flights)
+    try:
+        flights.start(flight)
+    except InfrastructureError:
+        pass
+    finally:
+        flights.end(flight)
+
+
+def test_counts_are_read_while_others_count():
+    counters = Counters()
+    counters.wrote(1, 0)
+    strike(counters.read, lambda: counters.add(charges=1))
+
+
+def test_calls_are_refused_while_others_are():
+    flights = Flights()
+    flights.close()
+    strike(lambda: call(flights), lambda: call(flights))
+
+
+def test_calls_are_made_while_the_client_is_closed():
+    current = [Flights()]
+
+    def closed():
+        current[0] = Flights()
+        assert current[0].close().result(5) is None
+
+    strike(closed, lambda: call(current[0]))
+
+
+@pytest.mark.parametrize("known", [0, 100])
+def test_counts_are_the_same_however_often_reading_them_is_broken_off(known):
+    counters, broken_off = Counters(), []
+
+    def handler():
+        broken_off.append(1)
+        raise Interrupt
+
+    for _ in range(known):
+        counters.called()
+        counters.granted()
+        counters.wrote(2, 1)
+    until = time.monotonic() + LONGEST_S
+    while len(broken_off) < AT_LEAST and time.monotonic() < until:
+        try:
+            with struck(handler):
+                while True:
+                    counters.read()
+        except Interrupt:
+            pass
+    found = counters.read()
+    assert (found.calls, found.granted, found.charges) == (known, known, known)
+    assert (found.writes, found.plain_moves, found.clamp_moves) == (known, 2 * known, known)
