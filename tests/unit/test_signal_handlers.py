@@ -33,13 +33,17 @@ def struck(handler):
 
 def strike(interrupted, other):
     """Do one thing again and again while a handler has another thread do the other."""
-    waited = []
+    waited, handling = [], []
 
     def handler():
+        if handling:  # the next signal comes before the thread is done
+            return
+        handling.append(True)
         thread = threading.Thread(target=other, daemon=True)
         thread.start()
         thread.join(5)
         waited.append(not thread.is_alive())
+        handling.clear()
 
     until = time.monotonic() + LONGEST_S
     with struck(handler):
