@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
@@ -112,5 +113,13 @@ def override(limits: tuple[Limit, ...], resolved: Resolved, ttl_multiplier: int)
 def _winning(snapshot: ConfigSnapshot, ttl_multiplier: int) -> InForce | None:
     for source, config in levels(snapshot):
         if config is not None and config.limits:
-            return InForce(config.limits, source, snapshot.version, ttl_multiplier)
+            return _in_force(config.limits, source, snapshot.version, ttl_multiplier)
     return None
+
+
+@lru_cache(maxsize=1024)
+def _in_force(
+    limits: tuple[Limit, ...], source: ConfigSource, version: int, ttl_multiplier: int
+) -> InForce:
+    """One for all entities that have the same limits from the same level."""
+    return InForce(limits, source, version, ttl_multiplier)

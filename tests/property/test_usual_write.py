@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.records.dynamodb import bucket_item
 from zae_limiter.records.dynamodb.bucket_item import StoredBucket
 from zae_limiter.records.dynamodb.bucket_writes import Stamp
 from zae_limiter.records.dynamodb.usual_write import UsualWrite
@@ -52,7 +51,7 @@ def test_a_write_is_filled_in_as_it_is_spelled(
 ):
     image = BucketImage({}, 1, None, 0)
     bucket = StoredBucket(image, "Dig-est_", shard=Shard(0, shards))
-    key = bucket_item.key(namespace, entity, resource)
+    spot = (namespace, entity, resource, 0)
     for _ in range(2):  # the form is made, then used
-        write = UsualWrite(key, made, stamp, bucket, version)
+        write = UsualWrite(spot, made, stamp, bucket, version)
         assert json.loads(write.text(table)) == json.loads(write.update().text(table))

@@ -29,12 +29,11 @@ class SyncLease:
     lease is uncharged: ``consumed`` is empty, and only ``consume`` asks the store again.
     """
 
-    __slots__ = ("_call", "_held", "_lock", "_names", "_open", "_pending", "_settled")
+    __slots__ = ("_call", "_held", "_lock", "_open", "_pending", "_settled")
 
     def __init__(self, call: Call, held: list[Held]) -> None:
         self._call = call
         self._held = held
-        self._names = held[0].grant.names() if held else frozenset[str]()
         self._pending: dict[str, int] = {}
         self._open = True
         self._settled: list[None] = []
@@ -68,7 +67,6 @@ class SyncLease:
             with self._lock:
                 if not self._open:  # the block ended meanwhile, and has settled without this
                     raise LeaseExpiredError("consume")
-                self._names |= grant.names()
                 self._held.extend(taken)
         except RateLimiterUnavailable as error:
             if not self._call.admits_in_outage(error):
@@ -164,7 +162,7 @@ class SyncLease:
         return check_amounts(amounts, operation, signed=signed)
 
     def _check_names(self, operation: str, amounts: Mapping[str, int]) -> None:
-        known = self._names
+        known = frozenset[str]().union(*[each.grant.names() for each in self._held])
         for name, amount in amounts.items():
             if name not in known:
                 raise ValidationError(

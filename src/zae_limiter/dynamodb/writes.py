@@ -97,7 +97,7 @@ def _usual(
         until = expires_ms(after(image, moves), in_force, now_ms)
     stamp = Stamp(mark, admitted, until, until == image.expires_ms)
     version = 0 if image.config_version else in_force.governing_version
-    write = UsualWrite(bucket_item.key(*spot), moves, stamp, bucket, version)
+    write = UsualWrite(spot, moves, stamp, bucket, version)
     clamped = 0
     for _, _, _, _, put, _ in moves:
         if put is not None:

@@ -58,7 +58,7 @@ class AHttp:
             except OSError as error:
                 raise no_connection(request.endpoint, error) from error
         try:
-            return await connection.exchange(request.message, now + timeout)
+            return await connection.send(request.message, now + timeout)
         except (OSError, Malformed) as error:
             raise no_answer(request.endpoint, error) from error
         finally:
@@ -167,6 +167,7 @@ class Pool:
             self._leave()
         else:
             self._in_use -= 1
+        connection.waiter = None
         now = connection.idle_since = time.monotonic()
         if self._idle and now - self._idle[0].idle_since > IDLE_S:
             self._drop(self._idle.pop(0))

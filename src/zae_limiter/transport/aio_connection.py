@@ -18,7 +18,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiter: Steady[RawAnswer] | None = None
+        self.waiter: Steady[RawAnswer] | None = None
         self._reader: AnswerReader | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -26,20 +26,20 @@ class Connection(asyncio.Protocol):
         self.may_keep = True
         self.idle_since = 0.0
 
-    async def exchange(self, message: bytes, until: float) -> RawAnswer:
-        """Send, and wait until the answer is whole."""
+    def send(self, message: bytes, until: float) -> Steady[RawAnswer]:
+        """What it returns is done when the answer is whole.
+
+        Whoever does not wait any more sets ``waiter`` to None.
+        """
         self.may_keep = False
         self._reader = None
         waiter: Steady[RawAnswer] = Steady(loop=self._loop)
-        self._waiter = waiter
+        self.waiter = waiter
         self._until = until
         if self._timer is None or until < self._timer_at:
             self._set_timer()
-        try:
-            self._transport.write(message)
-            return await waiter
-        finally:
-            self._waiter = None
+        self._transport.write(message)
+        return waiter
 
     def _set_timer(self) -> None:
         """One timer serves many exchanges: it is only set anew when it is too late or has gone off.
@@ -52,12 +52,12 @@ class Connection(asyncio.Protocol):
 
     def _look_at_time(self) -> None:
         self._timer = None
-        if self._waiter is None:
+        if self.waiter is None:
             return
         if self._until > self._timer_at:
             self._set_timer()
         else:
-            fail(self._waiter, TimeoutError())
+            fail(self.waiter, TimeoutError())
 
     def _drop_timer(self) -> None:
         if self._timer is not None:
@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         self._watch = Watch(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        waiter = self._waiter
+        waiter = self.waiter
         if waiter is None or waiter.done():  # nobody asked
             self.may_keep = False
             return
@@ -102,14 +102,14 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         self.may_keep = False
         answer = None if self._reader is None else self._reader.end()
-        if answer is not None and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(answer)
+        if answer is not None and self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.may_keep = False
         self._drop_timer()
-        if self._waiter is not None:
-            fail(self._waiter, exc or ConnectionError("it was closed before the answer was whole"))
+        if self.waiter is not None:
+            fail(self.waiter, exc or ConnectionError("it was closed before the answer was whole"))
 
 
 async def connect(addresses: list[Address], until: float) -> socket.socket:

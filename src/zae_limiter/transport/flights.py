@@ -18,38 +18,26 @@ class Flights:
     """
 
     def __init__(self) -> None:
-        self._closed = False
+        self.is_closed = False
         self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         """The parent's calls are not ours."""
-        self._under_way: set[int] = set()
+        self.under_way: set[int] = set()
         self._landed: Future[None] = Future()
         self._landed.set_running_or_notify_cancel()
         self._to_tell = [self._landed]
 
-    def start(self, flight: Flight) -> None:
-        self._under_way.add(id(flight))
-        if self._closed:
-            self.end(flight)
-            raise InfrastructureError("the repository is closed; open it again")
-
-    def end(self, flight: Flight) -> None:
-        """May be called twice."""
-        self._under_way.discard(id(flight))
-        if self._closed:
-            self._note()
-
     def close(self) -> Future[None]:
         """Done when nothing is under way any more."""
-        self._closed = True
-        self._note()
+        self.is_closed = True
+        self.note()
         return self._landed
 
-    def _note(self) -> None:
+    def note(self) -> None:
         """Of all who find that nothing is under way, one says so."""
-        if not self._under_way:
+        if not self.under_way:
             with suppress(IndexError):
                 self._to_tell.pop().set_result(None)
 
@@ -60,7 +48,18 @@ class Flight:
     __slots__ = ("_flights",)
 
     def __init__(self, flights: Flights) -> None:
+        """Raises InfrastructureError if no more calls are taken."""
         self._flights = flights
+        flights.under_way.add(id(self))
+        if flights.is_closed:
+            self.end()
+            raise InfrastructureError("the repository is closed; open it again")
 
-    def __del__(self) -> None:
-        self._flights.end(self)
+    def end(self) -> None:
+        """May be called twice."""
+        flights = self._flights
+        flights.under_way.discard(id(self))
+        if flights.is_closed:
+            flights.note()
+
+    __del__ = end

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Callable
+from functools import partial
 
 from zae_limiter.transport.names import Address
 
 
 class Watch:
-    """Tells whether there is something to read: on an idle connection that is its end."""
+    """Tells whether there is something to read: on an idle connection that is its end.
 
-    __slots__ = ("_poll", "_sock")
+    What ``readable`` returns is true then.
+    """
+
+    __slots__ = ("_sock", "readable")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._poll = None
+        self.readable: Callable[[], object] = self._selected
         if hasattr(select, "poll"):
-            self._poll = select.poll()
-            self._poll.register(sock.fileno(), select.POLLIN)
+            poll = select.poll()
+            poll.register(sock.fileno(), select.POLLIN)
+            self.readable = partial(poll.poll, 0)
 
-    def readable(self) -> bool:
-        if self._poll is not None:
-            return bool(self._poll.poll(0))
+    def _selected(self) -> bool:
         return bool(select.select([self._sock], [], [], 0)[0])
 
 

@@ -45,16 +45,26 @@ class UsualWrite:
     ``version`` is what the bucket is to remember as its configuration; 0 leaves that alone.
     """
 
-    __slots__ = ("_bucket", "_moves", "_stamp", "_version", "key")
+    __slots__ = ("_bucket", "_moves", "_spot", "_stamp", "_version")
 
     def __init__(
-        self, key: Item, moves: Sequence[Move], stamp: Stamp, bucket: StoredBucket, version: int
+        self,
+        spot: tuple[str, str, str, int],
+        moves: Sequence[Move],
+        stamp: Stamp,
+        bucket: StoredBucket,
+        version: int,
     ) -> None:
-        self.key = key
+        self._spot = spot
         self._moves = moves
         self._stamp = stamp
         self._bucket = bucket
         self._version = version
+
+    @property
+    def key(self) -> Item:
+        """Where the item is."""
+        return stored.key(*self._spot)
 
     def update(self) -> Update:
         """Spelled out, for whoever has something to add."""
@@ -76,7 +86,7 @@ class UsualWrite:
         bucket, version = self._bucket, self._version
         ttl = None if keeps or expires_ms is None else stored.ttl_seconds(expires_ms)
         kind: list[object] = [table, admitted == 0, ttl is None, keeps, version == 0]
-        values: list[object] = [_quoted(self.key["PK"]["S"])]
+        values: list[object] = [_partition(*self._spot)]
         for move in self._moves:
             key, low, high, add, put, consumed = move
             kind += (key, low is None, high is None, put is None, add == 0, consumed == 0)
@@ -119,6 +129,7 @@ def _spelled(update: Update, table: str) -> str:
     )
 
 
-@lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
-    return _encode(text)
+@lru_cache(maxsize=8192)
+def _partition(namespace_id: str, entity_id: str, resource: str, shard: int) -> str:
+    """The item's partition key, in quotes."""
+    return _encode(stored.key(namespace_id, entity_id, resource, shard)["PK"]["S"])

@@ -125,7 +125,6 @@ class DynamoClient:
         """In the sync tree never in the main thread: a signal handler must find no lock held."""
         flight = Flight(self._flights)
         try:
-            self._flights.start(flight)
             while True:
                 try:
                     return await self._attempt(operation, payload, retries)
@@ -135,7 +134,7 @@ class DynamoClient:
                 if pause:
                     await asleep(pause)
         finally:
-            self._flights.end(flight)
+            flight.end()
 
     async def close(self) -> None:
         """Finish what is under way and let go of all connections. May be called twice."""

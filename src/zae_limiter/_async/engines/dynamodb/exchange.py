@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.attempt import Attempt
@@ -35,7 +34,8 @@ class Exchange:
         first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
         try:
             answer = await client.update(attempt.write.text(client.table), first, throttled)
-            return cast(Item, answer["Attributes"])
+            item: Item = answer["Attributes"]
+            return item
         except ServerFault as fault:
             return await self._after_fault(attempt, fault, deadline)
         except NoAnswer as silence:
@@ -54,7 +54,8 @@ class Exchange:
         repeated = attempt.again().text(self._client.table)
         try:
             answer = await self._client.update(repeated, deadline)
-            return cast(Item, answer["Attributes"])
+            item: Item = answer["Attributes"]
+            return item
         except ConditionFailed as failed:
             mark = _mark(failed.item)
             if mark == attempt.operation:

@@ -67,7 +67,11 @@ class Writing:
             for member in pending:
                 if member.outcome is None:
                     member.outcome = error.copy()  # each caller adds to its own
-        self._count(members)
+        usual = len(members) == 1 and leader.counted and leader.part.is_charge
+        if usual and isinstance(leader.outcome, Written):
+            self._counters.granted()
+        else:
+            self._count(members)
 
     async def _go_on(self, pending: list[Member], now_ms: int, deadline: Deadline) -> None:
         """Until all are decided or there is no more time."""
@@ -134,7 +138,9 @@ class Writing:
             return self._known.learn(spot, failed.item, now_ms, view.bucket)
         bucket = bucket_item.decode(item, view.bucket)
         self._known.saw(spot, bucket, now_ms, attempt.net_milli)
-        if not attempt.structural:
+        if taken is ALONE and bucket.shard.n == 1:
+            pending[0].outcome = Written(bucket.image)
+        elif not attempt.structural:
             _conclude(pending, taken, bucket, now_ms)
         image, in_force = bucket.image, pending[0].part.in_force
         owes_nothing = taken is ALONE  # since a charge was let through
@@ -147,11 +153,6 @@ class Writing:
 
     def _count(self, members: Sequence[Member]) -> None:
         """A shard's refusal is no rejection: others are asked."""
-        leader = members[0]
-        usual = len(members) == 1 and leader.counted and leader.part.is_charge
-        if usual and isinstance(leader.outcome, Written):
-            self._counters.granted()
-            return
         members = [member for member in members if member.counted]
         charges = [member.outcome for member in members if member.part.is_charge]
         granted = sum(isinstance(outcome, Written) for outcome in charges)
@@ -182,14 +183,9 @@ def _conclude(
     pending: list[Member], taken: Sequence[int], bucket: StoredBucket, now_ms: int
 ) -> None:
     """Tell everybody what a write has made of it."""
-    if len(pending) == 1 and bucket.shard.n == 1:
-        if taken:
-            pending[0].outcome = Written(bucket.image)
-            return
-    else:
-        made = written([pending[position].part for position in taken], bucket, now_ms)
-        for position, outcome in zip(taken, made, strict=True):
-            pending[position].outcome = outcome
+    made = written([pending[position].part for position in taken], bucket, now_ms)
+    for position, outcome in zip(taken, made, strict=True):
+        pending[position].outcome = outcome
     _refuse_what_does_not_fit(pending, bucket, now_ms)
 
 

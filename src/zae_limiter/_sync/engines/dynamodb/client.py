@@ -122,7 +122,6 @@ class DynamoClient:
         """In the sync tree never in the main thread: a signal handler must find no lock held."""
         flight = Flight(self._flights)
         try:
-            self._flights.start(flight)
             while True:
                 try:
                     return self._attempt(operation, payload, retries)
@@ -132,7 +131,7 @@ class DynamoClient:
                 if pause:
                     sleep(pause)
         finally:
-            self._flights.end(flight)
+            flight.end()
 
     def close(self) -> None:
         """Finish what is under way and let go of all connections. May be called twice."""
