@@ -1,4 +1,8 @@
-"""One sample: a fresh store, a warm-up, then a counted number of acquires."""
+"""One sample each of cases that are compared: fresh stores, a warm-up, then counted acquires.
+
+They are open at the same time and measured in slices, one after the other and round again, so that
+whatever else happens on the machine falls on all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,19 @@ import resource
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from itertools import cycle, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from benchmarks.cases import Acquire, AsyncAcquire, Case, Setting, Shape
 
 # The warm-up doubles until its last step took this part of a sample; its rate sizes the sample.
 LAST_WARM_UP = 0.25
+SLICES = 4  # of a sample
+
+T = TypeVar("T")
 
 
 class Sample(NamedTuple):
@@ -46,22 +53,17 @@ class Sample(NamedTuple):
         return self.acquires / self.wall_s
 
 
-def take_sample(case: Case, seconds: float) -> Sample:
-    """Measure a case for about ``seconds``."""
+def take_samples(cases: Sequence[Case], seconds: float) -> list[Sample]:
+    """Measure cases of one shape, each for about ``seconds``."""
     with tempfile.TemporaryDirectory(prefix="zael-bench-") as folder:
-        setting = Setting(keys_of(case.shape), Path(folder))
-        if case.shape.tasks:
-            return asyncio.run(_sample_async(case, setting, seconds))
-        return _sample_sync(case, setting, seconds)
-
-
-def with_waits(sample: Sample, waits_s: list[float]) -> Sample:
-    """The same with what single acquires have waited."""
-    if not waits_s:
-        return sample
-    return sample._replace(
-        p50_ms=percentile(waits_s, 50) * 1000, p99_ms=percentile(waits_s, 99) * 1000
-    )
+        settings = []
+        for number, case in enumerate(cases):
+            place = Path(folder, str(number))
+            place.mkdir()
+            settings.append(Setting(keys_of(case.shape), place))
+        if cases[0].shape.tasks:
+            return asyncio.run(_samples_async(cases, settings, seconds))
+        return _samples_sync(cases, settings, seconds)
 
 
 def percentile(values: list[float], percent: int) -> float:
@@ -80,32 +82,92 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+class Course:
+    """A case that is being measured: its slices so far, and what single acquires have waited."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.waits_s: list[float] = []
+        self.count = 0  # of acquires in a slice
+        self._slices: list[Sample] = []
+
+    @contextmanager
+    def timed(self, count: int) -> Iterator[None]:
+        """Around so many acquires."""
+        wall, cpu = time.perf_counter(), cpu_seconds()
+        yield
+        self._slices.append(Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu))
+
+    def is_warm(self, seconds: float) -> bool:
+        """Whether a warm-up took long enough; then it sizes the slices, and is forgotten."""
+        warm = self._slices[-1]
+        if warm.wall_s < seconds * LAST_WARM_UP:
+            return False
+        parts = max(self.case.shape.tasks, self.case.shape.threads)
+        self.count = max(1, round(seconds / SLICES * warm.per_second / parts)) * parts
+        self._slices.clear()
+        self.waits_s.clear()
+        return True
+
+    def sample(self) -> Sample:
+        acquires, wall_s, cpu_s, *_ = (sum(each) for each in zip(*self._slices, strict=True))
+        sample = Sample(int(acquires), wall_s, cpu_s)
+        if not self.waits_s:
+            return sample
+        p50_ms, p99_ms = (percentile(self.waits_s, percent) * 1000 for percent in (50, 99))
+        return sample._replace(p50_ms=p50_ms, p99_ms=p99_ms)
+
+    def check(self, granted: bool) -> None:
+        if bool(granted) is not self.case.contestant.grants:
+            raise AssertionError(f"{self.case.id}: answered {granted}, which is not what it is for")
+
+
+def in_slices(courses: Sequence[T]) -> Iterator[T]:
+    """Who comes next, until all have had their slices; every other time the other way round."""
+    for number in range(SLICES):
+        yield from courses[::-1] if number % 2 else courses
+
+
 # --- sync
 
+Run = Callable[[int], None]
 
-def _sample_sync(case: Case, setting: Setting, seconds: float) -> Sample:
-    with case.contestant.open(setting) as acquire:
-        for key in setting.keys:
-            _check(case, acquire(key))
 
-        waits: list[float] = []
-        measured = _timed(acquire, waits) if case.contestant.remote else acquire
-
-        def run(count: int) -> Sample:
-            waits.clear()
-            wall, cpu = time.perf_counter(), cpu_seconds()
-            _drive_threads(measured, setting.keys, count, case.shape.threads)
-            sample = Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu)
-            return with_waits(sample, waits)
-
-        run(case.shape.threads)  # connects, which is no measure of what follows
-        warm = run(case.shape.threads)
-        while warm.wall_s < seconds * LAST_WARM_UP:
-            warm = run(2 * warm.acquires)
+def _samples_sync(
+    cases: Sequence[Case], settings: Sequence[Setting], seconds: float
+) -> list[Sample]:
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(_opened(Course(case), setting, seconds))
+            for case, setting in zip(cases, settings, strict=True)
+        ]
         with _quiet_heap():
-            sample = run(_count_for(seconds, warm, case.shape.threads))
-        _check(case, acquire(setting.keys[0]))
-    return sample
+            for course, run in in_slices(opened):
+                run(course.count)
+        return [course.sample() for course, _ in opened]
+
+
+@contextmanager
+def _opened(course: Course, setting: Setting, seconds: float) -> Iterator[tuple[Course, Run]]:
+    """Warm when it is yielded."""
+    contestant, threads = course.case.contestant, course.case.shape.threads
+    with contestant.open(setting) as acquire:
+        for key in setting.keys:
+            course.check(acquire(key))
+        measured = _timed(acquire, course.waits_s) if contestant.remote else acquire
+
+        def run(count: int) -> None:
+            with course.timed(count):
+                _drive_threads(measured, setting.keys, count, threads)
+
+        count = threads
+        run(count)  # connects, which is no measure of what follows
+        run(count)
+        while not course.is_warm(seconds):
+            count *= 2
+            run(count)
+        yield course, run
+        course.check(acquire(setting.keys[0]))
 
 
 def _drive_threads(acquire: Acquire, keys: Iterable[str], count: int, threads: int) -> None:
@@ -138,32 +200,50 @@ def _drive(acquire: Acquire, keys: Iterable[str], count: int) -> None:
 # --- async
 
 
-async def _sample_async(case: Case, setting: Setting, seconds: float) -> Sample:
-    assert case.contestant.open_async is not None, f"{case.id} has no async form"
-    async with case.contestant.open_async(setting) as acquire:
-        waits: list[float] = []
-        measured = _timed_async(acquire, waits) if case.contestant.remote else acquire
+ARun = Callable[[int], Awaitable[None]]
+
+
+async def _samples_async(
+    cases: Sequence[Case], settings: Sequence[Setting], seconds: float
+) -> list[Sample]:
+    async with AsyncExitStack() as stack:
+        opened = [
+            await stack.enter_async_context(_opened_async(Course(case), setting, seconds))
+            for case, setting in zip(cases, settings, strict=True)
+        ]
+        with _quiet_heap():
+            for course, run in in_slices(opened):
+                await run(course.count)
+        return [course.sample() for course, _ in opened]
+
+
+@asynccontextmanager
+async def _opened_async(
+    course: Course, setting: Setting, seconds: float
+) -> AsyncIterator[tuple[Course, ARun]]:
+    """Warm when it is yielded."""
+    contestant, tasks = course.case.contestant, course.case.shape.tasks
+    assert contestant.open_async is not None, f"{course.case.id} has no async form"
+    async with contestant.open_async(setting) as acquire:
+        measured = _timed_async(acquire, course.waits_s) if contestant.remote else acquire
 
         async def first(key: str) -> bool:
-            _check(case, await acquire(key))
+            course.check(await acquire(key))
             return True
 
-        async def run(count: int) -> Sample:
-            waits.clear()
-            wall, cpu = time.perf_counter(), cpu_seconds()
-            await drive_tasks(measured, setting.keys, count, case.shape.tasks)
-            sample = Sample(count, time.perf_counter() - wall, cpu_seconds() - cpu)
-            return with_waits(sample, waits)
+        async def run(count: int) -> None:
+            with course.timed(count):
+                await drive_tasks(measured, setting.keys, count, tasks)
 
-        await drive_tasks(first, setting.keys, len(setting.keys), case.shape.tasks)
-        await run(case.shape.tasks)  # connects, which is no measure of what follows
-        warm = await run(case.shape.tasks)
-        while warm.wall_s < seconds * LAST_WARM_UP:
-            warm = await run(2 * warm.acquires)
-        with _quiet_heap():
-            sample = await run(_count_for(seconds, warm, case.shape.tasks))
-        _check(case, await acquire(setting.keys[0]))
-    return sample
+        await drive_tasks(first, setting.keys, len(setting.keys), tasks)
+        count = tasks
+        await run(count)  # connects, which is no measure of what follows
+        await run(count)
+        while not course.is_warm(seconds):
+            count *= 2
+            await run(count)
+        yield course, run
+        course.check(await acquire(setting.keys[0]))
 
 
 def _timed_async(acquire: AsyncAcquire, waits_s: list[float]) -> AsyncAcquire:
@@ -188,16 +268,6 @@ async def drive_tasks(acquire: AsyncAcquire, keys: Iterable[str], count: int, ta
 
 
 # --- both
-
-
-def _count_for(seconds: float, warm: Sample, parts: int) -> int:
-    """As many acquires as take ``seconds``, in whole shares for all tasks or threads."""
-    return max(1, round(seconds * warm.per_second / parts)) * parts
-
-
-def _check(case: Case, granted: bool) -> None:
-    if bool(granted) is not case.contestant.grants:
-        raise AssertionError(f"{case.id}: answered {granted}, so this would measure another thing")
 
 
 @contextmanager

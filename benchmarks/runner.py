@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from statistics import median
 
 from benchmarks.arrivals import LINKS_MS, ArrivalsRun, run_arrivals
 from benchmarks.cases import TWO_LIMITS, Case, Contestant, Shape
 from benchmarks.crowd import CROWDS, CrowdRun, run_crowds
 from benchmarks.imports import ImportRun, time_import
-from benchmarks.measure import Sample, take_sample
+from benchmarks.measure import Sample, take_samples
 from benchmarks.writers import WritersRun, run_writers
 
 WRITER_ROUNDS = 3
@@ -84,10 +85,15 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        samples = sum(self.rounds_of(case) for case in self.cases)
+        samples = sum(self.rounds_of(group[0]) for group in self.groups)
         writers = len(self.writers) * WRITER_ROUNDS + self.imports * IMPORT_ROUNDS
         arrivals = self.arrivals * ARRIVAL_ROUNDS * len(LINKS_MS)
         return samples + writers + arrivals + self.crowds * len(CROWDS)
+
+    @property
+    def groups(self) -> list[list[Case]]:
+        """What is measured together."""
+        return [list(group) for _, group in groupby(self.cases, lambda case: case.group)]
 
     def rounds_of(self, case: Case) -> int:
         return min(self.rounds, REMOTE_ROUNDS) if case.contestant.remote else self.rounds
@@ -115,11 +121,14 @@ def run(plan: Plan, show: Show) -> Results:
 
 def _run_cases(plan: Plan, results: Results, show: Show) -> None:
     for number in range(plan.rounds):
-        for case in in_turn(plan.cases, number, plan.rounds):
-            if number < plan.rounds_of(case):
-                show(f"round {number + 1} of {plan.rounds_of(case)}: {case.id}")
-                sample = take_sample(case, plan.seconds_of(case))
-                results.samples.setdefault(case.id, []).append(sample)
+        for group in in_turn(plan.groups, number, plan.rounds):
+            rounds = plan.rounds_of(group[0])
+            if number < rounds:
+                show(f"round {number + 1} of {rounds}: {group[0].group}")
+                for case, sample in zip(
+                    group, take_samples(group, plan.seconds_of(group[0])), strict=True
+                ):
+                    results.samples.setdefault(case.id, []).append(sample)
 
 
 def _run_server(plan: Plan, results: Results, show: Show) -> None:
@@ -134,8 +143,8 @@ def _run_server(plan: Plan, results: Results, show: Show) -> None:
         results.crowds = run_crowds(seconds, show)
 
 
-def in_turn(cases: Sequence[Case], number: int, rounds: int) -> list[Case]:
-    """Each round starts elsewhere, and every other one runs backwards; neighbours stay so."""
-    start = len(cases) * number // rounds
-    order = [*cases[start:], *cases[:start]]
+def in_turn(groups: Sequence[list[Case]], number: int, rounds: int) -> list[list[Case]]:
+    """Each round starts elsewhere, and every other one runs backwards."""
+    start = len(groups) * number // rounds
+    order = [*groups[start:], *groups[:start]]
     return order[::-1] if number % 2 else order
