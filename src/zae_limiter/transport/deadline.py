@@ -20,6 +20,6 @@ class Deadline:
         """Seconds; zero or less when it has passed."""
         return self._at - time.monotonic()
 
-    def is_nearly_over(self) -> bool:
-        """Whether there is too little left to begin something for others, too."""
-        return self.left() < self._seconds * NEARLY
+    def is_nearly_over(self, after_s: float = 0.0) -> bool:
+        """Whether there is, or will be by then, too little left to begin something."""
+        return self.left() - after_s < self._seconds * NEARLY

@@ -21,9 +21,9 @@ class Backoff:
         self._longest_s = FIRST_S
 
     def pause(self) -> bool:
-        """False if there is no time for another try."""
+        """False if there is no time for another try, and for its answer."""
         pause_s = random.uniform(0, self._longest_s)
-        if pause_s >= self._deadline.left():
+        if self._deadline.is_nearly_over(pause_s):
             return False
         self._longest_s = min(2 * self._longest_s, LONGEST_S)
         sleep(pause_s)
