@@ -69,6 +69,7 @@ class History:
                 rejection_cache_ttl=self.refusal_ttl,
                 bucket_ttl_multiplier=self.ttl_multiplier,
                 request_timeout=TIMEOUT_S,
+                max_shards=1,  # faults may look like a busy item, and one item is followed here
             )
             for _ in range(count)
         ]
