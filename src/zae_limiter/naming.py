@@ -57,8 +57,6 @@ def _is_plain_id(value: str) -> bool:
 
 def check_resource(value: object, field: str = "resource") -> str:
     """Letters, digits and ``_ - . /``, starting with a letter."""
-    if type(value) is str and len(value) <= MAX_RESOURCE_LENGTH and _fits(_RESOURCE, value):
-        return value
     return _check_name(value, field, _RESOURCE, MAX_RESOURCE_LENGTH, "_ - . /")
 
 

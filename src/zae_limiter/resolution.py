@@ -34,14 +34,14 @@ class Scope:
 
     def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
         """Each bucket is charged for the limits that it has."""
-        if not amounts.keys() <= self.names:
-            self.check_names(amounts, field)
+        self.check_names(amounts, field)
         resource = self.resource
-        charges: tuple[Charge, ...] = ()
-        for entity_id, in_force in self.buckets:
-            amounts_milli = in_force.amounts_milli(amounts)
-            charges += (Charge(entity_id, resource, in_force, amounts_milli),)
-        return charges
+        return tuple(
+            [
+                Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
+                for entity_id, in_force in self.buckets
+            ]
+        )
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
         """Whether one of the buckets has seen newer configuration and differs from this."""

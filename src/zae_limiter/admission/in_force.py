@@ -84,10 +84,7 @@ class InForce:
 
     def amounts_milli(self, consume: Mapping[str, int]) -> tuple[int, ...]:
         """Amounts in the order of the limits; 0 for limits the call does not name."""
-        amounts: tuple[int, ...] = ()
-        for name in self.names:
-            amounts += (consume.get(name, 0) * MILLI,)
-        return amounts
+        return tuple([consume.get(name, 0) * MILLI for name in self.names])
 
     def _keys_beside(self, governing: InForce) -> tuple[str, ...]:
         configured = dict(zip(governing.names, governing.rates, strict=True))

@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zae_limiter.admission.image import (
-    EPOCH_MS,
-    LimitState,
-    Rate,
-    accrued_since_epoch,
-    full_balance,
-)
-from zae_limiter.bucket import accrued_milli
+from zae_limiter.admission.image import LimitState, Rate, accrued_since_epoch, full_balance
 
 
 class Wanted(NamedTuple):
@@ -78,9 +71,8 @@ def guessed_move(
 ) -> Move:
     """The same for a limit that was seen ``age_ms`` ago and that others use, too."""
     balance, rate, _, _ = state
-    capacity, refill, period_ms = rate
-    accrued = accrued_milli(now_ms - EPOCH_MS, refill, period_ms)
-    surplus = balance + accrued + returned - capacity
+    accrued = accrued_since_epoch(rate, now_ms)
+    surplus = balance + accrued + returned - rate.capacity_milli
     overflowing = surplus > 0 and _outlasts(surplus, rate, age_ms, others_milli_per_s)
     return _branch(key, rate, accrued, taken, returned, asked, overflowing)
 

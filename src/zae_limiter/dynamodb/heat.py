@@ -14,10 +14,10 @@ MOST_SPOTS = 10_000
 
 
 class Heat:
-    """Shared by all tasks and threads. ``spots`` are those that were hot, and until when."""
+    """Shared by all tasks and threads."""
 
     def __init__(self) -> None:
-        self.spots: dict[Spot, float] = {}
+        self._until_s: dict[Spot, float] = {}
         self._rests_until_s: dict[Spot, float] = {}
         self.after_fork()
         renew_after_fork(self)
@@ -27,15 +27,15 @@ class Heat:
 
     def note(self, spot: Spot) -> None:
         with self._lock:
-            if len(self.spots) >= MOST_SPOTS:
-                self.spots.clear()
-            self.spots[spot] = time.monotonic() + WARM_S
+            if len(self._until_s) >= MOST_SPOTS:
+                self._until_s.clear()
+            self._until_s[spot] = time.monotonic() + WARM_S
 
     def is_hot(self, spot: Spot) -> bool:
         """Whether that was a moment ago."""
-        if not self.spots:
+        if not self._until_s:
             return False
-        return time.monotonic() < self.spots.get(spot, 0.0)
+        return time.monotonic() < self._until_s.get(spot, 0.0)
 
     def begin(self, spot: Spot) -> bool:
         """Do something about an item; False if that is under way or was tried a moment ago."""
@@ -51,4 +51,4 @@ class Heat:
     def end(self, spot: Spot) -> None:
         """Something was done about it."""
         with self._lock:
-            self.spots.pop(spot, None)
+            self._until_s.pop(spot, None)

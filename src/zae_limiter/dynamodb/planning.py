@@ -43,7 +43,7 @@ def plan(view: View, parts: Sequence[Part], terms: Terms, family: Family) -> Ste
     if bucket is None:
         return _without_bucket(view, parts, terms, family)
     whole = parts[0].in_force
-    in_force = whole if bucket.shard.n == 1 else whole.at(bucket.shard)
+    in_force = whole.at(bucket.shard)
     if len(parts) == 1 and parts[0].is_charge and is_governed(bucket, in_force):
         if view.literal and not fits_alone(parts[0], bucket.image, terms.now_ms):
             return Over(bucket.image, bucket.shard)

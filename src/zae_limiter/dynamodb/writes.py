@@ -103,9 +103,9 @@ def _usual(
         if put is not None:
             clamped += 1
     plain = len(moves) - clamped
-    before, again = bucket.operation, write.guarded
     if gives:  # not twice at any price
         return Attempt(write, mark, None, None, False, plain, clamped)
+    before, again = bucket.operation, write.guarded
     return Attempt(write, mark, before, again, False, plain, clamped, taken, net_milli)
 
 

@@ -13,13 +13,7 @@ from zae_limiter._async.engines.dynamodb.survey import Found, Survey
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import rebase
 from zae_limiter.admission.shards.outlook import together
-from zae_limiter.admission.shards.pressure import (
-    SPLIT_PER_S,
-    Pressure,
-    mergeable,
-    seem_mergeable,
-    wants_split,
-)
+from zae_limiter.admission.shards.pressure import Pressure, mergeable, seem_mergeable, wants_split
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.shield import ashield
@@ -71,7 +65,7 @@ class Reshaping:
         if seen is None:
             return False
         pressure, shards = seen.pressure, seen.bucket.shard.n
-        if pressure.per_s > SPLIT_PER_S or (self._heat.spots and self._heat.is_hot(spot)):
+        if pressure.is_high or self._heat.is_hot(spot):
             return 2 * shards <= self._max_shards
         return shards > 1 and pressure.at_ms == seen.at_ms
 

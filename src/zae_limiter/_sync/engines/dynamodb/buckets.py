@@ -139,8 +139,7 @@ class DynamoBuckets:
     ) -> ChargeOutcome:
         """Who waits for somebody else's write can be stopped; who writes itself can not."""
         charges = request.charges
-        deadline = Deadline(self._client.request_timeout)
-        member = _member(namespace_id, charges[0], request, deadline)
+        member = _member(namespace_id, charges[0], request, self._client.deadline())
         if not self._refusals.refuses(member, request.clock()):
             try:
                 self._routing.decide(member)
