@@ -64,9 +64,8 @@ class Family(NamedTuple):
     cascade: bool = False
 
 
-@lru_cache(maxsize=8192)
 def key(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
-    """Where a bucket is stored; not to be changed, since it is kept for the next time."""
+    """Where a bucket is stored."""
     return {
         "PK": s(schema.pk_bucket(namespace_id, entity_id, resource, shard)),
         "SK": s(schema.sk_state()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
 
 from zae_limiter.admission.image import HOUR_MS
 
@@ -23,12 +22,7 @@ def renewed(mark: str) -> str:
 def hour_of(mark: str) -> int:
     """The hour of the write; 0 if the mark does not tell."""
     seconds, delimiter, _ = mark.partition(_DELIMITER)
-    return _hour(seconds) if delimiter else 0
-
-
-@lru_cache(maxsize=256)
-def _hour(seconds: str) -> int:
     try:
-        return int(seconds, 16) * 1000 // HOUR_MS
+        return int(seconds, 16) * 1000 // HOUR_MS if delimiter else 0
     except ValueError:
         return 0
