@@ -1,10 +1,13 @@
 PYTHON ?= python3
 # Handed to pytest as they are: make test PYTEST_ARGS="-n 0 -k name"
 PYTEST_ARGS ?= -n 2
+UNIT_TESTS := tests/unit tests/property tests/docs tests/typing tests/mutation
 
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 VENV := .venv/.created
+# What the package itself needs, and that with the tools for development on top.
+RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
 
@@ -12,21 +15,27 @@ BENCH := .venv/.bench-installed
 DYNOXIDE_VERSION := 1.2.1
 PLATFORM = $(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
 DYNOXIDE := .tools/.dynoxide-$(DYNOXIDE_VERSION)
-# Nothing to install for who brings an endpoint or a binary of their own.
+# Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path
 TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run test test-slow tools check fix bench clean help
+.PHONY: run unit test test-slow test-wheel tools check fix bench clean help
 
-run: $(DEV) ## Show the limiter at work on the embedded engine
+run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
+
+unit: $(DEV) ## Run the fast tests, which need no server: under a minute
+	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
 
 test: $(DEV) $(TOOLS) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-slow: $(DEV) $(TOOLS) ## Run the long tests
+test-slow: $(DEV) $(TOOLS) ## Run the long tests and the mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
+
+test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
+	$(BIN)/pytest -m slow -n 0 tests/packaging
 
 tools: $(TOOLS) ## Install the server that tests run on
 
@@ -62,9 +71,13 @@ $(VENV):
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 
+$(RUNTIME): pyproject.toml constraints.txt | $(VENV)
+	$(PIP_INSTALL) -e .
+	@touch $@
+
 $(DEV): pyproject.toml constraints.txt | $(VENV)
 	$(PIP_INSTALL) -e ".[dev]"
-	@touch $@
+	@touch $(RUNTIME) $@
 
 $(BENCH): $(DEV)
 	$(PIP_INSTALL) -e ".[dev,bench]"
@@ -79,7 +92,7 @@ $(DYNOXIDE):
 	@echo "Installing dynoxide $(DYNOXIDE_VERSION) for $(PLATFORM) in .tools"
 	@npm install --prefix .tools --no-audit --no-fund --loglevel=error \
 		@dynoxide/$(PLATFORM)@$(DYNOXIDE_VERSION) || { \
-		echo "There may be none for $(PLATFORM); to bring a server of your own:" >&2; \
+		echo "There may be none for $(PLATFORM); to use another server:" >&2; \
 		echo "ZAEL_DYNOXIDE=/path/to/dynoxide or ZAEL_TEST_ENDPOINT=http://host:port" >&2; \
 		exit 1; }
 	@rm -f .tools/.dynoxide-*

@@ -17,7 +17,7 @@ from benchmarks.cases import AsyncAcquire
 from benchmarks.contestants._table import BUSY, acquire_of, open_repository
 from benchmarks.dynamodb_server import Place, fresh_table
 from benchmarks.measure import percentile
-from zae_limiter.testing.dynamodb import Proxy
+from tests.support.dynamodb import Proxy
 
 PER_SECOND = 100
 APART = 40  # repositories: more than are ever under way at once

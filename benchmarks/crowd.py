@@ -26,8 +26,8 @@ from benchmarks.contestants._table import (
 )
 from benchmarks.dynamodb_server import Place, fresh_table
 from benchmarks.measure import percentile
+from tests.support.dynamodb import Proxy
 from zae_limiter import Limit
-from zae_limiter.testing.dynamodb import Proxy
 
 START_TIMEOUT_S = 120
 KEY = "user-0"

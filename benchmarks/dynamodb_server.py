@@ -15,9 +15,9 @@ import boto3
 from botocore.config import Config
 
 from benchmarks import cores
-from zae_limiter.testing.dynamodb import DynamoServer
-from zae_limiter.testing.dynamodb.server import ServerError, find_binary
-from zae_limiter.testing.dynamodb.tables import temporary_table
+from tests.support.dynamodb import DynamoServer
+from tests.support.dynamodb.server import ServerError, find_binary
+from tests.support.dynamodb.tables import temporary_table
 
 ENDPOINT = "ZAEL_TEST_ENDPOINT"
 # A connection for each task, and no retries, since a charge must not be made twice.

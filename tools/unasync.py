@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Siblings of equal depth, so that relative imports survive.
 FOLDERS = {
     "src/zae_limiter/_async": "src/zae_limiter/_sync",
-    "src/zae_limiter/testing/contract/_async": "src/zae_limiter/testing/contract/_sync",
+    "contract/zae_limiter_contract/_async": "contract/zae_limiter_contract/_sync",
     "tests/contract/_async": "tests/contract/_sync",
     "tests/integration/_async": "tests/integration/_sync",
 }
@@ -54,6 +54,7 @@ NAMES = {
     "StackManager": "SyncStackManager",
     # our paired primitives
     "AHttp": "Http",
+    "ASdkHttp": "SdkHttp",
     "ALock": "Lock",
     "AWaiter": "Waiter",
     "AWorker": "Worker",
@@ -62,6 +63,7 @@ NAMES = {
     "agather": "gather",
     "aoutcome": "outcome",
     "ashield": "shield",
+    "async_shield": "shield",
     "asleep": "sleep",
     "awithin": "within",
     # the language

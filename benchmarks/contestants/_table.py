@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from benchmarks.cases import TOKENS, Acquire, AsyncAcquire
 from benchmarks.dynamodb_server import Place
+from tests.support.dynamodb.tables import store_url
 from zae_limiter import (
     Limit,
     RateLimiter,
@@ -15,7 +16,6 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
 )
-from zae_limiter.testing.dynamodb.tables import store_url
 
 RESOURCE = "gpt-4"
 PARENT = "parent"

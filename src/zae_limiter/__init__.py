@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._version import __version__
@@ -11,14 +11,12 @@ if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
     from zae_limiter._async.lease import Lease
     from zae_limiter._async.limiter import RateLimiter
-    from zae_limiter._async.protocol import RepositoryProtocol
-    from zae_limiter._async.repository import Repository
+    from zae_limiter._async.repository import Repository, RepositoryProtocol
     from zae_limiter._sync.builder import SyncRepositoryBuilder
     from zae_limiter._sync.config_cache import SyncConfigCache
     from zae_limiter._sync.lease import SyncLease
     from zae_limiter._sync.limiter import SyncRateLimiter
-    from zae_limiter._sync.protocol import SyncRepositoryProtocol
-    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter._sync.repository import SyncRepository, SyncRepositoryProtocol
     from zae_limiter.exceptions import (
         EntityError,
         EntityExistsError,
@@ -64,16 +62,16 @@ if TYPE_CHECKING:
         UsageSummary,
     )
 
-_HOMES = {
+_MODULES = {  # every other name is one of ``exceptions`` or ``models``
     "RateLimiter": "_async.limiter",
     "Repository": "_async.repository",
     "RepositoryBuilder": "_async.builder",
-    "RepositoryProtocol": "_async.protocol",
+    "RepositoryProtocol": "_async.repository",
     "Lease": "_async.lease",
     "SyncRateLimiter": "_sync.limiter",
     "SyncRepository": "_sync.repository",
     "SyncRepositoryBuilder": "_sync.builder",
-    "SyncRepositoryProtocol": "_sync.protocol",
+    "SyncRepositoryProtocol": "_sync.repository",
     "SyncLease": "_sync.lease",
     "SyncConfigCache": "_sync.config_cache",
 }
@@ -135,16 +133,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that nobody pays for what they do not use."""
+    """Import a public name on first use, so that a program pays only for what it uses."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = (_HOMES[name],) if name in _HOMES else ("exceptions", "models")
-    for home in homes:
-        module = importlib.import_module(f"{__name__}.{home}")
-        if name in vars(module):
-            value = globals()[name] = vars(module)[name]
-            return value
-    raise AssertionError(f"{name} has no home")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'exceptions')}")
+    if not hasattr(module, name):
+        module = import_module(f"{__name__}.models")
+    value = getattr(module, name)
+    globals()[name] = value  # the next access does not come here
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -m zae_limiter``: the command line."""
+"""Run the command line with ``python -m zae_limiter``."""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
 """The documented token-bucket arithmetic: pure, integers, time is an argument.
 
 ``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package; the engines use them
-through ``zae_limiter.admission``, which counts from a fixed epoch and so keeps no refill time.
-The functions on ``BucketState`` below are the documented ones for a bucket held by hand.
+through ``zae_limiter.admission``, which counts from a fixed epoch and so stores no refill time.
+The functions on ``BucketState`` are public, for programs that keep a bucket themselves.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.limit import MILLI
+
+if TYPE_CHECKING:
+    from zae_limiter.models.bucket import BucketState
 
 
 class RefillResult(NamedTuple):
@@ -32,12 +34,12 @@ class ConsumeResult(NamedTuple):
 
 
 def accrued_milli(elapsed_ms: int, refill_amount_milli: int, refill_period_ms: int) -> int:
-    """Millitokens that ``elapsed_ms`` brings; signed, floored towards minus infinity."""
+    """Return the millitokens that accrue in ``elapsed_ms``; signed, rounded down."""
     return elapsed_ms * refill_amount_milli // refill_period_ms
 
 
 def wait_ms(deficit_milli: int, refill_amount_milli: int, refill_period_ms: int) -> int:
-    """The smallest elapsed time that brings ``deficit_milli``: the exact inverse of the above."""
+    """Return the shortest time in which ``deficit_milli`` accrue: the inverse of the above."""
     return -(-deficit_milli * refill_period_ms // refill_amount_milli)
 
 
@@ -49,7 +51,10 @@ def refill_bucket(
     refill_amount_milli: int,
     refill_period_ms: int,
 ) -> RefillResult:
-    """Add what has accrued, capped, and advance the refill time by the time used up."""
+    """Add what has accrued, up to the capacity; advance the refill time by the time that took.
+
+    The rest, too short for a millitoken, counts for the next refill.
+    """
     elapsed_ms = now_ms - last_refill_ms
     if elapsed_ms <= 0:
         return RefillResult(tokens_milli, last_refill_ms)
@@ -59,7 +64,7 @@ def refill_bucket(
 
 
 def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResult:
-    """Take ``requested`` tokens if they are there; otherwise leave the bucket as refilled."""
+    """Take ``requested`` tokens if the bucket holds them; otherwise refill it only."""
     refill = _refill(state, now_ms)
     needed_milli = requested * MILLI
     left_milli = refill.new_tokens_milli - needed_milli
@@ -74,7 +79,7 @@ def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResul
 
 
 def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
-    """Take ``amount`` tokens whether they are there or not; a negative amount gives back."""
+    """Take ``amount`` tokens even if the bucket holds fewer; a negative amount returns them."""
     refill = _refill(state, now_ms)
     return RefillResult(refill.new_tokens_milli - amount * MILLI, refill.new_last_refill_ms)
 
@@ -82,19 +87,19 @@ def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
 def calculate_retry_after(
     deficit_milli: int, refill_amount_milli: int, refill_period_ms: int
 ) -> float:
-    """Seconds until ``deficit_milli`` has come back, rounded up to the millisecond exactly."""
+    """Return the seconds until ``deficit_milli`` have accrued, rounded up to the millisecond."""
     if deficit_milli <= 0:
         return 0.0
     return wait_ms(deficit_milli, refill_amount_milli, refill_period_ms) / 1000
 
 
 def calculate_available(state: BucketState, now_ms: int) -> int:
-    """Whole tokens at ``now_ms``; negative while in debt."""
+    """Return the whole tokens at ``now_ms``; negative while in debt."""
     return _refill(state, now_ms).new_tokens_milli // MILLI
 
 
 def would_refill_satisfy(state: BucketState, requested: int, now_ms: int) -> bool:
-    """Whether ``requested`` tokens are there at ``now_ms``."""
+    """Whether the bucket holds ``requested`` tokens at ``now_ms``."""
     return _refill(state, now_ms).new_tokens_milli >= requested * MILLI
 
 

@@ -1,27 +1,29 @@
-"""Host time in epoch milliseconds that does not jump when somebody sets the clock."""
+"""Time in epoch milliseconds that does not jump when the host's clock is set."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError
 
 Clock = Callable[[], int]
 
-_MS = 1_000_000
+_MS = 1_000_000  # nanoseconds
+# A second reading of the clock costs as much as the first.
 _CHECK_EVERY_NS = 1_000_000_000
+# More than NTP leaves between hosts, and than the resolution of a Date header.
 _TOLERATED_NS = 2_000_000_000
+# A step that is taken back within this time, or a single wrong Date, changes nothing.
 _ADOPTED_AFTER_NS = 5_000_000_000
 _DATE_RESOLUTION_NS = 1_000_000_000
 
 
 class HostClock:
-    """Anchored to the time since boot, and corrected only when the host's time has really moved.
+    """The host's time, counted by the time since boot and corrected only after lasting steps.
 
     A step forwards would hand out tokens for time that did not pass; a step backwards would
     freeze every bucket until the clock has caught up. But the processes of a machine must agree
@@ -49,7 +51,7 @@ class HostClock:
 
     @property
     def anchor_ns(self) -> int:
-        """What it adds to the time since boot."""
+        """What is added to the time since boot."""
         return self._anchor_ns
 
     def _check(self, boot_ns: int) -> None:
@@ -67,7 +69,7 @@ class HostClock:
 
 
 class ServerClock:
-    """Host time until a server has told its own; from then on that, counted by the time since boot.
+    """The server's time, counted by the time since boot; the host's until a server has answered.
 
     A Date header has a resolution of 1 s and is taken somewhere between sending and receiving,
     so the server's time is known as a range. Time that lies more than 2 s outside of it is wrong:
@@ -82,46 +84,41 @@ class ServerClock:
     ) -> None:
         self.boot_ns = boot_ns or _since_boot_ns
         self._host = HostClock(wall_ns, self.boot_ns)
-        self._course: _Course | None = None
+        self._time_line: _TimeLine | None = None
         self._off_since_ns: int | None = None
-        self._lock = threading.RLock()  # a signal handler may hear the server, too
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Another thread may have held it."""
-        self._lock = threading.RLock()
+        self._lock = SignalSafeLock()
 
     def __call__(self) -> int:
-        course = self._course
-        if course is None:
+        line = self._time_line
+        if line is None:
             return self._host()
-        anchor_ns, _, excess_ns = course
+        anchor_ns, _, excess_ns = line
         if excess_ns:
-            return course.at_ns(self.boot_ns()) // _MS
+            return line.at_ns(self.boot_ns()) // _MS
         return (anchor_ns + self.boot_ns()) // _MS
 
     def observe(self, date_ms: int, sent_ns: int, received_ns: int) -> None:
-        """The server said ``date_ms`` at some time between the two readings of ``boot_ns``."""
+        """Take in a Date header, written at some time between the two readings of ``boot_ns``."""
         with self._lock:
             earliest_ns = date_ms * _MS - received_ns
             latest_ns = date_ms * _MS + _DATE_RESOLUTION_NS - sent_ns
-            course = self._course or _Course(self._host.anchor_ns)
-            anchor_ns = course.at_ns(received_ns) - received_ns
+            line = self._time_line or _TimeLine(self._host.anchor_ns)
+            anchor_ns = line.at_ns(received_ns) - received_ns
             off = not earliest_ns - _TOLERATED_NS <= anchor_ns <= latest_ns + _TOLERATED_NS
             middle_ns = (earliest_ns + latest_ns) // 2
-            if self._course is None:
-                self._course = _Course(middle_ns if off else anchor_ns)
+            if self._time_line is None:
+                self._time_line = _TimeLine(middle_ns if off else anchor_ns)
             elif not off:
                 self._off_since_ns = None
             elif self._off_since_ns is None:
                 self._off_since_ns = received_ns
             elif received_ns - self._off_since_ns >= _ADOPTED_AFTER_NS:
                 excess_ns = max(0, anchor_ns - middle_ns)
-                self._course = _Course(middle_ns + excess_ns, received_ns, excess_ns)
+                self._time_line = _TimeLine(middle_ns + excess_ns, received_ns, excess_ns)
 
 
-class _Course(NamedTuple):
-    """Time as a line over the time since boot; ``excess_ns`` is lost at half speed."""
+class _TimeLine(NamedTuple):
+    """Time as a function of the time since boot; ``excess_ns`` is lost by running at half speed."""
 
     anchor_ns: int
     since_ns: int = 0
@@ -132,13 +129,13 @@ class _Course(NamedTuple):
         return self.anchor_ns + boot_ns - lost_ns
 
 
-_since_boot_ns: Callable[[], int] = time.monotonic_ns  # time that may stand still in sleep
+_since_boot_ns: Callable[[], int] = time.monotonic_ns  # it may stop while the machine sleeps
 if hasattr(time, "CLOCK_BOOTTIME"):
     _since_boot_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
 
 def check_clock(clock: object) -> Clock:
-    """A clock of the user's: it must return whole milliseconds."""
+    """Return the user's clock if it returns whole milliseconds; raises ValidationError."""
     if not callable(clock):
         raise ValidationError("clock", clock, "must be a callable that returns epoch milliseconds")
     now = clock()

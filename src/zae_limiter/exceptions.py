@@ -21,15 +21,15 @@ class ZAELimiterError(Exception):
     """Base of everything this package raises on purpose."""
 
     def copy(self) -> Self:
-        """Another one with the same content, for another caller."""
-        other = type(self).__new__(type(self), *self.args)
-        other.args = self.args
-        other.__dict__.update(self.__dict__)
-        other.__cause__ = self.__cause__
-        return other
+        """Return a copy for another caller: two tasks must not raise the same object."""
+        twin = type(self).__new__(type(self), *self.args)
+        twin.args = self.args
+        twin.__dict__.update(self.__dict__)
+        twin.__cause__ = self.__cause__
+        return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A cause may hold sockets or frames; its text is what survives a process boundary.
+        # A cause may hold sockets or frames, which do not pickle: keep its text.
         state = dict(self.__dict__)
         cause = state.get("cause")
         if cause is not None:
@@ -41,7 +41,7 @@ class ZAELimiterError(Exception):
 
 
 class RateLimitError(ZAELimiterError):
-    """Base of the answers a limiter gives."""
+    """Base of the errors that are about limits and leases, not about the store."""
 
 
 class RateLimitExceeded(RateLimitError):
@@ -71,7 +71,7 @@ class RateLimitExceeded(RateLimitError):
 
     @property
     def retry_after_seconds(self) -> float:
-        """The exact wait after which the same request fits if nobody else comes; may be ``inf``."""
+        """The exact wait until the same request fits if nothing else is charged; may be ``inf``."""
         primary = self.primary_violation
         return primary.retry_after_seconds if primary else 0.0
 
@@ -82,7 +82,7 @@ class RateLimitExceeded(RateLimitError):
         return None if math.isinf(seconds) else str(math.ceil(seconds))
 
     def as_dict(self) -> dict[str, Any]:
-        """Strict JSON for an API answer: an infinite wait is null."""
+        """Return strict JSON for the response of an API: an infinite wait is null."""
         seconds = self.retry_after_seconds
         return {
             "error": "rate_limit_exceeded",
@@ -120,11 +120,11 @@ class LeaseExpiredError(RateLimitError):
 
 
 class InfrastructureError(ZAELimiterError):
-    """Base of what goes wrong with the store behind the limiter."""
+    """Base of the errors of the store behind the limiter."""
 
 
 class RateLimiterUnavailable(InfrastructureError):
-    """The store did not answer, so nobody knows whether the request fits."""
+    """The store did not answer, so it is unknown whether the request fits."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class RateLimiterUnavailable(InfrastructureError):
 
 
 class PermissionDenied(InfrastructureError):
-    """The store answered, and said no. Never treated as an outage."""
+    """The store refused access. Never treated as an outage."""
 
     def __init__(self, message: str, *, cause: BaseException | None = None) -> None:
         self.cause = cause
@@ -186,7 +186,7 @@ class NamespaceNotFoundError(InfrastructureError):
 
 
 class NamespaceStateError(InfrastructureError):
-    """The namespace is in a state that does not allow this."""
+    """The namespace is in a state that does not allow the operation."""
 
     def __init__(self, namespace: str, reason: str) -> None:
         self.namespace = namespace

@@ -1,24 +1,28 @@
-"""What ids, resources, limits, namespaces and stacks may be called."""
+"""Rules for ids and names of entities, resources, limits, namespaces and stacks."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
 from typing import Any
 
 from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError, ValidationError
 
-REMEMBERED = 4096
+CACHED_CHECKS = 4096  # names checked recently: a lookup takes half of the time of a check
+
+# Entity, resource and shard form one key of DynamoDB, which holds 2048 bytes; an entity's
+# characters may take four bytes each.
 MAX_ID_LENGTH = 256
 MAX_RESOURCE_LENGTH = 128
-MAX_LIMIT_NAME_LENGTH = 64
+MAX_LIMIT_NAME_LENGTH = 64  # part of attribute names, which count for the size of every item
 MAX_NAMESPACE_LENGTH = 64
-MAX_STACK_LENGTH = 55
+MAX_STACK_LENGTH = 55  # leaves room for a suffix in names of at most 64 characters
 
 DEFAULT_RESOURCE = "_default_"  # an entity's limits for every resource without its own
 RESERVED_LIMIT_NAMES = frozenset({"wcu"})  # bookkeeping of the DynamoDB engine in the documents
 RESERVED_NAMESPACE = "_"
+# Key of a document of the reserved namespace: the schema version of the store.
+VERSION_RECORD = "version"
 
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_.\-/]*")
 _LIMIT = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
@@ -27,7 +31,7 @@ _STACK = re.compile(r"[A-Za-z][A-Za-z0-9\-]*")
 
 
 def check_entity_id(value: object, field: str = "entity_id") -> str:
-    """Any printable text of 1 to 256 characters without '#', not starting with '$'."""
+    """Accept printable text of 1 to 256 characters without '#', not starting with '$'."""
     if type(value) is str and _is_plain_id(value):
         return value
     if not isinstance(value, str):
@@ -43,9 +47,9 @@ def check_entity_id(value: object, field: str = "entity_id") -> str:
     raise InvalidIdentifierError(field, value, "must be printable, without space at either end")
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_CHECKS)
 def _is_plain_id(value: str) -> bool:
-    """The rule in one expression, remembered: every acquire asks."""
+    """Check the whole rule in one expression, cached, since every acquire does."""
     return (
         0 < len(value) <= MAX_ID_LENGTH
         and "#" not in value
@@ -56,31 +60,33 @@ def _is_plain_id(value: str) -> bool:
 
 
 def check_resource(value: object, field: str = "resource") -> str:
-    """Letters, digits and ``_ - . /``, starting with a letter."""
-    return _check_name(value, field, _RESOURCE, MAX_RESOURCE_LENGTH, "_ - . /")
+    """Accept letters, digits and ``_ - . /``, starting with a letter."""
+    return _check_name(value, field, _RESOURCE, MAX_RESOURCE_LENGTH, marks="_ - . /")
 
 
 def check_resource_or_default(value: object, field: str = "resource") -> str:
-    """A resource, or ``_default_``: all resources of an entity without limits of their own."""
+    """Accept a resource, or ``_default_``: all resources that an entity has no limits on."""
     return DEFAULT_RESOURCE if value == DEFAULT_RESOURCE else check_resource(value, field)
 
 
 def check_limit_name(value: object, field: str = "limit") -> str:
-    """Letters, digits and ``_ - .``, starting with a letter; ``wcu`` is reserved."""
-    name = _check_name(value, field, _LIMIT, MAX_LIMIT_NAME_LENGTH, "_ - .")
+    """Accept letters, digits and ``_ - .``, starting with a letter; ``wcu`` is reserved."""
+    name = _check_name(value, field, _LIMIT, MAX_LIMIT_NAME_LENGTH, marks="_ - .")
     if name.lower() in RESERVED_LIMIT_NAMES:
         raise InvalidNameError(field, value, "is reserved; choose another name")
     return name
 
 
 def check_namespace(value: object, field: str = "namespace") -> str:
-    """Letters, digits and ``_ - .``, starting with a letter or digit."""
-    return _check_name(value, field, _NAMESPACE, MAX_NAMESPACE_LENGTH, "_ - .", "letter or digit")
+    """Accept letters, digits and ``_ - .``, starting with a letter or digit."""
+    return _check_name(
+        value, field, _NAMESPACE, MAX_NAMESPACE_LENGTH, marks="_ - .", first="letter or digit"
+    )
 
 
 def check_stack_name(value: object, field: str = "stack") -> str:
-    """Letters, digits and hyphens, starting with a letter: CloudFormation's rule."""
-    return _check_name(value, field, _STACK, MAX_STACK_LENGTH, "-")
+    """Accept letters, digits and hyphens, starting with a letter: CloudFormation's rule."""
+    return _check_name(value, field, _STACK, MAX_STACK_LENGTH, marks="-")
 
 
 def _check_name(
@@ -88,6 +94,7 @@ def _check_name(
     field: str,
     pattern: re.Pattern[str],
     longest: int,
+    *,
     marks: str,
     first: str = "letter",
 ) -> str:
@@ -104,13 +111,23 @@ def _check_name(
     )
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHED_CHECKS, typed=True)
+def check_bucket_names(entity_id: str, resource: str) -> None:
+    """Check the entity and the resource of an acquire.
+
+    Cached as a whole, because every acquire asks: a hit costs 0.1 µs, both checks 1.2 µs.
+    """
+    check_entity_id(entity_id)
+    check_resource(resource)
+
+
+@lru_cache(CACHED_CHECKS)
 def _fits(pattern: re.Pattern[str], value: str) -> bool:
     return pattern.fullmatch(value) is not None
 
 
 def check_text(value: object, field: str) -> str | None:
-    """Free text of at most 256 characters that can be stored as UTF-8, or None."""
+    """Accept text of at most 256 characters that can be stored as UTF-8, or None."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -125,19 +142,21 @@ def check_text(value: object, field: str) -> str | None:
 
 
 def check_principal(value: object) -> str | None:
-    """Who makes a change."""
+    """Check the name of a change's author, for the audit log."""
     return check_text(value, "principal")
 
 
 def check_namespace_id(value: object) -> str:
-    """An opaque id that a store gave out."""
+    """Accept an id that a store has assigned."""
     if not isinstance(value, str) or not value or not value.isascii():
         raise InvalidIdentifierError("namespace_id", value, "must be an id from the registry")
     return value
 
 
 def check_document(value: object) -> dict[str, Any]:
-    """A copy of something that JSON can hold."""
+    """Return a copy of a mapping that JSON can hold."""
+    import json  # slow to import, and documents are written by provisioning alone
+
     try:
         copy = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError):

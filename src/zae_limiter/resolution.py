@@ -1,4 +1,4 @@
-"""Which limits apply, and where they come from: the first level that has limits wins whole."""
+"""Which limits are in force: those of the first configuration level that has any, as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.rebase import governs, is_newer
+from zae_limiter.admission.rebase import has_limits, is_newer
 from zae_limiter.admission.request import Charge
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import (
@@ -29,12 +29,13 @@ class Scope:
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
-        names = buckets[0][1].known
-        self.names = names if len(buckets) == 1 else names | buckets[1][1].known
+        names = buckets[0][1].name_set
+        self.names = names if len(buckets) == 1 else names | buckets[1][1].name_set
 
     def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
-        """Each bucket is charged for the limits that it has."""
-        self.check_names(amounts, field)
+        """Return the charge of each bucket: the amounts of the limits that it has."""
+        if not amounts.keys() <= self.names:
+            self._raise_unknown(amounts, field)
         resource = self.resource
         return tuple(
             [
@@ -44,16 +45,14 @@ class Scope:
         )
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
-        """Whether one of the buckets has seen newer configuration and differs from this."""
+        """Whether one of the buckets has seen newer configuration and holds other limits."""
         return any(
-            image is not None and is_newer(image, in_force) and not governs(image, in_force)
+            image is not None and is_newer(image, in_force) and not has_limits(image, in_force)
             for image, (_, in_force) in zip(images, self.buckets, strict=True)
         )
 
-    def check_names(self, amounts: Mapping[str, int], field: str = "consume") -> None:
-        """A limit that nobody in this scope has is a mistake, and is not ignored."""
-        if amounts.keys() <= self.names:
-            return
+    def _raise_unknown(self, amounts: Mapping[str, int], field: str) -> None:
+        """Raise for a limit that no bucket of this scope has: it would be ignored silently."""
         unknown = min(amounts.keys() - self.names)
         raise ValidationError(
             f"{field}.{unknown}",
@@ -72,15 +71,15 @@ class Resolved(NamedTuple):
     on_unavailable: OnUnavailable | None
     parent_id: str | None
     cascade: bool
-    version: int  # the namespace's configuration count
-    alone: Scope | None  # the stored limits without a parent, made once for many calls
-    shared: SharedConfig  # what holds for other entities on the resource, too
+    version: int  # the configuration version of the namespace
+    alone: Scope | None  # the stored limits without a parent, prepared for many calls
+    shared: SharedConfig  # the levels that hold for other entities on the resource, too
 
 
 def resolve(
     snapshot: ConfigSnapshot, entity_id: str, resource: str, ttl_multiplier: int
 ) -> Resolved:
-    """Apply the precedence: entity+resource, entity ``_default_``, resource, system."""
+    """Apply the precedence: entity and resource, entity ``_default_``, resource, system."""
     entity, in_force = snapshot.entity, _winning(snapshot, ttl_multiplier)
     return Resolved(
         in_force,
@@ -94,7 +93,7 @@ def resolve(
 
 
 def levels(snapshot: ConfigSnapshot) -> tuple[tuple[ConfigSource, LevelConfig | None], ...]:
-    """All levels, the strongest first."""
+    """Return all configuration levels, the strongest first."""
     return (
         (ConfigSource.ENTITY, snapshot.entity_resource),
         (ConfigSource.ENTITY_DEFAULT, snapshot.entity_default),
@@ -104,7 +103,7 @@ def levels(snapshot: ConfigSnapshot) -> tuple[tuple[ConfigSource, LevelConfig | 
 
 
 def override(limits: tuple[Limit, ...], resolved: Resolved, ttl_multiplier: int) -> InForce:
-    """Limits that a call brings along, beside what is configured."""
+    """Return the limits that a call brings, stored beside configured ones that differ."""
     return InForce(
         limits, ConfigSource.OVERRIDE, resolved.version, ttl_multiplier, resolved.in_force
     )
@@ -117,9 +116,9 @@ def _winning(snapshot: ConfigSnapshot, ttl_multiplier: int) -> InForce | None:
     return None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # more than a namespace has different limits
 def _in_force(
     limits: tuple[Limit, ...], source: ConfigSource, version: int, ttl_multiplier: int
 ) -> InForce:
-    """One for all entities that have the same limits from the same level."""
+    """Share one object between all entities that have the same limits from the same level."""
     return InForce(limits, source, version, ttl_multiplier)

@@ -1,4 +1,4 @@
-"""DynamoDB keys, as documented: one table, every key prefixed with its namespace's id."""
+"""The documented keys of the DynamoDB table: every key starts with the id of its namespace."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pk_entity(namespace_id: str, entity_id: str) -> str:
 
 
 def pk_bucket(namespace_id: str, entity_id: str, resource: str, shard_id: int) -> str:
-    """Each shard of a bucket is a partition of its own."""
+    """Each shard of a bucket has a partition key of its own."""
     return f"{namespace_id}/BUCKET#{entity_id}#{resource}#{shard_id}"
 
 
@@ -74,7 +74,7 @@ class BucketKey(NamedTuple):
 
 
 def parse_bucket_pk(pk: str) -> BucketKey:
-    """Take a bucket's partition key apart; raises ValidationError for any other key."""
+    """Parse the partition key of a bucket; raise ValidationError for any other key."""
     namespace_id, slash, rest = pk.partition("/")
     parts = rest.split("#")
     if not slash or len(parts) != 4 or parts[0] != "BUCKET" or not parts[3].isdecimal():
@@ -94,7 +94,7 @@ def sk_state() -> str:
 
 
 def sk_config(resource: str | None = None) -> str:
-    """Of the system or a resource; with ``resource``, of an entity on that resource."""
+    """Limits of the system or a resource; with ``resource``, of an entity on that resource."""
     return "#CONFIG" if resource is None else f"#CONFIG#{resource}"
 
 
@@ -117,18 +117,18 @@ def sk_provisioner() -> str:
 
 
 def sk_record(key: str) -> str:
-    """A small document: the version record, the provisioner's state, or another one."""
-    known = {"version": sk_version(), "provisioner": sk_provisioner()}
-    return known.get(key, f"#RECORD#{key}")
+    """A small JSON document: the version of the store, the provisioner's state, or another one."""
+    documented = {"version": sk_version(), "provisioner": sk_provisioner()}
+    return documented.get(key, f"#RECORD#{key}")
 
 
 def sk_namespace(name: str) -> str:
-    """From name to id."""
+    """The registration of a namespace by name."""
     return f"#NAMESPACE#{name}"
 
 
 def sk_nsid(namespace_id: str) -> str:
-    """From id to name."""
+    """The registration of a namespace by id."""
     return f"#NSID#{namespace_id}"
 
 
@@ -164,7 +164,7 @@ def gsi2_sk_usage(window_key: str, entity_id: str) -> str:
 
 
 def gsi3_pk_entity(namespace_id: str, entity_id: str) -> str:
-    """Where an entity's buckets are found."""
+    """The index partition that lists the buckets of an entity."""
     return f"{namespace_id}/ENTITY#{entity_id}"
 
 
@@ -173,15 +173,15 @@ def gsi3_sk_bucket(resource: str, shard_id: int) -> str:
 
 
 def gsi3_pk_entity_config(namespace_id: str, resource: str) -> str:
-    """Where the entities with limits on a resource are found."""
+    """The index partition that lists the entities with limits on a resource."""
     return f"{namespace_id}/ENTITY_CONFIG#{resource}"
 
 
 def gsi3_sk_entity_config(entity_id: str) -> str:
-    """The bare id, so that a page may start after any id."""
+    """The id itself, so that a page may start after any id."""
     return entity_id
 
 
 def gsi4_pk_namespace(namespace_id: str) -> str:
-    """Where everything of a namespace is found."""
+    """The index partition that lists all items of a namespace."""
     return namespace_id

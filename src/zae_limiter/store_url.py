@@ -12,15 +12,14 @@ from zae_limiter.naming import check_stack_name
 OPTIONS = {
     "memory": frozenset[str](),
     "sqlite": frozenset({"synchronous"}),
-    "dynamodb": frozenset({"region", "endpoint_url", "transport"}),
+    "dynamodb": frozenset({"region", "endpoint_url"}),
 }
-TRANSPORTS = ("auto", "lean", "sdk")
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
 
 
 class StoreUrl(NamedTuple):
-    """``place`` is a store's name, a file's path or a stack's name."""
+    """A parsed URL. ``place`` is the name of a memory store, a file path or a stack name."""
 
     engine: str
     place: str
@@ -28,7 +27,7 @@ class StoreUrl(NamedTuple):
 
 
 def parse_url(url: object) -> StoreUrl:
-    """Take a URL apart; raises ValidationError that shows the known forms."""
+    """Parse a store URL; the ValidationError for a bad one shows the accepted forms."""
     if not isinstance(url, str):
         raise ValidationError("url", url, f"must be text: {FORMS}")
     try:
@@ -47,17 +46,10 @@ def parse_url(url: object) -> StoreUrl:
 
 
 def check_region(region: object) -> str | None:
-    """The name of an AWS region, which becomes part of a host's name; None if there is none."""
+    """Accept None or the name of an AWS region, which becomes part of a host name."""
     if region is None or (isinstance(region, str) and _REGION.fullmatch(region)):
         return region
     raise ValidationError("region", region, "must be like us-east-1")
-
-
-def check_transport(transport: object) -> str:
-    """How DynamoDB is reached."""
-    if transport in TRANSPORTS:
-        return str(transport)
-    raise ValidationError("transport", transport, f"must be one of {', '.join(TRANSPORTS)}")
 
 
 def _place(url: str, engine: str, host: str, path: str) -> str:
@@ -66,7 +58,7 @@ def _place(url: str, engine: str, host: str, path: str) -> str:
             raise ValidationError("url", url, "must be sqlite:///relative.db or sqlite:////abs.db")
         file = unquote(path[1:])
         if file == ":memory:" or "\0" in file:
-            raise ValidationError("url", url, "does not name a file; for none use memory://")
+            raise ValidationError("url", url, "does not name a file; use memory:// without one")
         return file
     if path not in ("", "/"):
         raise ValidationError("url", url, f"must be {FORMS}")

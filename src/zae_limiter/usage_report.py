@@ -1,34 +1,26 @@
-"""Usage windows as users see them, from hours: a day is the sum of its hours."""
+"""Usage windows, pages and summaries computed from stored hours: a day is the sum of its hours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import groupby, islice
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowType
 
 HOURS = {WindowType.HOURLY: 1, WindowType.DAILY: 24}
-MAX_PAGE = 10**6
+MAX_PAGE = 10**6  # a page is held in memory
 DELIMITER = "#"  # no id or name may contain it
-END_OF_TIME = 24 * 366 * 8000  # hours; ISO text has four-digit years
-
-
-class UsageRow(Protocol):
-    """An hour of one bucket; unpacks to entity, resource and usage."""
-
-    @property
-    def usage(self) -> WindowUsage: ...
-    def __iter__(self) -> Iterator[Any]: ...
+END_OF_TIME = 24 * 366 * 8000  # in hours, later than any ISO time: its years have four digits
 
 
 class UsageQuery(NamedTuple):
-    """Which windows: their lengths, and the hours in which they may start."""
+    """Selects windows by their lengths and by the hours in which they start."""
 
     windows: tuple[WindowType, ...]
     start_hour: int
@@ -46,8 +38,8 @@ class UsageQuery(NamedTuple):
         elif window_type in set(WindowType):
             windows = (WindowType(window_type),)
         else:
-            known = ", ".join(WindowType)
-            raise ValidationError("window_type", window_type, f"must be one of {known}")
+            lengths = ", ".join(WindowType)
+            raise ValidationError("window_type", window_type, f"must be one of {lengths}")
         start = 0 if start_time is None else -(-ms_from_iso(start_time, "start_time") // HOUR_MS)
         end = END_OF_TIME
         if end_time is not None:
@@ -56,12 +48,12 @@ class UsageQuery(NamedTuple):
 
     @property
     def last_hour(self) -> int:
-        """The last window may start just before the end and last a day."""
+        """The last hour to read: a window may start just before the end and last a day."""
         return self.end_hour + max(HOURS[window] for window in self.windows) - 1
 
 
-def snapshots(rows: Iterable[UsageRow], query: UsageQuery) -> Iterator[UsageSnapshot]:
-    """Hours, in their order, added up into windows, oldest first; a day at a time."""
+def snapshots(rows: Iterable[BucketHour], query: UsageQuery) -> Iterator[UsageSnapshot]:
+    """Add hours up into windows, oldest first. Reads ordered ``rows`` one day at a time."""
     for _, hours in groupby(rows, key=lambda row: row.usage.hour // HOURS[WindowType.DAILY]):
         totals: dict[tuple[int, WindowType, str, str], WindowUsage] = {}
         for entity_id, resource, usage in hours:
@@ -69,9 +61,10 @@ def snapshots(rows: Iterable[UsageRow], query: UsageQuery) -> Iterator[UsageSnap
                 start = usage.hour - usage.hour % HOURS[window]
                 if query.start_hour <= start < query.end_hour:
                     key = (start, window, entity_id, resource)
-                    known = totals.get(key)
-                    totals[key] = usage if known is None else known.plus(usage)
-        yield from sorted((_snapshot(*key, usage) for key, usage in totals.items()), key=_order)
+                    total = totals.get(key)
+                    totals[key] = usage if total is None else total.plus(usage)
+        windows = (_snapshot(*key, usage) for key, usage in totals.items())
+        yield from sorted(windows, key=sort_key)
 
 
 def _snapshot(
@@ -89,16 +82,18 @@ def _snapshot(
 
 
 def page_of(
-    rows: Iterable[UsageRow], query: UsageQuery, limit: int, next_key: str | None
+    rows: Iterable[BucketHour], query: UsageQuery, limit: int, next_key: str | None
 ) -> tuple[list[UsageSnapshot], str | None]:
-    """At most ``limit`` snapshots after ``next_key``, and the key of the page after them."""
+    """Return at most ``limit`` snapshots after ``next_key``, and the key of the next page."""
     last = _parse_key(next_key)
-    rest = (each for each in snapshots(rows, query) if last is None or _order(each) > last)
+    rest = (
+        snapshot for snapshot in snapshots(rows, query) if last is None or sort_key(snapshot) > last
+    )
     limit = min(limit, MAX_PAGE)
-    found = list(islice(rest, limit + 1))
-    if len(found) <= limit:
-        return found, None
-    return found[:limit], DELIMITER.join(_order(found[limit - 1]))
+    page = list(islice(rest, limit + 1))  # one more shows whether there is a next page
+    if len(page) <= limit:
+        return page, None
+    return page[:limit], page_key(page[limit - 1])
 
 
 def _parse_key(next_key: str | None) -> tuple[str, ...] | None:
@@ -109,17 +104,22 @@ def _parse_key(next_key: str | None) -> tuple[str, ...] | None:
     return tuple(next_key.split(DELIMITER))
 
 
-def _order(each: UsageSnapshot) -> tuple[str, ...]:
-    return each.window_start, each.window_type, each.entity_id, each.resource
+def page_key(last: UsageSnapshot) -> str:
+    """Return the ``next_key`` of a page that ends with ``last``."""
+    return DELIMITER.join(sort_key(last))
 
 
-def summary_of(rows: Iterable[UsageRow], query: UsageQuery) -> UsageSummary:
-    """Totals, and averages per window."""
+def sort_key(snapshot: UsageSnapshot) -> tuple[str, ...]:
+    return snapshot.window_start, snapshot.window_type, snapshot.entity_id, snapshot.resource
+
+
+def summary_of(rows: Iterable[BucketHour], query: UsageQuery) -> UsageSummary:
+    """Return totals, and averages per window with usage."""
     total: dict[str, int] = {}
     count, first, last = 0, None, None
-    for each in snapshots(rows, query):
-        count, first, last = count + 1, first or each.window_start, each.window_start
-        for name, amount in each.counters.items():
+    for snapshot in snapshots(rows, query):
+        count, first, last = count + 1, first or snapshot.window_start, snapshot.window_start
+        for name, amount in snapshot.counters.items():
             total[name] = total.get(name, 0) + amount
     return UsageSummary(
         snapshot_count=count,

@@ -1,4 +1,4 @@
-"""Engines with one thing wrong: something stands between the limiter and a right engine."""
+"""Engines with one fault each, made by wrapping the buckets of a correct engine."""
 
 from dataclasses import replace
 
@@ -7,13 +7,13 @@ from zae_limiter.admission.request import Grant, Rejection
 
 
 class Buckets:
-    """Passes everything on."""
+    """Forwards every call to the correct buckets."""
 
-    def __init__(self, right):
-        self.right = right
+    def __init__(self, correct):
+        self.correct = correct
 
     def __getattr__(self, name):
-        return getattr(self.right, name)
+        return getattr(self.correct, name)
 
 
 class AdmitsSomeRejected(Buckets):
@@ -22,27 +22,29 @@ class AdmitsSomeRejected(Buckets):
     rejections = 0
 
     async def charge(self, namespace_id, request, receipt):
-        outcome = await self.right.charge(namespace_id, request, receipt)
+        outcome = await self.correct.charge(namespace_id, request, receipt)
         if type(outcome) is Rejection:
             self.rejections += 1
             if self.rejections % 5 == 0:
-                outcome = receipt[-1] = Grant(request.charges)
+                outcome = receipt.outcome = Grant(request.charges)
         return outcome
 
 
 class ChargesHalf(Buckets):
     async def charge(self, namespace_id, request, receipt):
         charges = tuple(
-            each._replace(amounts_milli=tuple(milli // 2 for milli in each.amounts_milli))
+            each._replace(
+                amounts_milli={key: milli // 2 for key, milli in each.amounts_milli.items()}
+            )
             for each in request.charges
         )
-        return await self.right.charge(namespace_id, request._replace(charges=charges), receipt)
+        return await self.correct.charge(namespace_id, request._replace(charges=charges), receipt)
 
 
 class ForgetsTheParent(Buckets):
     async def charge(self, namespace_id, request, receipt):
         child = request.charges[:1]
-        return await self.right.charge(namespace_id, request._replace(charges=child), receipt)
+        return await self.correct.charge(namespace_id, request._replace(charges=child), receipt)
 
 
 class RefillsTwiceAsFast(Buckets):
@@ -51,17 +53,17 @@ class RefillsTwiceAsFast(Buckets):
     async def charge(self, namespace_id, request, receipt):
         self.started_ms = self.started_ms or request.clock()
         fast = request._replace(clock=lambda: 2 * request.clock() - self.started_ms)
-        return await self.right.charge(namespace_id, fast, receipt)
+        return await self.correct.charge(namespace_id, fast, receipt)
 
 
 class CreditsTwice(Buckets):
     async def settle(self, namespace_id, settlements, *rest):
-        await self.right.settle(namespace_id, _times(settlements, credit=2), *rest)
+        await self.correct.settle(namespace_id, _times(settlements, credit=2), *rest)
 
 
 class DropsDebts(Buckets):
     async def settle(self, namespace_id, settlements, *rest):
-        await self.right.settle(namespace_id, _times(settlements, debt=0), *rest)
+        await self.correct.settle(namespace_id, _times(settlements, debt=0), *rest)
 
 
 def _times(settlements, debt=1, credit=1):
@@ -87,19 +89,19 @@ BROKEN = (
 
 
 class Engine:
-    """An engine with other buckets."""
+    """An engine whose buckets are replaced."""
 
-    def __init__(self, right, buckets):
-        self.right = right
+    def __init__(self, correct, buckets):
+        self.correct = correct
         self.buckets = buckets
 
     def __getattr__(self, name):
-        return getattr(self.right, name)
+        return getattr(self.correct, name)
 
 
 async def open_broken(buckets: type[Buckets]) -> Repository:
-    """A repository in memory that goes wrong."""
-    right = await Repository.open(url="memory://")
-    context = right._context  # noqa: SLF001 - engines are composed here
+    """Open a repository in memory with faulty buckets."""
+    repository = await Repository.open(url="memory://")
+    context = repository._context  # noqa: SLF001 - engines are composed here
     engine = Engine(context.engine, buckets(context.engine.buckets))
     return Repository(replace(context, engine=engine))

@@ -1,25 +1,25 @@
-"""Stores with very many entities, filled directly, since a test has no minutes."""
+"""Stores with very many entities, written directly: through the library it takes minutes."""
 
 import sqlite3
 from contextlib import closing, contextmanager
 from itertools import islice
 
+from tests.support.dynamodb import DynamoServer
+from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter.dynamodb.items import configs, entities
 from zae_limiter.dynamodb.table import create_request
-from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.entity import Entity
-from zae_limiter.records.dynamodb import configs, entities
-from zae_limiter.testing.dynamodb import DynamoServer
-from zae_limiter.testing.dynamodb.tables import store_url
 
 LIMITS = (Limit.per_minute("rpm", 5),)
-AT_ONCE = 25  # items of one BatchWriteItem
+BATCH_ITEMS = 25  # at most in one BatchWriteItem
 
 
 @contextmanager
 def bulk_store(engine, folder, count, namespace="default"):
-    """A parent with ``count`` keys, each with limits of its own: URL and id of the namespace."""
+    """Yield URL and namespace id of a store with ``count`` keys, all with limits of their own."""
     if engine == "sqlite":
         yield fill_file(folder / "limits.db", namespace, count)
     else:
@@ -47,7 +47,7 @@ def fill_file(path, namespace, count):
 
 
 def fill_table(endpoint, namespace, count):
-    """Without a stream, whose records would slow the server down."""
+    """Create the table without a stream, which would slow the server down."""
     table = "test-very-many"
     with closing(DynamoClient(table, endpoint_url=endpoint, request_timeout=30)) as client:
         request = create_request(table)
@@ -57,14 +57,14 @@ def fill_table(endpoint, namespace, count):
         items = (
             item for number in range(1, count) for item in _items(namespace_id, f"key-{number:06d}")
         )
-        while batch := list(islice(items, AT_ONCE)):
+        while batch := list(islice(items, BATCH_ITEMS)):
             puts = [{"PutRequest": {"Item": item}} for item in batch]
             client.call("BatchWriteItem", {"RequestItems": {table: puts}}, repeatable=True)
     return store_url(table, endpoint), namespace_id
 
 
 def _start(url, namespace):
-    """The first of them."""
+    """Create the first key, which the others are copies of; return the namespace id."""
     with SyncRepository.open(namespace, url=url) as repository:
         repository.create_entity("key-000000", parent_id="project")
         repository.set_limits("key-000000", LIMITS, "gpt-4")
@@ -74,5 +74,5 @@ def _start(url, namespace):
 def _items(namespace_id, entity_id):
     entity = Entity(entity_id, parent_id="project", created_at="2026-01-01T00:00:00Z")
     yield entities.encode(namespace_id, entity, "bulk")
-    level = configs.Level(entity_id, "gpt-4")
+    level = ConfigLevel(entity_id, "gpt-4")
     yield configs.encode(namespace_id, level, LevelConfig(LIMITS), "bulk")

@@ -7,20 +7,20 @@ from zae_limiter import SyncRepository
 
 @pytest.fixture
 def engine():
-    """On which the store of a test is; see ``on_both_engines``."""
+    """The engine of the test's store; overridden by ``on_both_engines``."""
     return "sqlite"
 
 
 @pytest.fixture
 def empty_url(engine, tmp_path):
-    """A store that holds nothing."""
+    """The URL of an empty store."""
     with empty_store(engine, tmp_path) as url:
         yield url
 
 
 @pytest.fixture
 def url(empty_url):
-    """A store that holds a little of everything."""
+    """The URL of a store with a little of everything."""
     fill(empty_url)
     return empty_url
 

@@ -1,4 +1,4 @@
-"""The command line without a process of its own, where many runs are to be cheap."""
+"""The command line run in the test's process, which is much cheaper than in its own."""
 
 import json
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Ran(NamedTuple):
         return json.loads(self.out, parse_constant=lambda word: pytest.fail(f"{word} in JSON"))
 
     def error(self, code):
-        """The one line that it failed with."""
+        """Return the one line that the command failed with."""
         assert (self.code, self.out) == (code, "")
         line = only_line(self.err)
         assert line.startswith("error: ")

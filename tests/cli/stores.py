@@ -5,29 +5,29 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.dynamodb import shared_endpoint
+from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter.testing.dynamodb import shared_endpoint
-from zae_limiter.testing.dynamodb.tables import store_url, temporary_table
 
 RPM, TPM = Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 1000, burst=2000)
 
-# For tests that use a store, or something made of one.
+# For tests with a fixture that is a store or uses one.
 on_both_engines = pytest.mark.parametrize("engine", ["sqlite", "dynamodb"])
 on_dynamodb = pytest.mark.parametrize("engine", ["dynamodb"])
 
 
 @contextmanager
 def empty_store(engine, folder):
-    """The URL of a store that holds nothing: a missing file, or a new table."""
+    """Yield the URL of an empty store: a missing file, or a new table."""
     if engine == "sqlite":
         yield f"sqlite:///{folder}/limits.db"
         return
-    with temporary_table() as table:
+    with empty_table() as table:
         yield store_url(table, shared_endpoint())
 
 
 def fill(url):
-    """A little of everything."""
+    """Store a little of everything."""
     with SyncRepository.open(url=url) as repository:
         repository.set_system_defaults([RPM], "allow", "setup")
         repository.set_resource_defaults("gpt-4", [RPM, TPM], "setup")
@@ -42,5 +42,5 @@ def fill(url):
 
 
 def of_aws():
-    """Variables that would lead a command elsewhere."""
+    """Return the variables that would lead a command to another store."""
     return [name for name in os.environ if name.startswith("AWS_")]

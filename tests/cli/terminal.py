@@ -20,18 +20,18 @@ CTRL_C = b"\x03"
 
 MODULE = (sys.executable, "-m", "zae_limiter")
 
-# Whoever runs tests in the background ignores interrupts, and so do their children.
+# A shell makes background jobs ignore SIGINT, and child processes inherit that: restore it.
 INTERRUPTIBLE = (
     "import os, signal, sys\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
-# Ctrl-C reaches only those whose terminal it is.
+# Ctrl-C reaches only processes that have the terminal as their controlling terminal.
 AS_FOREGROUND = f"import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{INTERRUPTIBLE}"
 
 
 def environment(**more):
-    """Ours, without what would change the output."""
+    """Return our environment without the variables that change the output."""
     names = {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
     kept = {
         name: value
@@ -42,7 +42,7 @@ def environment(**more):
 
 
 def run(*args, **more):
-    """Run to the end with pipes, and nothing to read."""
+    """Run the command to its end, with pipes and an empty stdin."""
     return run_command(*MODULE, *args, **more)
 
 
@@ -59,7 +59,7 @@ def run_command(*command, **more):
 
 
 def only_line(text):
-    """The one line that there is."""
+    """Return the only line of ``text``."""
     lines = text.splitlines()
     assert len(lines) == 1, text
     return lines[0]
@@ -84,7 +84,7 @@ class Terminal:
             assert self._read(), self.output
 
     def wait_until_it_reads(self, seconds=20.0):
-        """For a process that has asked: it sleeps until a key is pressed."""
+        """Wait until the process sleeps, after its question: it is reading."""
         until = time.monotonic() + seconds
         stat = Path(f"/proc/{self._process.pid}/stat")
         while stat.read_text().rpartition(") ")[2][0] != "S":
@@ -92,7 +92,7 @@ class Terminal:
             time.sleep(0.001)
 
     def wait(self, seconds=20.0):
-        """Read all that comes; returns the exit code."""
+        """Read all output and return the exit code."""
         while self._read():
             pass
         return self._process.wait(seconds)

@@ -8,7 +8,7 @@ from tests.cli.terminal import only_line, run
 from tests.cli.test_reference import LEAVES, SAMPLES
 
 LONG = "x" * 300
-# parameter: bad values; the store is not even looked for
+# Bad values by parameter; the store is not opened.
 BAD = {
     "url": ["", "redis://x", "sqlite://limits.db", "sqlite:///x.db?mode=ro", "dynamodb://a_b"],
     "stack": ["", "a_b", "-x", LONG],
@@ -63,7 +63,7 @@ BAD = {
 
 
 def cases():
-    """All bad values once; one of them again for each other command with that parameter."""
+    """Yield all bad values once, then one for each other command with that parameter."""
     tried = set()
     for path, command in LEAVES:
         for param in command.params:
@@ -78,7 +78,7 @@ def cases():
 
 
 def words(path, param, value):
-    """A right command line with one wrong word in it."""
+    """Return a correct command line with one wrong word in it."""
     args = list(SAMPLES[" ".join(path)])
     if isinstance(param, click.Option):
         return [*args, f"{param.opts[0]}={value}"]
@@ -110,13 +110,16 @@ def test_a_bad_value_is_wrong_usage_in_one_line(path, param, value, capsys, monk
         (["entity", "create", "a", "--parent", "a"], "must be another entity"),
         (["entity", "create", "a", "-m", f"{'k' * 300}=v"], "at most 256 characters"),
         (["entity", "create", "a", "--display-name", "n" * 300], "at most 256 characters"),
-        (["entity", "list", "--parent", "a", "--with-custom-limits", "b"], "say which"),
+        (
+            ["entity", "list", "--parent", "a", "--with-custom-limits", "b"],
+            "give only one of --with-custom-limits",
+        ),
         (["entity", "set-limits", "a"], "Missing option '--limit'"),
         (["entity", "set-limits", "a", "-l", "rpm:1", "-l", "rpm:2"], "names the same limit twice"),
         (["bucket", "top-up", "a", "b", "-a", "x=1", "-a", "x=2"], "names a limit twice"),
         (["bucket", "top-up", "key-7", "gpt-4", "-a", "tmp=1"], "did you mean 'tpm'?"),
         (["bucket", "show"], "Missing argument 'ENTITY'"),
-        (["audit", "list", "--system", "-e", "a"], "name one subject"),
+        (["audit", "list", "--system", "-e", "a"], "give only one of --entity-id"),
         (["usage", "list", "--start", "2026-01-02", "--end", "2026-01-01"], "must be later than"),
         (["namespace", "register", "a", "--create-table"], "--create-table is for DynamoDB"),
         (["usage", "list", "-e", "a", "--output", "png"], "needs --file"),
@@ -139,12 +142,15 @@ def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
     ("args", "said"),
     [
         (["entity", "show", "key-77"], "did you mean 'key-7'?"),
-        (["entity", "show", "stranger"], "zae-limiter entity create makes it"),
+        (["entity", "show", "stranger"], "create it: zae-limiter entity create stranger"),
         (["entity", "create", "key-7"], "exists already; see 'zae-limiter entity show'"),
-        (["entity", "delete", "stranger", "--yes"], "nothing is known of entity 'stranger'"),
+        (["entity", "delete", "stranger", "--yes"], "entity 'stranger' does not exist"),
         (["bucket", "reset", "key-7", "gpt4", "--yes"], "did you mean 'gpt-4'?"),
-        (["bucket", "reset", "stranger", "gpt-4", "--yes"], "buckets are full"),
-        (["bucket", "top-up", "stranger", "gpt-4", "-a", "tpm=1"], "buckets are full"),
+        (["bucket", "reset", "stranger", "gpt-4", "--yes"], "has no buckets (unused or expired)"),
+        (
+            ["bucket", "top-up", "stranger", "gpt-4", "-a", "tpm=1"],
+            "has no buckets (unused or expired)",
+        ),
         (["namespace", "show", "tenant-aa"], "did you mean 'tenant-a'?"),
         (["namespace", "show", "nothing"], "zae-limiter namespace register nothing"),
         (["namespace", "delete", "nothing", "--yes"], "namespace register nothing"),

@@ -1,4 +1,4 @@
-"""A day of an operator, on every engine; the real command in a process of its own comes first."""
+"""What an operator does from the shell, on every engine."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_tenants_do_not_see_each_other(shell):
 
 
 @on_both_engines
-def test_who_did_it_is_the_user_unless_told(cli, monkeypatch):
+def test_the_principal_is_the_user_unless_told(cli, monkeypatch):
     monkeypatch.setenv("LOGNAME", "alice")
     cli("system", "set-defaults", "-l", "rpm:1")
     monkeypatch.setenv("ZAEL_PRINCIPAL", "deploy-bot")
@@ -153,7 +153,7 @@ def test_audit_events_page_newest_first(cli):
 
 
 @on_both_engines
-def test_the_life_of_a_namespace_outlasts_it_and_names_who_changed_it(cli):
+def test_the_life_of_a_namespace_outlasts_it_and_names_its_principals(cli):
     def change(*args, principal):
         found = cli("namespace", *args, "--principal", principal, "--output", "json").json
         return found.get("namespace_id")
@@ -203,10 +203,10 @@ def test_entities_are_listed_with_their_parents_and_in_pages(cli, opened):
         (["entity", "get-limits", "key-7", "-r", "gpt4"], "did you mean 'gpt-4'?"),
         (["resource", "delete-defaults", "gpt4"], "did you mean 'gpt-4'?"),
         (["entity", "list", "--with-custom-limits", "gpt4"], "did you mean 'gpt-4'?"),
-        (["bucket", "show", "stranger"], "buckets are full"),
-        (["entity", "list", "--parent", "key-7"], "no entity is under 'key-7'"),
+        (["bucket", "show", "stranger"], "has no buckets (unused or expired)"),
+        (["entity", "list", "--parent", "key-7"], "entity 'key-7' has no children"),
         (["usage", "list", "-e", "stranger"], "no usage is recorded"),
-        (["audit", "list", "-e", "stranger"], "no changes are recorded"),
+        (["audit", "list", "-e", "stranger"], "no audit events are stored"),
     ],
 )
 def test_nothing_found_is_no_failure_but_is_said(cli, args, shown):

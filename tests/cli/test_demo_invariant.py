@@ -1,11 +1,11 @@
-"""The check of the demo's log: it blames no limiter that is right, and misses no token."""
+"""The check of the demo's log: it never blames a correct limiter, and misses no token."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.demo.invariant import check_invariant, fullest_windows
-from zae_limiter.demo.log import BucketLimit, Entry, GrantLog, LimitLog, Moment, Stopwatch
+from zae_limiter.demo.log import BucketLimit, GrantLog, LimitLog, LogEntry, Moment, Stopwatch
 
 KEY = BucketLimit("user", "gpt-4", "tpm")
 LIMIT = Limit.custom("tpm", 10, 1, 1)  # ten at once, one a second
@@ -13,7 +13,7 @@ START_MS = 1_700_000_000_000
 
 
 def at(second, *, done=None, last=None):
-    """A moment, in seconds."""
+    """Return a moment given in seconds."""
     first_ms = START_MS + round(second * 1000)
     last_ms = first_ms if last is None else START_MS + round(last * 1000)
     done_ms = last_ms if done is None else START_MS + round(done * 1000)
@@ -21,7 +21,7 @@ def at(second, *, done=None, last=None):
 
 
 def entries(*pairs):
-    return [Entry(tokens, moment) for tokens, moment in pairs]
+    return [LogEntry(tokens, moment) for tokens, moment in pairs]
 
 
 def violations(grants, debts=(), credits=(), limit=LIMIT):  # noqa: A002 - it is the word
@@ -120,7 +120,7 @@ def test_a_stopwatch_knows_the_stamp_of_the_call():
     assert stopwatch.stop() == Moment(1003, 1004, 1004)
 
 
-# --- against a limiter that is right -----------------------------------------------------------
+# --- against a correct limiter ---------------------------------------------------------------
 
 STEP = st.tuples(
     st.integers(0, 400),  # ms since the step before
@@ -148,10 +148,10 @@ def test_a_right_limiter_is_never_blamed_whatever_the_order_of_stamps(steps):
                     leases.append((acquire, acquire.__enter__()))
                 except RateLimitExceeded:
                     continue
-                log.granted(["user"], "gpt-4", {"tpm": tokens}, moment)
+                log.add_grant(["user"], "gpt-4", {"tpm": tokens}, moment)
             elif leases:
                 acquire, lease = leases.pop(0)
                 lease.adjust(tpm=settle)
                 acquire.__exit__(None, None, None)
-                log.settled(["user"], "gpt-4", {"tpm": settle}, moment)
+                log.add_settlement(["user"], "gpt-4", {"tpm": settle}, moment)
     assert check_invariant(log, {KEY: LIMIT}) == []

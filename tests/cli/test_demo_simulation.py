@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.broken import BROKEN, open_broken
 from zae_limiter import Repository
-from zae_limiter.cli.demo import conclude
+from zae_limiter.cli.demo import report_result
 from zae_limiter.demo.run import DemoOptions, run_demo
 
 OPTIONS = DemoOptions(seconds=1.2)
@@ -13,7 +13,7 @@ OPTIONS = DemoOptions(seconds=1.2)
 async def test_engines_that_let_too_much_through_are_found_out(capsys):
     async def verdict(buckets):
         result = await run_demo(await open_broken(buckets), OPTIONS)
-        code = conclude(result, OPTIONS, "table")
+        code = report_result(result, OPTIONS, "table")
         out = capsys.readouterr().out
         return code, "invariant VIOLATED" in out, "invariant holds" in out
 
@@ -26,7 +26,7 @@ async def test_a_right_engine_is_not_although_its_limits_are_used_up():
     async with await Repository.open(url="memory://") as repository:
         result = await run_demo(repository, OPTIONS, seen.append, watch_seconds=0.4)
     assert result.violations == []
-    assert conclude(result, OPTIONS, "json") == 0
+    assert report_result(result, OPTIONS, "json") == 0
     assert seen[-1].seconds == pytest.approx(OPTIONS.seconds)
     assert 1 < len(seen) <= 3  # a busy machine skips a look
     shares = [(each.granted + each.debts) / each.allowed for each in result.windows]
@@ -70,7 +70,7 @@ async def test_a_cancelled_run_gives_back_what_its_calls_had_taken():
         states = await repository.get_resource_buckets("gpt-4", "rpm")
     assert len(states) == 3
     for state in states:
-        tally = seen[-1].tallies[state.entity_id]
-        ended = tally.adjusted - tally.failed
+        count = seen[-1].counts[state.entity_id]
+        ended = count.adjusted - count.failed
         just_as_estimated = 3  # not adjusted, and rare
         assert ended <= state.total_consumed_milli // 1000 <= ended + just_as_estimated

@@ -1,4 +1,4 @@
-"""Very many entities: listings begin at once, a purge shows progress and can be resumed."""
+"""Very many entities: listings print at once, a purge shows progress and can be resumed."""
 
 import json
 import subprocess
@@ -14,8 +14,9 @@ from zae_limiter import SyncRepository
 
 MANY = 100_000
 SIZES = [
-    pytest.param(("sqlite", MANY), id="sqlite"),
-    pytest.param(("dynamodb", 5000), id="dynamodb"),
+    pytest.param(("sqlite", 20_000), id="sqlite"),
+    pytest.param(("sqlite", MANY), id="sqlite-many", marks=pytest.mark.slow),
+    pytest.param(("dynamodb", 2500), id="dynamodb"),
     pytest.param(("dynamodb", MANY), id="dynamodb-many", marks=pytest.mark.slow),
 ]
 EVERYTHING = ("entity", "list")
@@ -36,7 +37,7 @@ def big(request, tmp_path_factory):
 
 
 def first_entity_after(url, *args):
-    """Seconds until the first entity is printed, given three chances, and all that came."""
+    """Return the seconds until the first entity is printed, the best of three, and the output."""
     found = _timed(url, *args)
     for _ in range(2):
         found = found if found[0] < 1 else _timed(url, *args)
@@ -44,7 +45,7 @@ def first_entity_after(url, *args):
 
 
 def _timed(url, *args):
-    """More than the program takes to say its version."""
+    """Time a command, without the start-up that printing the version takes as well."""
     bare = time.monotonic()
     subprocess.run([*MODULE, "--version"], check=True, stdout=subprocess.DEVNULL)
     start = time.monotonic()
@@ -82,7 +83,7 @@ def test_json_of_all_of_them_streams_and_is_whole(big, args):
 
 @pytest.mark.parametrize("args", [EVERYTHING, CUSTOM, CHILDREN], ids=" ".join)
 def test_pages_join_without_gap_or_overlap(big, args):
-    """All of them, or the last 4,000 where they are in the order of their ids."""
+    """Compare all entities, or only the last 4,000 if the listing is ordered by id."""
     in_order = args != EVERYTHING or big.url.startswith("sqlite")
     skipped = max(0, big.count - 4000) if in_order else 0
     ids, cursor = [], ["--cursor", f"key-{skipped - 1:06d}"] if skipped else []
@@ -132,7 +133,7 @@ def test_deleting_the_parent_of_very_many_asks_soon(big):
     found = run("entity", "delete", "project", "--url", big.url)
     assert time.monotonic() - took < 5
     assert found.returncode == 1
-    assert "nothing is known of entity 'project'" in found.stderr
+    assert "entity 'project' does not exist" in found.stderr
     with SyncRepository.open(url=big.url) as repository:
         repository.create_entity("project")
     found = run("entity", "delete", "project", "--url", big.url)
@@ -142,19 +143,19 @@ def test_deleting_the_parent_of_very_many_asks_soon(big):
 
 @on_both_engines
 def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path):
-    count = MANY if engine == "sqlite" else 4000
+    count = 50_000 if engine == "sqlite" else 2000
     with bulk_store(engine, tmp_path, count, "tenant") as (url, namespace_id):
         assert run("namespace", "delete", "tenant", "--yes", "--url", url).returncode == 0
         with terminal("namespace", "purge", namespace_id, "--url", url) as screen:
             screen.read_until("Purge it? [y/N]:")
-            assert "There is no way back" in " ".join(screen.output.split())
+            assert "It cannot be undone" in " ".join(screen.output.split())
             screen.press(b"y\n")
             screen.read_until("rows removed")
             screen.press(CTRL_C)
             assert screen.wait() == 130
         text = " ".join(ANSI.sub("", screen.output).split())
         assert "interrupted after at least " in text
-        assert f"Go on: zae-limiter namespace purge {namespace_id}" in text
+        assert f"remove the rest: zae-limiter namespace purge {namespace_id}" in text
         assert "Traceback" not in text
         with SyncRepository.open(url=url) as repository:
             (left,) = repository.list_orphan_namespaces()

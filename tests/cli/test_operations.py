@@ -1,4 +1,4 @@
-"""Every command of the page about operations does what it should, on every engine."""
+"""Every command of docs/cli-operations.md runs, on every engine."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What loses something asks, in a real terminal, and says what will be lost."""
+"""Commands that remove something state what, and ask, in a real terminal."""
 
 import pytest
 
@@ -7,17 +7,23 @@ from tests.cli.terminal import ANSI, COLOUR, CTRL_C, only_line, run, terminal
 from zae_limiter import SyncRepository
 
 ASKING = {
-    ("system", "delete-defaults"): "acquires that no other level covers will fail",
+    ("system", "delete-defaults"): "acquires for which no other limits are stored will fail",
     ("resource", "delete-defaults", "gpt-4"): "fall back on the system defaults",
-    ("entity", "delete-limits", "key-7", "-r", "gpt-4"): "falls back on the next level",
+    (
+        "entity",
+        "delete-limits",
+        "key-7",
+        "-r",
+        "gpt-4",
+    ): "the next configuration level applies again",
     ("entity", "delete", "project-1"): "1 entities under it keep pointing to it",
-    ("bucket", "reset", "key-7", "gpt-4"): "debts are forgiven",
+    ("bucket", "reset", "key-7", "gpt-4"): "debts are cancelled",
     ("namespace", "delete", "tenant-a"): "can be recovered",
 }
 
 
 def state(url):
-    """All that the commands above could change."""
+    """Return everything that the commands above could change."""
     with SyncRepository.open(url=url) as repository:
         return (
             repository.get_system_defaults(),
@@ -69,7 +75,7 @@ def test_without_a_terminal_it_asks_for_the_option(args, url):
     assert (found.returncode, found.stdout) == (2, "")
     line = only_line(found.stderr)
     assert ASKING[args] in line
-    assert "add --yes if that is meant" in line
+    assert "add --yes to do it" in line
     assert state(url) == before
 
 

@@ -1,4 +1,4 @@
-"""Help, examples, JSON fields and the page of them all."""
+"""Help, examples, JSON fields, and the generated page docs/cli.md."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ import click
 import pytest
 
 from tests.cli.stores import on_both_engines
-from zae_limiter.cli.reference import commands, reference
+from tools.cli_reference import commands, reference
 
 PAGE = Path(__file__).parents[2] / "docs/cli.md"
 LEAVES = [(path, command) for path, command in commands() if not isinstance(command, click.Group)]
@@ -18,7 +18,7 @@ IDS = [" ".join(path) for path, _ in LEAVES]
 
 def test_the_page_is_what_the_commands_say():
     assert PAGE.read_text(encoding="utf-8") == reference(), (
-        "renew it: python -m zae_limiter.cli.reference > docs/cli.md"
+        "update it: python -m tools.cli_reference > docs/cli.md"
     )
 
 
@@ -90,7 +90,7 @@ SAMPLES = {
 
 
 def documented(command):
-    """``JSON: a, b (each: c, d)`` as names, the inner ones by the outer."""
+    """Parse ``JSON: a, b (each: c, d)`` into field names, and inner names by field."""
     text = " ".join(command.help.partition("JSON: ")[2].split()).rstrip(".")
     outer = re.sub(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
     each = re.search(r"(\w+) \(each: (.*)\)", text)

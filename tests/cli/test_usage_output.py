@@ -11,20 +11,25 @@ from tests.cli.stores import empty_store, on_both_engines
 from tests.cli.terminal import ANSI, terminal
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.dynamodb.items import usage
 from zae_limiter.models.usage import UsageSnapshot
-from zae_limiter.records.dynamodb import usage
 from zae_limiter.store_url import parse_url
 from zae_limiter.testing import FakeClock
-from zae_limiter.visualization.series import Series, marked, scale, usage_series
-from zae_limiter.visualization.terminal import plot
+from zae_limiter.visualization import (
+    UsageSeries,
+    axis_ticks,
+    labelled_windows,
+    plot_chart,
+    usage_series,
+)
 
 DAY = "2026-01-01"
 FIRST_HOUR = 1_767_225_600 // 3600
 
 
 def calls():
-    """Two days of calls by two entities: hour, entity, tokens."""
+    """Yield two days of calls by two entities: hour, entity, tokens."""
     for hour in range(48):
         yield FIRST_HOUR + hour, "key-1", {"rpm": 1, "tpm": 100 * (hour % 24 + 1)}
         if hour % 12 == 0:
@@ -33,7 +38,7 @@ def calls():
 
 @pytest.fixture
 def used(engine, tmp_path):
-    """A store in which that has happened."""
+    """Yield the URL of a store on which the calls were made."""
     folder = tmp_path / "used"
     folder.mkdir()
     with empty_store(engine, folder) as url:
@@ -57,11 +62,11 @@ def act(limiter, clock):
 
 
 def record(namespace_id, url):
-    """What an aggregator of the table would write."""
+    """Write the items that an aggregator of the table would write."""
     place = parse_url(url)
     client = DynamoClient(place.place, endpoint_url=place.options["endpoint_url"])
     for hour, entity_id, amounts in calls():
-        row = usage.UsageRow(entity_id, "gpt-4", WindowUsage(hour, amounts, 1))
+        row = BucketHour(entity_id, "gpt-4", WindowUsage(hour, amounts, 1))
         client.call("PutItem", {"Item": usage.encode(namespace_id, row, 2**32)})
     client.close()
 
@@ -123,11 +128,11 @@ def test_without_a_subject_it_is_that_of_all_resources_with_limits(cli, used, en
     with SyncRepository.open(url=used) as repository:
         repository.register_namespace("empty")
     line = cli("usage", "list", "-N", "empty", "--url", used).error(1)
-    assert "say whose usage: --entity-id or --resource" in line
+    assert "give --entity-id or --resource" in line
 
 
 @on_both_engines
-def test_where_nothing_is_recorded_it_says_who_would_do_that(cli, engine):
+def test_where_nothing_is_recorded_it_says_what_would_do_that(cli, engine):
     found = cli("usage", "list", "-e", "nobody")
     assert (found.code, found.out) == (0, "")
     assert "no usage is recorded for that" in found.err
@@ -207,10 +212,10 @@ def test_a_series_adds_entities_up_and_fills_gaps_with_zeros():
 
 
 def constant(window, count):
-    """So many windows from early in 2026 on, all alike."""
+    """Return a series of ``count`` equal windows from early 2026 on."""
     step = timedelta(hours=1) if window == "hourly" else timedelta(days=1)
     first = datetime(2026, 1, 1, 2 if window == "hourly" else 0, tzinfo=UTC)
-    return Series("x", window, tuple(first + i * step for i in range(count)), (5,) * count)
+    return UsageSeries("x", window, tuple(first + i * step for i in range(count)), (5,) * count)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +231,7 @@ def constant(window, count):
 )
 def test_labels_stand_at_round_times(window, count, labels):
     series = constant(window, count)
-    assert [series.label(index) for index in marked(series, 4)] == labels
+    assert [series.label(index) for index in labelled_windows(series, 4)] == labels
 
 
 @pytest.mark.parametrize("window", ["hourly", "daily"])
@@ -236,10 +241,10 @@ def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
     for count in (*range(1, 50, 3), 11, 12, 13, 100, 500, 2161):
         series = constant(window, count)
         for most in (1, 3, 6):
-            found = marked(series, most)
+            found = labelled_windows(series, most)
             assert 1 <= len(found) <= most
             assert len({b - a for a, b in pairwise(found)}) <= 1
-        lines = plot([series], columns, str, ascii_only=False).splitlines()
+        lines = plot_chart([series], columns, str, ascii_only=False).splitlines()
         assert max(map(len, lines)) <= columns
         assert len(re.findall("┬", lines[-3])) == len(lines[-2].split()) / (
             2 if window == "hourly" else 1
@@ -257,4 +262,4 @@ def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
 )
 def test_axes_have_round_numbers(totals, ticks):
     (series,) = usage_series([snapshot(i, x=total) for i, total in enumerate(totals)], "hourly")
-    assert scale(series, 5) == ticks
+    assert axis_ticks(series, 5) == ticks

@@ -1,10 +1,10 @@
 import pytest
 
-from zae_limiter.testing.dynamodb.tables import temporary_table
+from tests.support.dynamodb.tables import empty_table
 
 
 @pytest.fixture
 def dynamodb_table():
-    """The name of an empty table, gone after the test."""
-    with temporary_table() as name:
+    """The name of an empty table."""
+    with empty_table() as name:
         yield name

@@ -10,10 +10,10 @@ import sqlite3
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from tests.support.dynamodb import shared_proxy
+from tests.support.dynamodb.tables import store_url
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.store_url import parse_url
-from zae_limiter.testing.dynamodb import shared_proxy
-from zae_limiter.testing.dynamodb.tables import store_url
 
 MEMORY = BackendCapabilities(
     engine="memory",
@@ -62,7 +62,7 @@ class SqliteOutage:
 
 
 class DynamoOutage:
-    """Nobody takes connections any more: it is certain that nothing is carried out."""
+    """Nothing accepts connections any more: it is certain that nothing is carried out."""
 
     @contextmanager
     def outage(self):

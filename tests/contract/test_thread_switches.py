@@ -3,9 +3,9 @@
 import sys
 
 import pytest
+from zae_limiter_contract._sync.concurrency import ConcurrencyContract
 
 from tests.contract._sync import specs
-from zae_limiter.testing.contract._sync.concurrency import ConcurrencyContract
 
 
 @pytest.fixture(autouse=True)

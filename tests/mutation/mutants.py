@@ -19,7 +19,7 @@ class Mutant(NamedTuple):
 CHARGING = "tests/unit/test_charging.py::"
 LEASES = "tests/unit/test_leases.py::"
 BUCKET = "tests/unit/test_bucket.py::"
-RECORDS = "tests/unit/test_records.py::"
+ROWS = "tests/unit/test_sqlite_rows.py::"
 MOVES = "tests/property/test_moves.py::"
 
 MUTANTS = [
@@ -125,7 +125,7 @@ MUTANTS = [
             "        plans.append((plan, window, image))\n"
             "        if plan.granted is not None:\n"
             "            _write(tables, namespace_id, wanted.entity_id, wanted.resource,\n"
-            "                   plan.granted, window)\n"
+            "                   plan.granted, closed=window)\n"
         ),
         CHARGING + "test_a_refused_parent_leaves_the_child_alone",
     ),
@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant(
         "other limits start full",
         "admission/rebase.py",
-        'balance = turn("", state, rate, now_ms).applied(state.balance_milli)',
+        'balance = rebase_move("", state, rate, now_ms).applied(state.balance_milli)',
         "balance = full_balance(rate, now_ms)",
         CHARGING + "test_going_back_and_forth_between_limits_mints_nothing",
     ),
@@ -161,8 +161,8 @@ MUTANTS = [
     Mutant(
         "a smaller capacity does not cut the level",
         "admission/moves.py",
-        "most = min(state.rate.capacity_milli, rate.capacity_milli)",
-        "most = state.rate.capacity_milli",
+        "smaller = min(state.rate.capacity_milli, rate.capacity_milli)",
+        "smaller = state.rate.capacity_milli",
         CHARGING + "test_a_level_that_was_cut_stays_cut_when_the_clock_goes_back",
     ),
     Mutant(
@@ -230,8 +230,8 @@ MUTANTS = [
     Mutant(
         "an exception keeps the tokens",
         "_sync/lease.py",
-        "if (failed or self._pending) and not self._settled:",
-        "if (not failed and self._pending) and not self._settled:",
+        "if (failed or self._pending) and not self._settled.is_committed:",
+        "if (not failed and self._pending) and not self._settled.is_committed:",
         LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
     ),
     Mutant(
@@ -295,10 +295,10 @@ MUTANTS = [
     # --- the stored form
     Mutant(
         "consumption and its last count change places",
-        "records/sqlite/__init__.py",
+        "embedded/sqlite/rows.py",
         "LimitState(balance, Rate(*rate), consumed, counted)",
         "LimitState(balance, Rate(*rate), counted, consumed)",
-        RECORDS + "test_a_bucket_reads_back_as_it_was",
+        ROWS + "test_a_bucket_reads_back_as_it_was",
     ),
     # --- writes that are guessed
     Mutant(
@@ -332,7 +332,7 @@ MUTANTS = [
     Mutant(
         "another rate mints what ran over",
         "admission/moves.py",
-        "return Move(key, None, most - before, before - after, None)",
+        "return Move(key, None, smaller - before, before - after, None)",
         "return Move(key, None, None, before - after, None)",
         MOVES + "test_another_rate_keeps_the_level_of_whatever_is_let_through",
     ),

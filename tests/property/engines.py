@@ -6,14 +6,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from zae_limiter import (
-    RateLimitExceeded,
-    SyncRateLimiter,
-    SyncRepository,
-    ZAELimiterError,
-)
+from zae_limiter import RateLimitExceeded, SyncRateLimiter, SyncRepository, ZAELimiterError
 from zae_limiter._sync.engines.sqlite import SqliteClient
-from zae_limiter.embedded.housekeeping import forget_buckets
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.embedded.housekeeping import delete_expired_buckets
 from zae_limiter.embedded.memory.store import open_store
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 
@@ -65,11 +61,15 @@ class Pair:
         path = str(Path(self._folder.name, "limits.db"))
         store = open_store(name)
         self.engines = (
-            Engine(f"memory://{name}", clock, lambda args: store.run(forget_buckets, args, [])),
+            Engine(
+                f"memory://{name}",
+                clock,
+                lambda args: store.run(delete_expired_buckets, args, Receipt()),
+            ),
             Engine(
                 f"sqlite:///{path}?synchronous=OFF",
                 clock,
-                lambda args: self._client.write(forget_buckets, args),
+                lambda args: self._client.write(delete_expired_buckets, args),
             ),
         )
         self._client = SqliteClient(SqliteDatabase(path, "OFF", 30), 30)

@@ -17,7 +17,7 @@ from zae_limiter import Limit
 
 MILLI = Fraction(1, 1000)
 HOUR_MS = 3_600_000
-NOBODY = ANYTHING = ""  # key parts of resource and system defaults
+NO_ENTITY = ANYTHING = ""  # key parts of resource and system defaults
 DEFAULT = "_default_"
 
 Key = str | tuple[str, Limit]  # a limit's name; with the limit where a call brought it beside
@@ -249,11 +249,11 @@ class World:
         for level in (
             (entity, resource),
             (entity, DEFAULT),
-            (NOBODY, resource),
-            (NOBODY, ANYTHING),
+            (NO_ENTITY, resource),
+            (NO_ENTITY, ANYTHING),
         ):
             if level in self.configs:
-                return self.configs[level], level[0] != NOBODY
+                return self.configs[level], level[0] != NO_ENTITY
         return None
 
     def scope(
@@ -315,7 +315,7 @@ class World:
     def refuse(self, part: Part, stored: Collection[Limit], now_ms: int) -> None:
         """Nothing is taken, but other limits apply from now on, or waiting would not help.
 
-        Limits that are full may be stored with that or not: nobody can tell.
+        Limits that are full may be stored with that or not: it makes no difference.
         """
         place = (part.share.entity, part.share.resource)
         known = self.buckets.get(place)
@@ -442,7 +442,7 @@ class World:
             self.logs.pop(place).check()
 
     def forgotten(self, entity: str, resource: str, now_ms: int) -> None:
-        """The package has dropped the bucket, which is right only if nobody can tell."""
+        """The package has deleted the bucket, which is right only if that makes no difference."""
         bucket = self.buckets.pop((entity, resource))
         assert bucket.may_be_forgotten
         for key, pot in bucket.pots.items():

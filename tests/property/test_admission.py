@@ -17,7 +17,13 @@ from tests.property.strategies import (
     tokens,
 )
 from zae_limiter import ConfigSource, Limit
-from zae_limiter.admission.charge import plan_charge, retry_after_seconds, statuses, take, view
+from zae_limiter.admission.charge import (
+    plan_charge,
+    retry_after_seconds,
+    statuses,
+    take,
+    under_limits,
+)
 from zae_limiter.admission.image import (
     EPOCH_MS,
     BucketImage,
@@ -30,7 +36,7 @@ from zae_limiter.admission.image import (
     reaches_ms,
 )
 from zae_limiter.admission.in_force import InForce, alias_of
-from zae_limiter.admission.rebase import fresh, governs, rebase
+from zae_limiter.admission.rebase import full_bucket, has_limits, rebase
 from zae_limiter.admission.request import Charge, Settlement
 from zae_limiter.admission.settle import reset, settle, top_up
 from zae_limiter.admission.usage import open_window, roll
@@ -179,12 +185,17 @@ def test_a_clock_that_jumps_to_and_fro_mints_nothing(start, limit, visits):
 # --- whole buckets
 
 
+def milli(in_force, *amounts):
+    """Amounts by stored name, in the order of the limits."""
+    return dict(zip(in_force.keys, amounts, strict=True))
+
+
 @given(moment_and_image, st.data())
 def test_a_charge_takes_from_every_limit_or_from_none(at, data):
     now, image = at
     in_force = in_force_of(image)
     amounts = tuple(data.draw(st.integers(0, rate.capacity_milli)) for rate in in_force.rates)
-    charge = Charge("user-1", "gpt-4", in_force, amounts)
+    charge = Charge("user-1", "gpt-4", in_force, milli(in_force, *amounts))
     plan = plan_charge(image, charge, now)
     fits = all(
         level_milli(state, now) >= amount
@@ -206,14 +217,13 @@ def test_a_charge_takes_from_every_limit_or_from_none(at, data):
 @given(moments(), st.lists(limits(), min_size=1, max_size=1))
 def test_an_absent_bucket_is_full(now, chosen):
     in_force = configured(*chosen)
-    image = fresh(in_force, now)
+    image = full_bucket(in_force, now)
     assert [level_milli(state, now) for state in image.limits.values()] == [
         limit.capacity_milli for limit in chosen
     ]
     assert full_at_ms(image) <= now
-    charge = Charge(
-        "user-1", "gpt-4", in_force, tuple(rate.capacity_milli for rate in in_force.rates)
-    )
+    capacities = milli(in_force, *(rate.capacity_milli for rate in in_force.rates))
+    charge = Charge("user-1", "gpt-4", in_force, capacities)
     assert plan_charge(None, charge, now).granted is not None
 
 
@@ -261,7 +271,7 @@ def test_a_rebase_adds_missing_limits_full_and_removes_none(at, changed, added):
     assert level_milli(after.limits["rph"], now) == added.capacity_milli
     for name in set(image.limits) - {"rpm"}:
         assert after.limits[name] == image.limits[name]
-    assert governs(after, configured(changed, added))
+    assert has_limits(after, configured(changed, added))
 
 
 @given(moment_and_state, limits(), tokens())
@@ -271,7 +281,7 @@ def test_limits_of_a_call_leave_the_configured_ones_alone(at, limit, amount):
     image = BucketImage({"rpm": state}, 3, None, now // HOUR_MS)
     own = brought(limit, beside=in_force_of(image))
     amount = min(amount, limit.capacity)
-    charge = Charge("user-1", "gpt-4", own, (amount * 1000,))
+    charge = Charge("user-1", "gpt-4", own, milli(own, amount * 1000))
     alias = alias_of("rpm", Rate.of(limit))
     assert own.keys == (alias,)
 
@@ -280,8 +290,8 @@ def test_limits_of_a_call_leave_the_configured_ones_alone(at, limit, amount):
     assert level_milli(granted.limits[alias], now) == (limit.capacity - amount) * 1000
     assert granted.config_version == 3
 
-    assert view(granted, own, now) == granted
-    assert governs(granted, in_force_of(image))
+    assert under_limits(granted, own, now) == granted
+    assert has_limits(granted, in_force_of(image))
 
 
 @given(moment_and_state, limits())
@@ -311,7 +321,7 @@ def test_out_of_date_limits_are_never_applied_to_a_newer_bucket(at, limit, seen,
     image = BucketImage({"rpm": state}, seen, None, now // HOUR_MS)
     other = configured(Limit("tpm", 1, 1, 1), version=known)
     in_force = brought(limit, beside=other) if own else configured(limit, version=known)
-    charge = Charge("user-1", "gpt-4", in_force, (0,))
+    charge = Charge("user-1", "gpt-4", in_force, milli(in_force, 0))
     plan = plan_charge(image, charge, now)
     assert (plan is None) == (seen > known)
     assert plan_charge(image, charge, now, refreshed=True) is not None
@@ -346,7 +356,7 @@ def test_a_credit_raises_the_level_to_the_capacity_at_most(at, amount, limit):
 def test_what_is_charged_and_given_back_leaves_no_trace(now, limit, amount, elapsed):
     in_force = configured(limit)
     amount = min(amount, limit.capacity_milli)
-    charge = Charge("user-1", "gpt-4", in_force, (amount,))
+    charge = Charge("user-1", "gpt-4", in_force, milli(in_force, amount))
     charged = plan_charge(None, charge, now).granted
     credit = Settlement("user-1", "gpt-4", in_force, {"rpm": -amount})
     back = settle(charged, credit, now + elapsed)
@@ -395,7 +405,7 @@ def test_mending_fills_up_to_the_capacity_and_keeps_consumption(at, data):
 def test_rolling_counts_everything_once_and_in_its_hour(start, visits):
     in_force = configured(Limit("rpm", 10**15, 1, 1))
     now, hour = start, start // HOUR_MS
-    image = fresh(in_force, now)
+    image = full_bucket(in_force, now)
     counted, expected = {}, {}
     for step, amount in visits:
         now += step
@@ -406,7 +416,7 @@ def test_rolling_counts_everything_once_and_in_its_hour(start, visits):
             assert closed.hour not in counted
             counted[closed.hour] = (closed.counters["rpm"], closed.events)
         if amount >= 0:
-            charge = Charge("user-1", "gpt-4", in_force, (amount * 1000,))
+            charge = Charge("user-1", "gpt-4", in_force, milli(in_force, amount * 1000))
             image = plan_charge(image, charge, now).granted
         else:
             credit = Settlement("user-1", "gpt-4", in_force, {"rpm": amount * 1000})
@@ -439,7 +449,9 @@ def test_a_limit_of_a_call_is_forgotten_only_when_it_is_full_and_its_usage_stays
     image = BucketImage({"rpm": state}, 3, None, now // HOUR_MS)
     amount = min(amount, limit.capacity)
     own = brought(limit, beside=in_force_of(image))
-    charged = plan_charge(image, Charge("user-1", "gpt-4", own, (amount * 1000,)), now).granted
+    charged = plan_charge(
+        image, Charge("user-1", "gpt-4", own, milli(own, amount * 1000)), now
+    ).granted
     alias = alias_of("rpm", Rate.of(limit))
     full = reaches_ms(charged.limits[alias], limit.capacity_milli)
     changed = configured(later, version=4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.property.engines import Pair
-from tests.property.model import ANYTHING, DEFAULT, HOUR_MS, NOBODY, Doubt, Hold, Lease, World
+from tests.property.model import ANYTHING, DEFAULT, HOUR_MS, NO_ENTITY, Doubt, Hold, Lease, World
 from zae_limiter import Limit
 from zae_limiter.models.limit import MAX_TOKENS
 from zae_limiter.testing import FakeClock
@@ -37,8 +37,8 @@ def limit_sets(draw):
 
 levels = st.sampled_from(
     [
-        (NOBODY, ANYTHING),
-        *((NOBODY, resource) for resource in RESOURCES),
+        (NO_ENTITY, ANYTHING),
+        *((NO_ENTITY, resource) for resource in RESOURCES),
         *((entity, resource) for entity in ENTITIES for resource in (*RESOURCES, DEFAULT)),
     ]
 )
@@ -46,7 +46,7 @@ overrides = st.none() | st.none() | limit_sets()
 # Amounts are numbers, or relative to what is there: all of it, one more, or half.
 amount_choices = st.sampled_from([0, 1, 1, 2, 3, 10, 10**6, 10**15, "all", "half", "one more"])
 consumptions = st.dictionaries(st.sampled_from(NAMES), amount_choices, min_size=0, max_size=3)
-mistakes = st.sampled_from([False] * 7 + [True])  # whether limits that nobody has are named
+mistakes = st.sampled_from([False] * 7 + [True])  # whether limits are named that do not exist
 steps_ms = st.one_of(
     st.integers(1, 3),
     st.integers(1, 5000),
@@ -61,7 +61,7 @@ adjustments = st.dictionaries(
 
 @dataclass(frozen=True)
 class Call:
-    """Who asks for what, through which of the two clients, bringing which limits."""
+    """Entity, resource and amounts of an acquire, its client, and the limits that it brings."""
 
     client: int
     entity: str
@@ -94,7 +94,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(system=limit_sets(), parent=st.none() | limit_sets(), cascade=st.booleans())
     def begin(self, system, parent, cascade):
-        self.set_limits((NOBODY, ANYTHING), system)
+        self.set_limits((NO_ENTITY, ANYTHING), system)
         if parent is not None:
             self.set_limits(("parent", DEFAULT), parent)
         self.create_entity("child", "parent", cascade)
@@ -501,7 +501,7 @@ COMMON = settings(
 
 @pytest.mark.timeout(600)  # if one fails: time to find the shortest
 class TestHistories(Histories.TestCase):
-    settings = settings(COMMON, max_examples=200, stateful_step_count=50)
+    settings = settings(COMMON, max_examples=80, stateful_step_count=50)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Exact also means generous: who takes all that is there gets the whole rate."""
+"""Exact also means generous: a client that takes all tokens it can gets the whole rate."""
 
 from contextlib import suppress
 from fractions import Fraction

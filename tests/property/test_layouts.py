@@ -1,15 +1,14 @@
-"""Whatever was seen and in whatever order, some looks are enough to know a bucket as it is."""
+"""Whatever was seen before, and in whatever order, a few reads show all shards of a bucket."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.property.shard_strategies import trees
-from tests.unit.dynamodb.stored import NOW_MS, PLACE, item_of
-from zae_limiter.admission.shards.tree import WHOLE, is_whole, pairs
-from zae_limiter.dynamodb.known import Known
-from zae_limiter.dynamodb.layout import UNKNOWN
-from zae_limiter.dynamodb.sights import Sights
-from zae_limiter.records.dynamodb.bucket_item import decode
+from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS, item_of
+from zae_limiter.admission.shards.tree import UNKNOWN, WHOLE, is_whole, pairs
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.items.bucket import decode
+from zae_limiter.dynamodb.sharding.known_shards import KnownShards
 
 MOST = 16
 ENOUGH_LOOKS = 12  # as often as a client reads before it gives up
@@ -68,15 +67,15 @@ def lives(draw):
     return life, found
 
 
-def look(known, life):
-    """Read every shard that there must be, as far as is known."""
-    for number in Sights.of(known, PLACE).numbers():
+def look(cache, life):
+    """Read every shard that there must be, as far as is cache."""
+    for number in KnownShards.of(cache, BUCKET_ID).numbers():
         item = life.items.get(number)
-        known.learn((*PLACE, number), item, life.now_ms, None)
+        cache.store_authoritative(BUCKET_ID.shard(number), item, life.now_ms, None)
 
 
-def knows(known, life):
-    found = Sights.of(known, PLACE).shards
+def knows(cache, life):
+    found = KnownShards.of(cache, BUCKET_ID).entries
     return sorted(found) == life.shards and all(
         seen is not None and seen.bucket == decode(life.items[shard.number])
         for shard, seen in found.items()
@@ -86,28 +85,28 @@ def knows(known, life):
 @given(lives())
 def test_whatever_came_late_a_few_looks_show_the_bucket_as_it_is(case):
     life, answers = case
-    known = Known()
+    cache = BucketCache()
     for number, item in answers:
-        known.saw((*PLACE, number), decode(item), NOW_MS)
-        assert is_whole(Sights.of(known, PLACE).shards)
+        cache.store(BUCKET_ID.shard(number), decode(item), NOW_MS)
+        assert is_whole(KnownShards.of(cache, BUCKET_ID).entries)
     looks = 0
-    while not knows(known, life) and looks < ENOUGH_LOOKS:
-        look(known, life)
+    while not knows(cache, life) and looks < ENOUGH_LOOKS:
+        look(cache, life)
         looks += 1
-    assert knows(known, life)
+    assert knows(cache, life)
 
 
 @given(lives(), st.data())
-def test_who_has_seen_the_bucket_as_it_is_is_not_misled_by_late_answers_of_live_shards(case, data):
+def test_a_known_layout_is_not_changed_by_late_answers_of_live_shards(case, data):
     life, answers = case
-    known = Known()
+    cache = BucketCache()
     for number, item in data.draw(st.permutations(sorted(life.items.items()))):
-        known.saw((*PLACE, number), decode(item), life.now_ms)
-    assert knows(known, life)
+        cache.store(BUCKET_ID.shard(number), decode(item), life.now_ms)
+    assert knows(cache, life)
     for number, item in answers:
         if number in life.items:
-            known.saw((*PLACE, number), decode(item), life.now_ms)
-            assert knows(known, life)
+            cache.store(BUCKET_ID.shard(number), decode(item), life.now_ms)
+            assert knows(cache, life)
 
 
 @given(trees(MOST), st.data())

@@ -11,9 +11,9 @@ from zae_limiter.admission.moves import (
     guessed_move,
     move,
     read_move,
+    rebase_move,
     reset_move,
     top_up_move,
-    turn,
 )
 
 amounts = st.integers(0, 3_000_000)
@@ -89,13 +89,11 @@ def test_what_fits_is_let_through_by_the_branch_that_was_read(limit, wanted):
 
 def guessed(limit, wanted, age_ms, others):
     rate, now_ms, balance = limit
-    taken, returned, asked = wanted.taken_milli, wanted.returned_milli, wanted.asked
-    state = LimitState(balance, rate)
-    return guessed_move("x", state, taken, returned, asked, now_ms, age_ms, others)
+    return guessed_move("x", LimitState(balance, rate), wanted, now_ms, age_ms, others)
 
 
 @given(limits(), wanteds, st.integers(-10, 10**7))
-def test_a_guess_with_nobody_else_about_is_what_would_be_read(limit, wanted, age_ms):
+def test_a_guess_without_other_clients_is_what_would_be_read(limit, wanted, age_ms):
     rate, now_ms, balance = limit
     read = read_move("x", LimitState(balance, rate), wanted, now_ms)
     assert guessed(limit, wanted, age_ms, 0) == read
@@ -111,7 +109,7 @@ def test_others_make_a_limit_seem_less_full_and_change_nothing_else(limit, wante
 
 @given(rates, st.integers(1, 10**6))
 def test_a_busy_limit_is_not_thought_to_be_full(rate, surplus):
-    """Who takes two thirds of what accrues, or more, leaves it full seldom."""
+    """A limit of which two thirds of what accrues, or more, are taken is seldom full."""
     limit = (rate, EPOCH_MS, rate.capacity_milli + surplus)
     wanted = Wanted(1, asked=True)
     two_thirds = -(-2 * rate.refill_milli * 1000 // (3 * rate.period_ms))
@@ -131,9 +129,9 @@ def test_the_first_write_takes_from_a_full_limit(limit, amount):
 @given(limits(), rates, st.integers(-10, 10))
 def test_another_rate_keeps_the_level_of_whatever_is_let_through(limit, other, off):
     rate, now_ms, balance = limit
-    made = turn("x", LimitState(balance, rate), other, now_ms)
+    made = rebase_move("x", LimitState(balance, rate), other, now_ms)
     assert let_through(made, balance)
-    later = balance + off  # somebody else was there meanwhile
+    later = balance + off  # another write was made meanwhile
     if let_through(made, later):
         most = min(rate.capacity_milli, other.capacity_milli)
         found = made.applied(later) + accrued(other, now_ms)

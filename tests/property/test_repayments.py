@@ -1,4 +1,4 @@
-"""What one shard owes is made up for by the others, once, and by nobody else."""
+"""The debt of one shard is repaid by the others, exactly once."""
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -13,9 +13,8 @@ from tests.property.shard_strategies import (
     written,
 )
 from zae_limiter.admission.image import level_milli
-from zae_limiter.admission.shards.spreading import heir
+from zae_limiter.admission.shards.spreading import heir, repayment
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.dynamodb.transfers import repayment
 
 numbers = st.integers(0, MOST - 1)
 split_buckets = buckets(most=8, least_splits=1)
@@ -102,7 +101,7 @@ def test_a_shard_whose_tokens_were_taken_meanwhile_is_not_driven_into_debt(case,
 
 
 @given(buckets(), numbers)
-def test_who_owes_nothing_gets_nothing(bucket, number):
+def test_a_shard_that_owes_nothing_gets_nothing(bucket, number):
     now_ms, _, images = bucket
     home = heir(images, number)
     if all(level_milli(state, now_ms) >= 0 for state in images[home].limits.values()):
@@ -110,7 +109,7 @@ def test_who_owes_nothing_gets_nothing(bucket, number):
 
 
 @given(buckets(most=1), numbers)
-def test_a_bucket_in_one_item_has_nobody_to_make_up_for_it(bucket, number):
+def test_a_bucket_in_one_item_has_no_other_shard_to_repay_it(bucket, number):
     now_ms, _, images = bucket
     assert set(images) == {WHOLE}
     assert repayment(images, number, now_ms) == {}

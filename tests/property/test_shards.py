@@ -1,4 +1,4 @@
-"""Shards of a bucket are that bucket: nothing is minted, nothing lost, nobody starves."""
+"""Shards of a bucket are that bucket: nothing is minted, nothing lost, no caller starves."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -12,9 +12,8 @@ from tests.property.strategies import levels, limits, moments, rates, steps
 from zae_limiter import Limit
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.moves import Wanted, read_move
-from zae_limiter.admission.shards import division
-from zae_limiter.admission.shards.choice import draw
-from zae_limiter.admission.shards.outlook import fits_at_ms, together
+from zae_limiter.admission.shards import split_merge as division
+from zae_limiter.admission.shards.combined import combine, fits_at_ms
 from zae_limiter.admission.shards.pressure import (
     CALM_MS,
     Pressure,
@@ -35,6 +34,7 @@ from zae_limiter.admission.shards.tree import (
     WHOLE,
     Shard,
     contradicts,
+    draw,
     effective,
     heirs,
     is_whole,
@@ -537,7 +537,7 @@ def test_a_credit_goes_home_and_what_is_too_much_there_to_others_with_room(case,
             assert room[home] <= 0
 
 
-# --- nobody starves
+# --- no caller starves
 
 
 @given(trees(), st.integers(1, 12), moments())
@@ -552,7 +552,7 @@ def test_a_small_capacity_in_many_shards_can_still_be_taken_as_a_whole(leaves, c
 
 
 @given(buckets(), st.data())
-def test_whoever_waits_as_long_as_told_gets_it_and_not_a_millisecond_earlier(bucket, data):
+def test_what_is_wanted_is_there_after_the_stated_wait_and_not_a_millisecond_earlier(bucket, data):
     now_ms, whole, images = bucket
     name = next(iter(whole))
     capacity = whole[name].capacity_milli
@@ -590,7 +590,7 @@ def test_a_third_is_given_to_one_call_if_half_is_there(leaves, limit, now_ms):
 @given(buckets())
 def test_the_sum_of_shards_is_reported_as_one_bucket(bucket):
     now_ms, whole, images = bucket
-    found = together(images, whole, now_ms)
+    found = combine(images, whole, now_ms)
     for name, rate in whole.items():
         assert found.limits[name].rate == rate
         assert level_milli(found.limits[name], now_ms) == level(images, name, now_ms)

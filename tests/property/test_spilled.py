@@ -9,9 +9,8 @@ from zae_limiter import ConfigSource
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
-from zae_limiter.dynamodb.member import written
-from zae_limiter.dynamodb.part import Part
-from zae_limiter.records.dynamodb.bucket_item import StoredBucket
+from zae_limiter.dynamodb.buckets.pending import BucketChange, applied_outcomes
+from zae_limiter.dynamodb.items.bucket import StoredBucket
 
 NAMES = ("rpm", "tpm")
 
@@ -27,7 +26,7 @@ def writes(draw, shards):
     held = {name: state_at(own[name], reached[name], now_ms) for name in NAMES}
     bucket = StoredBucket(BucketImage(held, 1, None, 0), "digest", shard=shard)
     kinds = draw(st.lists(st.sampled_from(["credit", "credit", "debt", "charge"]), min_size=1))
-    parts = [Part(in_force, draw(amounts(own, kind)), kind == "charge") for kind in kinds]
+    parts = [BucketChange(in_force, draw(amounts(own, kind)), kind == "charge") for kind in kinds]
     return now_ms, bucket, over, parts
 
 
@@ -51,7 +50,7 @@ shards = st.sampled_from([Shard(0, 2), Shard(1, 2), Shard(5, 32)])
 @given(writes(shards))
 def test_what_spilled_of_all_parts_is_the_surplus_but_never_more_than_was_given(case):
     now_ms, bucket, over, parts = case
-    outcomes = written(parts, bucket, now_ms)
+    outcomes = applied_outcomes(parts, bucket, now_ms)
     assert len(outcomes) == len(parts)
     for name in NAMES:
         given_back = sum(
@@ -62,20 +61,20 @@ def test_what_spilled_of_all_parts_is_the_surplus_but_never_more_than_was_given(
 
 
 @given(writes(shards))
-def test_nobody_hands_on_more_than_it_gave(case):
+def test_no_change_hands_on_more_than_it_gave(case):
     now_ms, bucket, _, parts = case
-    for part, outcome in zip(parts, written(parts, bucket, now_ms), strict=True):
+    for part, outcome in zip(parts, applied_outcomes(parts, bucket, now_ms), strict=True):
         assert not (part.is_charge and outcome.spilled_milli)
         for name, spilled in outcome.spilled_milli.items():
             assert 0 < spilled <= -part.amounts_milli[name]
 
 
 @given(writes(shards))
-def test_one_of_those_who_took_sees_to_it_that_a_debt_is_made_up_for(case):
+def test_one_of_the_charges_makes_up_for_a_debt(case):
     now_ms, bucket, _, parts = case
     owed = {name for name in NAMES if level_milli(bucket.image.limits[name], now_ms) < 0}
     responsible = [any(part.amounts_milli.get(name, 0) > 0 for name in owed) for part in parts]
-    told = [each.is_short for each in written(parts, bucket, now_ms)]
+    told = [each.is_short for each in applied_outcomes(parts, bucket, now_ms)]
     assert sum(told) == any(responsible)
     assert not any(told) or told.index(True) == responsible.index(True)
 
@@ -83,6 +82,6 @@ def test_one_of_those_who_took_sees_to_it_that_a_debt_is_made_up_for(case):
 @given(writes(st.just(WHOLE)))
 def test_a_bucket_in_one_item_cuts_off_and_owes_by_itself(case):
     now_ms, bucket, _, parts = case
-    for outcome in written(parts, bucket, now_ms):
+    for outcome in applied_outcomes(parts, bucket, now_ms):
         assert (outcome.image, outcome.spilled_milli) == (bucket.image, {})
         assert not outcome.is_short

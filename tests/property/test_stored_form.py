@@ -10,8 +10,8 @@ from tests.property.strategies import images, limits, moments
 from zae_limiter import IncompatibleSchemaError, OnUnavailable
 from zae_limiter.admission.in_force import alias_of
 from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
-from zae_limiter.records import sqlite as stored
 
 names = st.sampled_from(["rpm", "tpm", "rpd"])
 

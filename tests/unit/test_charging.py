@@ -8,9 +8,10 @@ from zae_limiter import ConfigSource, Limit, ValidationError
 from zae_limiter.admission.image import EPOCH_MS, Rate, full_at_ms, level_milli
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.request import STALE, Charge, ChargeRequest, Grant, Rejection, Settlement
-from zae_limiter.embedded import buckets, housekeeping, usage
-from zae_limiter.embedded.audit import Change
+from zae_limiter.embedded import buckets, history, housekeeping
 from zae_limiter.embedded.memory.tables import MemoryTables
+from zae_limiter.models.audit import AuditedChange
+from zae_limiter.usage_report import UsageQuery
 
 NS = "ns"
 NOW = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -19,6 +20,7 @@ DAY_MS = 24 * HOUR_MS
 RPM = Limit("rpm", 10, 10, 10)  # a token a second
 TPM = Limit("tpm", 1000, 1000, 10)
 RPD = Limit.per_day("rpd", 10)
+ALWAYS = UsageQuery.parse(None, None, None)
 
 
 class Store:
@@ -29,7 +31,7 @@ class Store:
         self.now_ms = now_ms
 
     def charge(self, *charges, **options):
-        request = ChargeRequest(tuple(charges), lambda: self.now_ms, **options)
+        request = ChargeRequest(tuple(charges), lambda: self.now_ms, self.now_ms, **options)
         return buckets.charge(self.tables, NS, request)
 
     def take(self, in_force, entity="user-1", **amounts):
@@ -47,17 +49,17 @@ class Store:
 
     def used(self, entity="user-1"):
         total = {}
-        for row in usage.hours(self.tables, NS, entity, None, 0, 10**9):
+        for row in history.usage_hours(self.tables, NS, entity, None, ALWAYS):
             for name, amount in row.usage.counters.items():
                 total[row.usage.hour, name] = total.get((row.usage.hour, name), 0) + amount
         return {key: amount for key, amount in total.items() if amount}
 
     def change(self, entity="user-1"):
-        return Change(entity, self.now_ms, None, "gpt-4")
+        return AuditedChange.by(None, entity, self.now_ms, "gpt-4")
 
     def forget(self):
-        housekeeping.forget_buckets(self.tables, self.now_ms)
-        housekeeping.forget_history(self.tables, self.now_ms, 90, 90)
+        housekeeping.delete_expired_buckets(self.tables, self.now_ms)
+        housekeeping.delete_old_history(self.tables, self.now_ms, 90, 90)
 
 
 @pytest.fixture
@@ -392,7 +394,7 @@ def test_acquires_are_counted_and_more_tokens_within_one_are_not(store):
     in_force = configured(RPM)
     store.charge(wanted(in_force, rpm=1))
     store.charge(wanted(in_force, rpm=1), is_acquire=False)
-    (row,) = usage.hours(store.tables, NS, "user-1", None, 0, 10**9)
+    (row,) = history.usage_hours(store.tables, NS, "user-1", None, ALWAYS)
     assert (row.usage.counters, row.usage.events) == ({"rpm": 2}, 1)
 
 

@@ -41,7 +41,7 @@ def allowed(repository, clock, entity="user-1"):
         SyncRateLimiter(repository, clock=clock).acquire(entity, "gpt-4", {"rpm": 1000}).__enter__()
     except RateLimitExceeded as error:
         return error.statuses[0].limit.capacity
-    raise AssertionError("nobody has that many")
+    raise AssertionError("no test needs that many")
 
 
 CHANGES = {

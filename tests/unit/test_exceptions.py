@@ -228,7 +228,7 @@ def test_as_dict_is_strict_json(retry):
     assert (second["entity_id"], second["exceeded"]) == ("日本", False)
 
 
-def test_the_message_says_who_what_and_when():
+def test_the_message_names_entity_limit_and_wait():
     text = str(RateLimitExceeded([status(available=3, requested=5, retry=24.5)]))
     for part in ("user-1", "gpt-4", "rpm", "5", "3", "24.5 s"):
         assert part in text

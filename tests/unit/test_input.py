@@ -45,24 +45,24 @@ def test_metadata_is_text_by_text(repository, metadata):
 
 
 CHANGES = {
-    "create_entity": lambda repository, who: repository.create_entity("a", principal=who),
-    "delete_entity": lambda repository, who: repository.delete_entity("a", principal=who),
-    "set_limits": lambda repository, who: repository.set_limits("a", [RPM], principal=who),
-    "delete_limits": lambda repository, who: repository.delete_limits("a", principal=who),
-    "set_resource_defaults": lambda repository, who: repository.set_resource_defaults(
-        "r", [RPM], principal=who
+    "create_entity": lambda repository, author: repository.create_entity("a", principal=author),
+    "delete_entity": lambda repository, author: repository.delete_entity("a", principal=author),
+    "set_limits": lambda repository, author: repository.set_limits("a", [RPM], principal=author),
+    "delete_limits": lambda repository, author: repository.delete_limits("a", principal=author),
+    "set_resource_defaults": lambda repository, author: repository.set_resource_defaults(
+        "r", [RPM], principal=author
     ),
-    "set_system_defaults": lambda repository, who: repository.set_system_defaults(
-        [RPM], principal=who
+    "set_system_defaults": lambda repository, author: repository.set_system_defaults(
+        [RPM], principal=author
     ),
-    "reset_bucket": lambda repository, who: repository.reset_bucket("a", "r", principal=who),
-    "top_up": lambda repository, who: repository.top_up("a", "r", {"rpm": 1}, principal=who),
+    "reset_bucket": lambda repository, author: repository.reset_bucket("a", "r", principal=author),
+    "top_up": lambda repository, author: repository.top_up("a", "r", {"rpm": 1}, principal=author),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("principal", [5, b"bytes", Thing(), HALF_A_CHARACTER], ids=repr)
-def test_who_made_a_change_is_text(repository, change, principal):
+def test_a_principal_is_text(repository, change, principal):
     with pytest.raises(ValidationError) as caught:
         CHANGES[change](repository, principal)
     assert caught.value.field == "principal"

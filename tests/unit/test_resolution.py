@@ -122,10 +122,10 @@ def test_limits_of_a_call_that_differ_from_the_configured_live_beside_them():
 
 def test_amounts_come_in_the_order_of_the_limits():
     in_force = resolved(system=LevelConfig((RPM, TPM))).in_force
-    assert in_force.amounts_milli({"tpm": 5}) == (0, 5000)
+    assert in_force.amounts_milli({"tpm": 5}) == {"rpm": 0, "tpm": 5000}
 
 
-def test_a_source_that_nobody_knows_is_no_source():
+def test_an_unknown_source_is_no_source():
     with pytest.raises(ValidationError):
         OnUnavailable.parse("maybe")
     assert [source.is_entity_level for source in LEVELS.values()] == [True, True, False, False]

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from zae_limiter.concurrency.shield import ashield
-from zae_limiter.concurrency.steady import Steady
+from zae_limiter.concurrency.async_shield import ShieldedFuture, ashield
 
 
 class Work:
@@ -14,7 +13,8 @@ class Work:
     def __init__(self, *kinds):
         loop = asyncio.get_running_loop()
         self.waits = [
-            Steady(loop=loop) if kind is Steady else loop.create_future() for kind in kinds
+            ShieldedFuture(loop=loop) if kind is ShieldedFuture else loop.create_future()
+            for kind in kinds
         ]
         self.tasks = []
         self.is_over = False
@@ -45,11 +45,11 @@ async def turns(count=5):
 
 
 KINDS = [
-    (Steady,),
+    (ShieldedFuture,),
     (asyncio.Future,),
-    (Steady, Steady),
-    (Steady, asyncio.Future, Steady),
-    (asyncio.Future, Steady),
+    (ShieldedFuture, ShieldedFuture),
+    (ShieldedFuture, asyncio.Future, ShieldedFuture),
+    (asyncio.Future, ShieldedFuture),
 ]
 
 
@@ -77,8 +77,8 @@ async def test_an_error_is_handed_over(work):
         await task
 
 
-async def test_it_stays_in_the_callers_task_while_it_waits_for_steady_futures():
-    work = Work(Steady, Steady)
+async def test_it_stays_in_the_callers_task_while_it_awaits_shielded_futures():
+    work = Work(ShieldedFuture, ShieldedFuture)
     task = await started(work)
     await work.finish()
     await task
@@ -159,8 +159,8 @@ async def test_shields_within_shields(work):
     assert work.is_over
 
 
-async def test_without_a_shield_a_steady_future_is_cancelled_like_any_other():
-    work = Work(Steady)
+async def test_without_a_shield_a_shielded_future_is_cancelled_like_any_other():
+    work = Work(ShieldedFuture)
     task = asyncio.ensure_future(work())
     await turns()
     task.cancel()
@@ -173,7 +173,7 @@ def test_the_end_of_the_loop_waits_for_what_is_under_way():
     seen = []
 
     async def work():
-        answer = Steady(loop=asyncio.get_running_loop())
+        answer = ShieldedFuture(loop=asyncio.get_running_loop())
         asyncio.get_running_loop().call_later(0.05, answer.set_result, "written")
         seen.append(await answer)
 

@@ -1,4 +1,4 @@
-"""Who may run a shielded job, and what is left of one whose caller was stopped."""
+"""Which thread runs a shielded call, and what is left of one whose caller was interrupted."""
 
 import asyncio
 import gc
@@ -9,14 +9,14 @@ import weakref
 
 import pytest
 
-from zae_limiter.concurrency.shield import _Job, ashield
-from zae_limiter.concurrency.steady import Steady
+from zae_limiter.concurrency.async_shield import ShieldedFuture, ashield
+from zae_limiter.concurrency.shield import _Job
 
 SOON_S = 5
 
 
 def _ends(work):
-    """Whether it does, in a thread that nobody has to wait for."""
+    """Run it in a daemon thread; return whether it ends in time."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(SOON_S)
@@ -39,14 +39,14 @@ def job(ran):
 def test_an_interrupt_right_after_the_callers_claim_does_not_make_it_wait_for_ever(job, ran):
     """The first look has claimed the job and was interrupted before it could say so."""
     assert job.claim("caller")
-    assert _ends(job.see_through)
+    assert _ends(job.wait_or_withdraw)
     job.run()
     assert ran == []
 
 
-def test_who_has_seen_it_through_may_do_so_again(job, ran):
+def test_a_shield_may_be_claimed_again_after_it_is_done(job, ran):
     for _ in range(3):
-        assert _ends(job.see_through)
+        assert _ends(job.wait_or_withdraw)
     job.run()
     assert ran == []
 
@@ -63,7 +63,7 @@ def test_what_the_runner_has_claimed_is_seen_through(ran):
     runner = threading.Thread(target=job.run)
     runner.start()
     assert began.wait(SOON_S)
-    caller = threading.Thread(target=job.see_through)
+    caller = threading.Thread(target=job.wait_or_withdraw)
     caller.start()
     caller.join(0.1)
     assert caller.is_alive()
@@ -76,12 +76,12 @@ def test_what_the_runner_has_claimed_is_seen_through(ran):
 
 def test_what_has_ended_is_not_waited_for(job, ran):
     job.run()
-    assert _ends(job.see_through)
+    assert _ends(job.wait_or_withdraw)
     assert ran == ["once"]
     assert job.outcome() is None
 
 
-def test_the_first_who_claims_is_the_only_one(job):
+def test_the_first_claim_is_the_only_one(job):
     assert job.claim("runner")
     assert not job.claim("caller")
     assert job.claim("runner")
@@ -105,7 +105,7 @@ from zae_limiter.concurrency.shield import shield
 struck, ran = [], []
 
 def before_the_job_is_handed_over(frame, event, arg):
-    if event == "call" and frame.f_code.co_name == "_hand_over":
+    if event == "call" and frame.f_code.co_name == "_hand_to_runner":
         struck.append("first")
         raise KeyboardInterrupt
 
@@ -196,7 +196,7 @@ async def _cancelled(wait, *, fails):
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
-@pytest.mark.parametrize("kind", [Steady, asyncio.Future])
+@pytest.mark.parametrize("kind", [ShieldedFuture, asyncio.Future])
 async def test_a_cancelled_write_leaves_no_cycle(no_collector, kind, fails):
     wait = kind(loop=asyncio.get_running_loop())
     remembered = await _cancelled(wait, fails=fails)

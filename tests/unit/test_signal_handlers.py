@@ -9,7 +9,7 @@ import pytest
 
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.transport.flights import Flight, Flights
+from zae_limiter.transport.calls import InFlightCall, InFlightCalls
 
 EVERY_S = 0.0007
 AT_LEAST = 150
@@ -53,31 +53,31 @@ def strike(interrupted, other):
     assert all(waited), f"after {len(waited)} signals nothing went on"
 
 
-def call(flights):
+def make_call(calls):
     with suppress(InfrastructureError):
-        Flight(flights).end()
+        InFlightCall(calls).end()
 
 
 def test_counts_are_read_while_others_count():
     counters = Counters()
-    counters.wrote(1, 0)
+    counters.writes[1, 0].add()
     strike(counters.read, lambda: counters.add(charges=1))
 
 
 def test_calls_are_refused_while_others_are():
-    flights = Flights()
-    flights.close()
-    strike(lambda: call(flights), lambda: call(flights))
+    calls = InFlightCalls()
+    calls.close()
+    strike(lambda: make_call(calls), lambda: make_call(calls))
 
 
 def test_calls_are_made_while_the_client_is_closed():
-    current = [Flights()]
+    current = [InFlightCalls()]
 
     def closed():
-        current[0] = Flights()
+        current[0] = InFlightCalls()
         assert current[0].close().result(5) is None
 
-    strike(closed, lambda: call(current[0]))
+    strike(closed, lambda: make_call(current[0]))
 
 
 @pytest.mark.parametrize("known", [0, 100])
@@ -91,7 +91,7 @@ def test_counts_are_the_same_however_often_reading_them_is_broken_off(known):
     for _ in range(known):
         counters.called()
         counters.granted()
-        counters.wrote(2, 1)
+        counters.writes[2, 1].add()
     until = time.monotonic() + LONGEST_S
     while len(broken_off) < AT_LEAST and time.monotonic() < until:
         try:

@@ -81,7 +81,7 @@ def test_a_url_is_text(url):
         ("memory://?size", "size"),
     ],
 )
-def test_options_that_nobody_knows_are_not_ignored(url, option):
+def test_unknown_options_are_not_ignored(url, option):
     with pytest.raises(ValidationError, match=option):
         parse_url(url)
 

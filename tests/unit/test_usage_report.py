@@ -1,8 +1,7 @@
 import pytest
 
 from zae_limiter import UsageSummary, ValidationError
-from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.embedded.tables import UsageRow
+from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.usage_report import UsageQuery, page_of, snapshots, summary_of
 
 DAY = 20_484  # days since 1970: 2026-01-31
@@ -10,7 +9,7 @@ MIDNIGHT = DAY * 24
 
 
 def row(hour, entity="user-1", resource="gpt-4", events=1, **counters):
-    return UsageRow(entity, resource, WindowUsage(hour, counters or {"rpm": 1}, events))
+    return BucketHour(entity, resource, WindowUsage(hour, counters or {"rpm": 1}, events))
 
 
 def found(*rows, window=None, start=None, end=None):

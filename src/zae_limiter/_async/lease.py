@@ -1,19 +1,22 @@
-"""A lease: tokens that were taken, and what the block makes of them."""
+"""A lease: tokens that were charged, and what the block changes about them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter._async.call import Call, negated
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement
+from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
 from zae_limiter.models.limit import check_amounts
 
+if TYPE_CHECKING:
+    from zae_limiter._async.acquire import AcquireCall
 
-class Held(NamedTuple):
-    """What one charge took (or, negative, was given back); belongs to just its buckets."""
+
+class HeldCharge(NamedTuple):
+    """The amounts of one charge, or of a release (negative), with the buckets they belong to."""
 
     grant: Grant
     amounts: dict[str, int]
@@ -29,17 +32,17 @@ class Lease:
 
     __slots__ = ("_call", "_held", "_lock", "_open", "_pending", "_settled")
 
-    def __init__(self, call: Call, held: list[Held]) -> None:
+    def __init__(self, call: AcquireCall, held: list[HeldCharge]) -> None:
         self._call = call
         self._held = held
         self._pending: dict[str, int] = {}
         self._open = True
-        self._settled: list[None] = []
+        self._settled: Receipt[None] = Receipt()
         self._lock = threading.Lock()
 
     @property
     def consumed(self) -> dict[str, int]:
-        """Net tokens per limit, adjustments included."""
+        """Return net tokens per limit, adjustments included."""
         with self._lock:
             return _sum(*[each.amounts for each in self._held], self._pending)
 
@@ -57,11 +60,11 @@ class Lease:
     async def consume(self, /, **amounts: int) -> None:
         """Take more tokens now; raises RateLimitExceeded like acquire."""
         checked = self._check("consume", amounts)
-        receipt: list[ChargeOutcome] = []
-        taken: list[Held] = []
+        receipt: Receipt[ChargeOutcome] = Receipt()
+        taken: list[HeldCharge] = []
         try:
             grant = await self._call.charge(checked, receipt, is_acquire=False)
-            taken.append(Held(grant, checked))
+            taken.append(HeldCharge(grant, checked))
             with self._lock:
                 if not self._open:  # the block ended meanwhile, and has settled without this
                     raise LeaseExpiredError("consume")
@@ -77,62 +80,63 @@ class Lease:
     async def release(self, /, **amounts: int) -> None:
         """Give tokens of this lease back now, those taken last first."""
         checked = self._check("release", amounts)
-        receipt: list[None] = []
-        returned: list[Held] = []
+        receipt: Receipt[None] = Receipt()
+        returned: list[HeldCharge] = []
         try:
             with self._lock:
                 if not self._held:
                     return
                 self._check_names("release", checked)
-                returned = self._parts(checked)
-                self._held.extend(returned)  # before it is written: nobody may return it twice
+                returned = self._credits(checked)
+                # Before it is written: a second release must not find it.
+                self._held.extend(returned)
             await self._call.settle(_flat([g.settlements(part) for g, part in returned]), receipt)
         except BaseException:
-            if not receipt and self._holds(returned):
+            if not receipt.is_committed and self._holds(returned):
                 with self._lock:
                     self._held = [each for each in self._held if not _is_one_of(each, returned)]
             raise
 
     async def _end(self, failed: bool) -> None:
-        """Write the adjustments, or give back all that was written. Raises no outage.
+        """Write the adjustments, or refund all that was written. Raises no outage.
 
-        If it is interrupted before that stands, it can be called again.
+        If it is interrupted before that is committed, it can be called again.
         """
         with self._lock:
             self._open = False
-        if (failed or self._pending) and not self._settled:
-            await self._call.settle_quietly(self._owed(failed), self._settled)
+        if (failed or self._pending) and not self._settled.is_committed:
+            await self._call.settle_quietly(self._settlements(failed), self._settled)
 
-    def _owed(self, failed: bool) -> tuple[Settlement, ...]:
+    def _settlements(self, failed: bool) -> tuple[Settlement, ...]:
         with self._lock:
             if failed:
                 return _flat([g.settlements(negated(amounts)) for g, amounts in self._net()])
-            owed: dict[int, Held] = {}
+            owed: dict[int, HeldCharge] = {}
             for name, amount in self._pending.items():
                 grant = self._first_with(name)
-                owed.setdefault(id(grant), Held(grant, {})).amounts[name] = amount
+                owed.setdefault(id(grant), HeldCharge(grant, {})).amounts[name] = amount
             return _flat([grant.settlements(amounts) for grant, amounts in owed.values()])
 
     def _first_with(self, name: str) -> Grant:
-        """Adjustments go where the limit was first charged: a credit must not go elsewhere."""
+        """Return the first charge with the limit: a credit must go where it was charged."""
         for each in self._held:
             if name in each.grant.names():
                 return each.grant
         raise AssertionError(f"{name} was checked when it was adjusted")
 
-    def _net(self) -> list[Held]:
-        """What is still held of each charge, the oldest first."""
-        charges: dict[int, Held] = {}
+    def _net(self) -> list[HeldCharge]:
+        """Return what is still held of each charge, the oldest first."""
+        charges: dict[int, HeldCharge] = {}
         for grant, amounts in self._held:
-            before = charges.get(id(grant), Held(grant, {}))
-            charges[id(grant)] = Held(grant, _sum(before.amounts, amounts))
+            before = charges.get(id(grant), HeldCharge(grant, {}))
+            charges[id(grant)] = HeldCharge(grant, _sum(before.amounts, amounts))
         return list(charges.values())
 
-    def _holds(self, parts: list[Held]) -> bool:
+    def _holds(self, parts: list[HeldCharge]) -> bool:
         return bool(parts) and _is_one_of(parts[0], self._held)
 
-    def _parts(self, amounts: Mapping[str, int]) -> list[Held]:
-        """Credits that make up ``amounts``, the newest charges first."""
+    def _credits(self, amounts: Mapping[str, int]) -> list[HeldCharge]:
+        """Split ``amounts`` into credits, the newest charges first."""
         left, parts = dict(amounts), []
         for grant, held in reversed(self._net()):
             part = {
@@ -142,7 +146,7 @@ class Lease:
             }
             if part:
                 left = _sum(left, part)
-                parts.append(Held(grant, part))
+                parts.append(HeldCharge(grant, part))
         for name, missing in left.items():
             if missing:
                 raise ValidationError(
@@ -171,8 +175,8 @@ class Lease:
                 )
 
 
-def _is_one_of(part: Held, parts: list[Held]) -> bool:
-    """By identity: two charges may well be equal."""
+def _is_one_of(part: HeldCharge, parts: list[HeldCharge]) -> bool:
+    """Compare by identity: two charges may well be equal."""
     for each in parts:  # noqa: SIM110 - a generator that an interrupt ends complains
         if each is part:
             return True
@@ -189,3 +193,8 @@ def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
 
 def _flat(groups: Iterable[tuple[Settlement, ...]]) -> tuple[Settlement, ...]:
     return tuple([each for group in groups for each in group])
+
+
+def negated(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Turn charges into credits."""
+    return {name: -amount for name, amount in amounts.items()}

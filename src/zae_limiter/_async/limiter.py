@@ -1,30 +1,31 @@
-"""The rate limiter: acquire, ask, and manage."""
+"""The rate limiter: acquire tokens, ask for levels, and manage entities and limits."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from zae_limiter._async.acquire import Acquire
-from zae_limiter._async.call import Call
+from zae_limiter._async.acquire import Acquire, AcquireCall
 from zae_limiter._async.management import Management
 from zae_limiter._async.repository import Repository
-from zae_limiter.admission.charge import statuses, view
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import awithin
 from zae_limiter.exceptions import InfrastructureError, ValidationError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
-from zae_limiter.models.status import Availability, LimitStatus
-from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
+from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entity_id, check_resource
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import Availability, LimitStatus
 
 
 class RateLimiter(Management):
-    """Limits what entities do on resources. Opens the default repository if given none.
+    """Limits what entities use of resources. Opens the default repository if given none.
 
     ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
     ``speculative_writes=False`` reads a DynamoDB bucket before each charge: one more call, for
-    buckets that so many clients share that a guess about their state is seldom right.
+    buckets shared by so many clients that their cached state is seldom right.
     """
 
     def __init__(
@@ -78,32 +79,38 @@ class RateLimiter(Management):
         if cascade is not None:
             _deprecated("acquire(cascade=...): set cascade on create_entity() instead")
         amounts = check_amounts(consume)
-        call = Call(
-            self._repository,
-            check_entity_id(entity_id),
-            check_resource(resource),
+        try:
+            check_bucket_names(entity_id, resource)
+        except TypeError:  # not hashable, so not a name; the checks say which one it is
+            check_entity_id(entity_id), check_resource(resource)
+        call = AcquireCall(
+            entity_id,
+            resource,
             None if limits is None else check_limits(limits),
-            use_stored_limits,
-            cascade,
-            self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable),
-            self._opened,
-            self.speculative_writes,
+            repository=self._repository,
+            open_repository=self._opened,
+            prefer_stored=use_stored_limits,
+            cascade=cascade,
+            on_unavailable=(
+                self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+            ),
+            speculative=self.speculative_writes,
         )
         return Acquire(call, amounts)
 
-    # --- questions
+    # --- levels
 
     async def available(
         self, entity_id: str, resource: str, limits: Iterable[Limit] | None = None
     ) -> dict[str, int]:
-        """Whole tokens that an acquire could take now; negative while in debt.
+        """Return the whole tokens that an acquire could take now; negative while in debt.
 
-        Where the entity cascades, a limit that its parent has too shows the smaller of both.
+        If the entity cascades, a limit that its parent has, too, shows the smaller level of both.
         """
         levels: dict[str, int] = {}
         for status in await self._statuses(entity_id, resource, {}, limits):
-            known = levels.get(status.limit_name, status.available)
-            levels[status.limit_name] = min(known, status.available)
+            lowest = levels.get(status.limit_name, status.available)
+            levels[status.limit_name] = min(lowest, status.available)
         return levels
 
     async def check_availability(
@@ -113,14 +120,16 @@ class RateLimiter(Management):
         needed: Mapping[str, int] | None = None,
         limits: Iterable[Limit] | None = None,
     ) -> Availability:
-        """What an acquire of ``needed`` would be answered now, without taking anything."""
-        found = await self._statuses(
+        """Return whether an acquire of ``needed`` would succeed now, without taking tokens."""
+        from zae_limiter.models.status import Availability  # not needed to import the limiter
+
+        statuses_now = await self._statuses(
             entity_id, resource, check_amounts({} if needed is None else needed, "needed"), limits
         )
         return Availability(
-            not any(status.exceeded for status in found),
-            tuple(found),
-            max(status.retry_after_seconds for status in found),
+            not any(status.exceeded for status in statuses_now),
+            tuple(statuses_now),
+            max(status.retry_after_seconds for status in statuses_now),
         )
 
     async def time_until_available(
@@ -130,12 +139,12 @@ class RateLimiter(Management):
         needed: Mapping[str, int],
         limits: Iterable[Limit] | None = None,
     ) -> float:
-        """Seconds until ``needed`` fits if nobody else comes; ``inf`` if it never does."""
-        found = await self.check_availability(entity_id, resource, needed, limits)
-        return found.retry_after_seconds
+        """Return the seconds until ``needed`` fits without other calls; ``inf`` if never."""
+        availability = await self.check_availability(entity_id, resource, needed, limits)
+        return availability.retry_after_seconds
 
     async def is_available(self, timeout: float = 1.0) -> bool:
-        """Whether the store answers within ``timeout`` seconds."""
+        """Return whether the store answers within ``timeout`` seconds."""
         if type(timeout) not in (int, float) or not timeout > 0:
             raise ValidationError("timeout", timeout, "must be a number of seconds above 0")
         try:
@@ -154,11 +163,9 @@ class RateLimiter(Management):
         resource: str = DEFAULT_RESOURCE,
         principal: str | None = None,
     ) -> None:
-        """Replace an entity's stored limits; live buckets follow."""
+        """Replace an entity's stored limits; existing buckets are re-based to them."""
         if limits is not None:
             await self.set_limits(entity_id, limits, resource, principal)
-
-    # --- inside
 
     async def _statuses(
         self,
@@ -167,27 +174,26 @@ class RateLimiter(Management):
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
     ) -> list[LimitStatus]:
-        call = Call(
-            self._repository,
+        from zae_limiter.admission.charge import statuses, under_limits
+
+        call = AcquireCall(
             check_entity_id(entity_id),
             check_resource(resource),
             None if limits is None else check_limits(limits),
-            False,
-            None,
-            None,
-            self._opened,
+            repository=self._repository,
+            open_repository=self._opened,
         )
         scope = await call.scope()
-        admission = call.admission
-        images = await admission.images(scope)
+        charging = call.charging
+        images = await charging.images(scope)
         if scope.is_stale(images):
             scope = await call.scope(fresh=True)
-            images = await admission.images(scope)
-        charges, now_ms = scope.charges(needed, "needed"), admission.clock()
+            images = await charging.images(scope)
+        charges, now_ms = scope.charges(needed, "needed"), charging.clock()
         return [
             status
             for charge, image in zip(charges, images, strict=True)
-            for status in statuses(charge, view(image, charge.in_force, now_ms), now_ms)
+            for status in statuses(charge, under_limits(image, charge.in_force, now_ms), now_ms)
         ]
 
     async def _ping(self) -> None:

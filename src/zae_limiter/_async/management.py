@@ -1,15 +1,15 @@
-"""The repository's methods on the limiter, and how a limiter gets its repository."""
+"""The repository's methods on the limiter, and how a limiter opens its repository."""
 
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock, check_clock
+from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 
@@ -30,7 +30,7 @@ DEPRECATED = {
 def _of_repository(
     method: Callable[Concatenate[Repository, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Management, P], Coroutine[Any, Any, T]]:
-    """The same method, on the limiter's repository."""
+    """Return the same method for a limiter; it calls the limiter's repository."""
 
     @functools.wraps(method)
     async def call(self: Management, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ def _of_repository(
 
 
 class Management:
-    """Everything of a limiter that is not limiting."""
+    """Base of the limiter: entities, limits, audit and usage, as in its repository."""
 
     create_entity = _of_repository(Repository.create_entity)
     get_entity = _of_repository(Repository.get_entity)
@@ -69,8 +69,8 @@ class Management:
     def __init__(
         self, repository: Repository | None, clock: Clock | None, deprecated: dict[str, Any]
     ) -> None:
-        for name, given in deprecated.items():
-            if given is not None:
+        for name, value in deprecated.items():
+            if value is not None:
                 warnings.warn(
                     f"RateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
                     DeprecationWarning,
@@ -88,7 +88,7 @@ class Management:
                 None, deprecated.get("bucket_ttl_refill_multiplier"), self._clock
             )
         self._owned = repository is None
-        self._lock = threading.Lock()
+        self._lock = SignalSafeLock()
 
     @property
     def repository(self) -> Repository | None:
@@ -96,7 +96,7 @@ class Management:
         return self._repository
 
     async def close(self) -> None:
-        """Close the repository if this limiter opened it itself."""
+        """Close the repository if this limiter has opened it."""
         if self._owned and self._repository is not None:
             await self._repository.close()
             self._repository = None
@@ -108,19 +108,18 @@ class Management:
         await self.close()
 
     async def _opened(self) -> Repository:
-        """Open what the environment and the deprecated keywords name, on first use."""
+        """Open the repository on first use, as the environment and deprecated keywords say."""
         given = self._deprecated
         builder = Repository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
         builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
-        opened = await builder.register_missing_namespace().build()
+        repository = await builder.register_missing_namespace().build()
         with self._lock:
-            first = self._repository is None
-            if first:
-                self._repository = opened
-        if not first:
-            await opened.close()
-        assert self._repository is not None
-        return self._repository
+            if self._repository is None:
+                self._repository = repository
+            winner = self._repository
+        if winner is not repository:  # a concurrent call has opened another one first
+            await repository.close()
+        return winner

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
-from zae_limiter.clock import Clock
-from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.backend import BackendCapabilities
-from zae_limiter.models.bucket import BucketState, ResourceCapacity
-from zae_limiter.models.config import ConfigSnapshot, LevelConfig, Namespace, SharedConfig
-from zae_limiter.models.entity import Entity
-from zae_limiter.models.stats import StoreStats
-from zae_limiter.models.usage import UsageSnapshot, UsageSummary
-from zae_limiter.usage_report import UsageQuery
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zae_limiter.admission.image import BucketImage
+    from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
+    from zae_limiter.clock import Clock
+    from zae_limiter.concurrency.receipt import Receipt
+    from zae_limiter.models.audit import AuditEvent
+    from zae_limiter.models.backend import BackendCapabilities, StoreStats
+    from zae_limiter.models.bucket import BucketState, ResourceCapacity
+    from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
+    from zae_limiter.models.entity import Entity, Namespace
+    from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+    from zae_limiter.usage_report import UsageQuery
 
 
 class BucketStore(Protocol):
-    """Balances. A write is durable when it returns, as far as the engine is durable.
+    """Buckets. A write is durable when it returns, as far as the engine is durable.
 
-    Every bucket changes atomically; several at once do where ``atomic_cascade`` is declared, and
-    otherwise as if by one write each, with compensation.
+    One bucket changes atomically. Several change atomically where ``atomic_cascade`` is declared;
+    otherwise one write per bucket is made, and undone if a later one fails.
     """
 
     async def charge(
-        self, namespace_id: str, request: ChargeRequest, receipt: list[ChargeOutcome]
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
         """Charge every bucket of the request or none, judged at one stamp of its clock.
 
         Never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
-        stands, also when the call is cancelled or interrupted. Raises RateLimiterUnavailable
-        when nobody can know, PermissionDenied when the store says no.
+        is committed, also when the call is cancelled or interrupted. Raises
+        RateLimiterUnavailable if the outcome is unknown, PermissionDenied if the store denies
+        access.
         """
 
     async def settle(
@@ -40,38 +43,39 @@ class BucketStore(Protocol):
         namespace_id: str,
         settlements: tuple[Settlement, ...],
         clock: Clock,
-        receipt: list[None],
+        receipt: Receipt[None],
     ) -> None:
         """Write every debt and credit, once, whether or not there are tokens.
 
         Once called it is carried out even if the caller is cancelled. ``receipt`` holds an
-        entry if it stands, or may stand although nobody answered: then it must not be repeated.
+        entry if it is committed, or if its outcome is unknown: then it must not be repeated.
         """
 
     async def get(
         self, namespace_id: str, entity_id: str, resource: str, clock: Clock
     ) -> BucketImage | None:
-        """One bucket as it stands by the clock; None means that it is full."""
+        """Return one bucket as it is stored; None means that it is full."""
 
     async def states(
         self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
     ) -> list[BucketState]:
-        """All buckets of an entity, of a resource, or of both, sorted by entity and resource."""
+        """Return the buckets of an entity, a resource, or both, sorted by entity and resource."""
 
     async def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
     ) -> ResourceCapacity:
-        """One limit of a resource over all its entities, or those without a parent."""
+        """Sum one limit of a resource over all its entities, or those without a parent."""
 
     async def reset(
         self,
         namespace_id: str,
         entity_id: str,
         resource: str,
+        *,
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Fill a bucket and log it; False if it did not exist. Consumption stays counted."""
+        """Fill a bucket and log it; False if there is no such bucket. Usage stays counted."""
 
     async def top_up(
         self,
@@ -79,6 +83,7 @@ class BucketStore(Protocol):
         entity_id: str,
         resource: str,
         amounts: Mapping[str, int],
+        *,
         now_ms: int,
         principal: str | None,
     ) -> bool:
@@ -88,8 +93,8 @@ class BucketStore(Protocol):
 class ConfigStore(Protocol):
     """Stored limits. Each change, its audit event and the version count are one transaction.
 
-    A level is named by ``entity_id`` and ``resource``; the empty string stands for "none": a
-    resource's defaults have no entity, the system's have neither.
+    A configuration level is named by ``entity_id`` and ``resource``; the empty string means
+    none: a resource's defaults have no entity, the system's have neither.
     """
 
     async def snapshot(
@@ -101,15 +106,15 @@ class ConfigStore(Protocol):
         shared: SharedConfig | None = None,
         fresh: bool = False,
     ) -> ConfigSnapshot:
-        """All levels for an (entity, resource), the entity, and the version.
+        """Return all levels for an (entity, resource), the entity, and the version.
 
-        At one moment if ``fresh``; else a store may answer from copies that lag a little, except
-        behind changes made through itself. ``shared`` is what was read a moment ago for another
-        entity on the resource: a store may save itself reading that again.
+        They are read at one moment if ``fresh``. Otherwise the answer may lag a little behind
+        changes made through other clients. ``shared`` is what was read a moment ago for another
+        entity on the resource: a store need not read that again.
         """
 
     async def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
-        """What one level holds."""
+        """Return the configuration of one level."""
 
     async def put(
         self,
@@ -117,31 +122,33 @@ class ConfigStore(Protocol):
         entity_id: str,
         resource: str,
         config: LevelConfig,
+        *,
         now_ms: int,
         principal: str | None,
     ) -> None:
-        """Replace what one level holds."""
+        """Replace the configuration of one level."""
 
     async def delete(
         self,
         namespace_id: str,
         entity_id: str,
         resource: str,
+        *,
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Remove what one level holds; False if it held nothing."""
+        """Delete the configuration of one level; False if there was none."""
 
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        """Sorted."""
+        """Return resources with defaults, sorted."""
 
     async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        """Sorted; ``_default_`` included."""
+        """Return resources that entities have own limits on, sorted; ``_default_`` included."""
 
     async def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        """Sorted ids greater than ``after``."""
+        """Return ids of entities with own limits on the resource, sorted, after ``after``."""
 
 
 class EntityStore(Protocol):
@@ -150,26 +157,26 @@ class EntityStore(Protocol):
     async def create(
         self, namespace_id: str, entity: Entity, now_ms: int, principal: str | None
     ) -> None:
-        """Add; raises EntityExistsError, also when two callers race."""
+        """Add an entity; raises EntityExistsError, also when two callers race."""
 
     async def get(self, namespace_id: str, entity_id: str) -> Entity | None:
-        """One entity."""
+        """Return an entity; None if there is none."""
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        """Sorted by id."""
+        """Return the entities directly under a parent, sorted by id."""
 
     async def page(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
     ) -> list[Entity]:
-        """Those that come after the id ``after``, of a parent or of the whole namespace.
+        """Return entities that follow the id ``after``, of a parent or of the whole namespace.
 
-        Children come sorted by id; all entities in an order that the store chooses and keeps.
+        Children are sorted by id, all entities in an order that the store chooses and keeps.
         """
 
     async def delete(
         self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None
     ) -> bool:
-        """Remove it with its limits and buckets, keeping usage and audit; False if none."""
+        """Delete an entity with its limits and buckets; usage and audit stay. False if none."""
 
 
 class NamespaceStore(Protocol):
@@ -178,37 +185,37 @@ class NamespaceStore(Protocol):
     async def register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None = None
     ) -> dict[str, str]:
-        """Ids by name; idempotent, also when two callers race."""
+        """Return ids by name, creating what is missing; idempotent, also when callers race."""
 
     async def find(self, name: str) -> Namespace | None:
-        """An active namespace."""
+        """Return an active namespace; None if there is none."""
 
     async def all(self) -> list[Namespace]:
-        """All of them, in any state, sorted by name."""
+        """Return the namespaces in any state, sorted by name."""
 
     async def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
-        """Free the name, keep the data; returns the id."""
+        """Free the name, keep the data, and return the id."""
 
     async def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
-        """Undo a soft delete; returns the name. Raises NamespaceStateError if it is taken."""
+        """Undo a soft delete and return the name; NamespaceStateError if the name is in use."""
 
     async def begin_purge(self, namespace_id: str) -> int:
-        """Mark it as being purged; raises NamespaceStateError unless it is deleted.
+        """Mark a namespace as being purged; raises NamespaceStateError unless it is deleted.
 
-        Returns how many rows went with that.
+        Returns how many rows that has deleted already.
         """
 
     async def purge_batch(self, namespace_id: str, limit: int) -> int:
-        """Remove up to ``limit`` rows of data; 0 when nothing is left."""
+        """Delete up to ``limit`` rows of data and return how many; 0 when none are left."""
 
     async def finish_purge(
         self, namespace_id: str, now_ms: int, principal: str | None = None
     ) -> None:
-        """Remove the registry entry."""
+        """Delete the registry entry of a namespace that is being purged."""
 
 
 class UsageStore(Protocol):
-    """Consumption by the hour and day; every net token counted exactly once."""
+    """Usage by the hour and day; every net token is counted exactly once."""
 
     async def page(
         self,
@@ -216,15 +223,16 @@ class UsageStore(Protocol):
         entity_id: str | None,
         resource: str | None,
         query: UsageQuery,
+        *,
         limit: int,
         next_key: str | None,
     ) -> tuple[list[UsageSnapshot], str | None]:
-        """Windows, oldest first, after ``next_key``; and the key of the next page."""
+        """Return windows after ``next_key``, oldest first, and the key of the next page."""
 
     async def summary(
         self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
     ) -> UsageSummary:
-        """Totals over all windows of the query."""
+        """Sum all windows of the query."""
 
 
 class AuditLog(Protocol):
@@ -233,21 +241,21 @@ class AuditLog(Protocol):
     async def events(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        """Newest first, older than ``before_event_id``."""
+        """Return events older than ``before_event_id``, newest first."""
 
 
-class RecordStore(Protocol):
-    """Small JSON documents by key: version record, state of the provisioner."""
+class DocumentStore(Protocol):
+    """Small JSON documents by key: the version record, the state of the provisioner."""
 
     async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        """One document."""
+        """Return a document; None if there is none."""
 
     async def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
-        """Replace one document."""
+        """Write a document over what its key held."""
 
 
 class Engine(Protocol):
-    """A store with all its ports."""
+    """A store: one port per topic."""
 
     @property
     def capabilities(self) -> BackendCapabilities: ...
@@ -264,16 +272,16 @@ class Engine(Protocol):
     @property
     def audit(self) -> AuditLog: ...
     @property
-    def records(self) -> RecordStore: ...
+    def documents(self) -> DocumentStore: ...
 
     def stats(self) -> StoreStats:
-        """What this client has done so far."""
+        """Count what this client has done so far."""
 
     async def ping(self) -> None:
         """Return if the store answers; raise what is wrong otherwise."""
 
     async def close(self) -> None:
-        """Finish what is under way and let go of everything. May be called twice."""
+        """Finish calls under way and release all connections. May be called twice."""
 
     async def delete_all(self) -> None:
-        """Remove everything that the store holds, of all namespaces."""
+        """Delete everything in the store, of all namespaces."""

@@ -1,1 +1,1 @@
-"""Every decision about a bucket: state, request and moment in, decision and new state out."""
+"""Every decision about a bucket, pure: state, request and stamp in, decision and new state out."""

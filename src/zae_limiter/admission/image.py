@@ -2,8 +2,8 @@
 
 A bucket holds every limit of one entity on one resource. Per limit there is a balance relative to
 a constant epoch: the level at a moment is the balance plus all that has accrued since the epoch,
-cut at the capacity. Nothing is written as time passes, so nothing can be lost or refilled twice.
-A bucket that does not exist is full.
+but at most the capacity. Nothing is written as time passes, so nothing can be lost or refilled
+twice. A bucket that does not exist is full.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 from zae_limiter.bucket import accrued_milli, wait_ms
 from zae_limiter.models.limit import Limit
 
-EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z
+EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z; stored balances depend on it: never change it
 HOUR_MS = 3_600_000
 
 
 class Rate(NamedTuple):
-    """The parameters of a limit in stored units."""
+    """Capacity and refill of a limit in stored units."""
 
     capacity_milli: int
     refill_milli: int
@@ -46,41 +46,41 @@ class BucketImage(NamedTuple):
     """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``)."""
 
     limits: dict[str, LimitState]
-    config_version: int  # 0: no stored configuration governs it
-    expires_ms: int | None  # may be forgotten from then on, once it is full; None: never
-    window_hour: int  # the hour that usage is being counted for
+    config_version: int  # the newest configuration it has seen; 0: only limits of calls
+    expires_ms: int | None  # TTL: may be deleted from then on, once it is full; None: never
+    window_hour: int  # the hour that usage is counted for
     admitted: int = 0
     admitted_counted: int = 0
     writes: int = 0
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
-    """What one limit has brought since the epoch."""
+    """Return what has accrued since the epoch at a rate."""
     return accrued_milli(now_ms - EPOCH_MS, rate.refill_milli, rate.period_ms)
 
 
 def full_balance(rate: Rate, now_ms: int) -> int:
-    """The balance of a bucket that is exactly full."""
+    """Return the balance of a limit that is exactly full."""
     return rate.capacity_milli - accrued_since_epoch(rate, now_ms)
 
 
 def level_milli(state: LimitState, now_ms: int) -> int:
-    """What can be taken now; negative while in debt."""
+    """Return the tokens that a limit holds; negative while in debt."""
     rate = state.rate
     return min(rate.capacity_milli, state.balance_milli + accrued_since_epoch(rate, now_ms))
 
 
 def reaches_ms(state: LimitState, wanted_milli: int) -> int:
-    """The first moment at which the level is ``wanted_milli``, which must be within capacity."""
+    """Return the first moment at which the level is ``wanted_milli``, at most the capacity."""
     rate = state.rate
     return EPOCH_MS + wait_ms(wanted_milli - state.balance_milli, rate.refill_milli, rate.period_ms)
 
 
 def is_full(state: LimitState, now_ms: int) -> bool:
-    """Full, and so no different from a limit that is not there."""
+    """Whether a limit is full, which is the same as absent."""
     return state.balance_milli >= full_balance(state.rate, now_ms)
 
 
 def full_at_ms(image: BucketImage) -> int:
-    """When every limit of the bucket is full again, debts included."""
+    """Return when every limit of the bucket is full again, debts repaid."""
     return max(reaches_ms(state, state.rate.capacity_milli) for state in image.limits.values())

@@ -1,4 +1,4 @@
-"""The limits that apply to one call, prepared once and used for many."""
+"""The limits in force, prepared once and used for many calls."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import MILLI, Limit
 
-ALIAS = "~"  # separates name and digest of a limit that lives beside the configured one
+CENTURY_MS = 100 * 366 * 86_400_000  # a TTL that far away means: never
+ALIAS = "~"  # between name and digest of a call's limit; no limit name contains it
 
 
 class InForce:
     """Limits in force for one entity on one resource.
 
-    ``version`` is the configuration count of the namespace when they were resolved. ``keys`` are
+    ``version`` is the configuration version of the namespace when they were resolved. ``keys`` are
     the names under which a bucket stores them: their own, except where a call brings a limit
-    that ``governing`` configuration has with other parameters. Then the call's limit lives beside
-    the configured one, since switching one balance back and forth would give each the other's
-    tokens. ``keep_ms`` is how long an untouched bucket is remembered; None for ever. ``fill_ms`` is
-    how long the slowest limit takes from nothing to full. ``digests`` is room for a store to note
-    which forms of a bucket were found to hold just these limits.
+    that the ``governing`` configuration has with other parameters. Then the call's limit is stored
+    beside the configured one, since switching one balance back and forth would give each the
+    other's tokens. ``keep_ms`` is the TTL of an unused bucket; None for ever. ``fill_ms`` is how
+    long the slowest limit takes from empty to full. In ``digests`` a store notes which stored
+    forms of a bucket were seen to hold exactly these limits.
     """
 
     __slots__ = (
+        "_named_keys",
         "_shares",
         "digests",
         "fill_ms",
         "keep_ms",
         "keys",
-        "known",
         "limits",
+        "name_set",
         "names",
         "rates",
         "source",
@@ -52,9 +54,10 @@ class InForce:
         self.source = source
         self.version = version
         self.names = tuple(limit.name for limit in limits)
-        self.known = frozenset(self.names)
+        self.name_set = frozenset(self.names)
         self.rates = tuple(Rate.of(limit) for limit in limits)
         self.keys = self.names if governing is None else self._keys_beside(governing)
+        self._named_keys = tuple(zip(self.names, self.keys, strict=True))
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)
         self._shares: dict[Shard, InForce] = {}
@@ -62,29 +65,51 @@ class InForce:
 
     @property
     def governing_version(self) -> int:
-        """What a bucket remembers as the configuration that governs it; 0 for a call's limits."""
+        """The configuration version that a bucket notes; 0 for a call's limits."""
         return 0 if self.source is ConfigSource.OVERRIDE else self.version
 
     def at(self, shard: Shard) -> InForce:
-        """The same limits at the rates of a shard, which is never forgotten by itself."""
+        """Return the same limits at the rates of a shard, which has no TTL of its own."""
         if shard.n == 1:
             return self
-        found = self._shares.get(shard)
-        if found is None:
-            found = copy(self)
-            found.rates = tuple(effective(rate, shard) for rate in self.rates)
-            found.keep_ms = None
-            found.digests = set()
-            self._shares[shard] = found
-        return found
+        share = self._shares.get(shard)
+        if share is None:
+            share = copy(self)
+            share.rates = tuple(effective(rate, shard) for rate in self.rates)
+            share.keep_ms = None
+            share.digests = set()
+            self._shares[shard] = share
+        return share
 
     def rate_of(self, key: str) -> Rate:
-        """The parameters of a limit by its stored name."""
+        """Return the rate of a limit by its stored name."""
         return self.rates[self.keys.index(key)]
 
-    def amounts_milli(self, consume: Mapping[str, int]) -> tuple[int, ...]:
-        """Amounts in the order of the limits; 0 for limits the call does not name."""
-        return tuple([consume.get(name, 0) * MILLI for name in self.names])
+    def amounts_milli(self, consume: Mapping[str, int]) -> dict[str, int]:
+        """Return the amount of every limit by stored name; 0 for limits the call does not name."""
+        return {key: consume.get(name, 0) * MILLI for name, key in self._named_keys}
+
+    def extended_ttl(self, expires_ms: int | None, now_ms: int) -> int | None:
+        """Return the TTL of a bucket; extended when less than half of the time is left.
+
+        Extending it with every charge would make each of them larger.
+        """
+        keep_ms = self.keep_ms
+        if keep_ms is None:
+            return None
+        if expires_ms is not None and expires_ms - now_ms > keep_ms // 2:
+            return expires_ms
+        return now_ms + keep_ms if keep_ms < CENTURY_MS else None
+
+    def outlasts_refill(self, until_ms: int | None, limit_count: int, now_ms: int) -> bool:
+        """Tell without a look at the levels that a bucket without debts is full by ``until_ms``.
+
+        ``limit_count`` is how many limits the bucket holds: others than those in force may take
+        longer to fill.
+        """
+        return until_ms is None or (
+            until_ms - now_ms >= self.fill_ms and limit_count == len(self.keys)
+        )
 
     def _keys_beside(self, governing: InForce) -> tuple[str, ...]:
         configured = dict(zip(governing.names, governing.rates, strict=True))
@@ -100,13 +125,13 @@ class InForce:
 
 
 def alias_of(name: str, rate: Rate) -> str:
-    """Stored name of a limit that a call brought where configuration governs another one."""
+    """Return the stored name of a call's limit beside a configured one of the same name."""
     digest = zlib.crc32(",".join(map(str, rate)).encode())
     return f"{name}{ALIAS}{digest:08x}"
 
 
 def plain_name(key: str) -> str:
-    """The name users know, from a stored name."""
+    """Return the name that users know, from a stored name."""
     return key.partition(ALIAS)[0]
 
 

@@ -1,21 +1,31 @@
-"""What a write does to the balance of one limit, and between which bounds that is right.
+"""What a write does to the balance of one limit, and the bounds within which that is exact.
 
-For stores that write without reading first: whoever writes guesses whether the limit has run over
-since it was last seen. Either guess comes with bounds under which it is exact, so a wrong one is
-refused by the store and never over-admits.
+For stores that write without reading first. The writer guesses whether the limit has overflowed
+since it was last seen: if not, the write adds to the balance (plain); if so, it sets the balance
+(clamp). Either form comes with bounds on the stored balance under which it is exact, so that the
+store refuses a wrong guess and never over-admits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from zae_limiter.admission.image import LimitState, Rate, accrued_since_epoch, full_balance
+from zae_limiter.admission.image import (
+    EPOCH_MS,
+    LimitState,
+    Rate,
+    accrued_since_epoch,
+    full_balance,
+)
+from zae_limiter.bucket import accrued_milli
 
 
 class Wanted(NamedTuple):
-    """Amounts for one limit in one write; credits come first, then debts, then charges.
+    """Amounts for one limit in one write: charged, owed (debts) and returned (credits).
 
-    ``asked`` says that a charge is among them, even one of 0: the limit must not be in debt.
+    Credits are applied first, then debts, then charges. ``asked`` is True if a charge is among
+    them, even a charge of 0: then the limit must not be in debt.
     """
 
     charged_milli: int = 0
@@ -29,9 +39,10 @@ class Wanted(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One limit's part of a write: ``add`` to the balance or ``put`` another in its place.
+    """What a write does to one limit: ``add`` to the balance, or ``put`` another in its place.
 
-    The balance must be at least ``low`` and at most ``high``, where they are given.
+    The write is refused unless the balance is at least ``low`` and at most ``high``, where they
+    are given.
     """
 
     key: str
@@ -42,48 +53,86 @@ class Move(NamedTuple):
     consumed_milli: int = 0
 
     def applied(self, balance_milli: int) -> int:
-        """The balance after it."""
+        """Return the balance after the write."""
         return balance_milli + self.add if self.put is None else self.put
 
 
 def move(key: str, rate: Rate, wanted: Wanted, now_ms: int, *, overflowing: bool) -> Move:
-    """The part of a write that is right if the limit is ``overflowing``, or if it is not."""
+    """Return the move for a limit that is ``overflowing``, or for one that is not."""
     charged, owed, returned, asked = wanted
     accrued = accrued_since_epoch(rate, now_ms)
-    return _branch(key, rate, accrued, charged + owed, returned, asked, overflowing)
+    return _branch(
+        key, rate, accrued, overflowing, taken=charged + owed, returned=returned, asked=asked
+    )
 
 
 def read_move(key: str, state: LimitState, wanted: Wanted, now_ms: int) -> Move:
-    """The same, in the branch of a limit that was read just now."""
+    """Return the move for a limit that was read just now."""
     overflowing = surplus_milli(state, now_ms) + wanted.returned_milli > 0
     return move(key, state.rate, wanted, now_ms, overflowing=overflowing)
+
+
+def charge_moves(
+    limits: Mapping[str, LimitState],
+    amounts_milli: Mapping[str, int],
+    now_ms: int,
+    age_ms: int,
+    others_milli_per_s: Mapping[str, int],
+) -> tuple[list[Move], bool]:
+    """Plan a charge on a bucket that was seen ``age_ms`` ago: its moves, and whether it fits.
+
+    It fits if every limit holds its amount, provided that no other client has written since.
+    """
+    moves, fits = [], True
+    since_epoch_ms = now_ms - EPOCH_MS
+    for key, amount in amounts_milli.items():
+        balance, rate, _, _ = limits[key]
+        capacity, refill, period_ms = rate
+        accrued = accrued_milli(since_epoch_ms, refill, period_ms)
+        surplus = balance + accrued - capacity
+        if amount > (balance + accrued if surplus < 0 else capacity):
+            fits = False
+        overflowing = surplus > 0 and _outlasts(
+            surplus, rate, age_ms, others_milli_per_s.get(key, 0)
+        )
+        moves.append(_branch(key, rate, accrued, overflowing, taken=amount))
+    return moves, fits
 
 
 def guessed_move(
     key: str,
     state: LimitState,
-    taken: int,
-    returned: int,
-    asked: bool,
+    wanted: Wanted,
     now_ms: int,
     age_ms: int,
     others_milli_per_s: int,
 ) -> Move:
-    """The same for a limit that was seen ``age_ms`` ago and that others use, too."""
+    """Return the move for a limit that was seen ``age_ms`` ago and that other clients use, too."""
     balance, rate, _, _ = state
+    charged, owed, returned, asked = wanted
     accrued = accrued_since_epoch(rate, now_ms)
     surplus = balance + accrued + returned - rate.capacity_milli
     overflowing = surplus > 0 and _outlasts(surplus, rate, age_ms, others_milli_per_s)
-    return _branch(key, rate, accrued, taken, returned, asked, overflowing)
+    return _branch(
+        key, rate, accrued, overflowing, taken=charged + owed, returned=returned, asked=asked
+    )
 
 
 def _branch(
-    key: str, rate: Rate, accrued: int, taken: int, returned: int, asked: bool, overflowing: bool
+    key: str,
+    rate: Rate,
+    accrued: int,
+    overflowing: bool,
+    *,
+    taken: int,
+    returned: int = 0,
+    asked: bool = True,
 ) -> Move:
+    """Return the move of the branch: a clamp write if the limit overflows, else a plain one."""
     capacity = rate.capacity_milli
     full = capacity - accrued
     if overflowing and taken and (not asked or taken <= capacity):
-        # the surplus is cut before anything is taken
+        # clamp: the surplus is cut off before anything is taken
         return Move(key, full - returned, None, 0, full - taken, taken - returned)
     enough = taken - returned - accrued if asked else None
     not_overfull = full - returned if taken else None
@@ -91,14 +140,14 @@ def _branch(
 
 
 def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:
-    """The part of a write to a limit that is absent or full, which are the same."""
+    """Return the move for a limit that is absent or full, which are the same."""
     full = full_balance(rate, now_ms)
     taken = wanted.taken_milli
     return Move(key, full, None, 0, full - taken, taken - wanted.returned_milli)
 
 
 def top_up_move(key: str, state: LimitState, amount_milli: int, now_ms: int) -> Move:
-    """Add tokens, up to the capacity."""
+    """Return the move that adds tokens, up to the capacity."""
     room = full_balance(state.rate, now_ms) - amount_milli
     if state.balance_milli > room:
         return Move(key, room, None, 0, room + amount_milli)
@@ -106,34 +155,34 @@ def top_up_move(key: str, state: LimitState, amount_milli: int, now_ms: int) -> 
 
 
 def reset_move(key: str, state: LimitState, now_ms: int) -> Move:
-    """Fill it, whatever it holds."""
+    """Return the move that fills a limit, whatever it holds."""
     return Move(key, None, None, 0, full_balance(state.rate, now_ms))
 
 
-def turn(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
-    """Keep the level and go on at another rate; a larger capacity fills up over time."""
+def rebase_move(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
+    """Return the move to another rate: the level stays, a larger capacity fills up over time."""
     before, after = accrued_since_epoch(state.rate, now_ms), accrued_since_epoch(rate, now_ms)
-    most = min(state.rate.capacity_milli, rate.capacity_milli)
-    if state.balance_milli + before > most:
-        return Move(key, most - before, None, 0, most - after)
-    return Move(key, None, most - before, before - after, None)
+    smaller = min(state.rate.capacity_milli, rate.capacity_milli)
+    if state.balance_milli + before > smaller:
+        return Move(key, smaller - before, None, 0, smaller - after)
+    return Move(key, None, smaller - before, before - after, None)
 
 
 def held_milli(state: LimitState, returned_milli: int, now_ms: int) -> int:
-    """What can be taken once something was returned."""
+    """Return the level after a credit."""
     rate = state.rate
     value = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
     return min(rate.capacity_milli, value)
 
 
 def surplus_milli(state: LimitState, now_ms: int) -> int:
-    """How far a limit has run over its capacity; negative if it has not."""
+    """Return by how much a limit has overflowed; negative if it is not full."""
     rate = state.rate
     return state.balance_milli + accrued_since_epoch(rate, now_ms) - rate.capacity_milli
 
 
 def _outlasts(surplus: int, rate: Rate, age_ms: int, others_milli_per_s: int) -> bool:
-    """Whether others are expected to have left something of a surplus.
+    """Whether other clients are expected to have left something of a surplus.
 
     Not if they take two thirds of what accrues, or more: a busy limit is seldom full.
     """

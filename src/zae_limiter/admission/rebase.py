@@ -1,4 +1,4 @@
-"""Bringing a bucket to the limits in force, without minting or losing a token."""
+"""Re-basing: a bucket is brought to the limits in force, without creating or losing a token."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from zae_limiter.admission.image import (
     is_full,
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
-from zae_limiter.admission.moves import turn
+from zae_limiter.admission.moves import rebase_move
 from zae_limiter.exceptions import ValidationError
 
-MAX_STORED = 64
+MAX_STORED = 64  # twice what one call may bring; bounds the size of an item
 
 
-def fresh(in_force: InForce, now_ms: int) -> BucketImage:
-    """A full bucket: what an absent one stands for."""
+def full_bucket(in_force: InForce, now_ms: int) -> BucketImage:
+    """Return a full bucket, which is the same as an absent one."""
     limits = {
-        key: full(rate, now_ms) for key, rate in zip(in_force.keys, in_force.rates, strict=True)
+        key: full_limit(rate, now_ms)
+        for key, rate in zip(in_force.keys, in_force.rates, strict=True)
     }
     return BucketImage(limits, in_force.governing_version, None, now_ms // HOUR_MS)
 
 
-def full(rate: Rate, now_ms: int) -> LimitState:
-    """One limit at its capacity."""
+def full_limit(rate: Rate, now_ms: int) -> LimitState:
+    """Return one limit at its capacity."""
     return LimitState(full_balance(rate, now_ms), rate)
 
 
-def governs(image: BucketImage, in_force: InForce) -> bool:
+def has_limits(image: BucketImage, in_force: InForce) -> bool:
     """Whether the bucket holds exactly the limits in force.
 
     Balances count from the epoch at the limit's own rate: charging one with another rate would
@@ -52,14 +53,14 @@ def is_newer(image: BucketImage, in_force: InForce) -> bool:
 
 
 def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
-    """The bucket with the limits in force: differing ones changed in place, missing ones full.
+    """Return the bucket with the limits in force: others keep their level, missing ones are full.
 
-    Limits that are not in force stay, unchecked; those of earlier calls go once they are full.
+    Limits that are not in force stay, unchecked; those of earlier calls are dropped once full.
     """
     limits = dict(image.limits)
     for key, rate in zip(in_force.keys, in_force.rates, strict=True):
         state = limits.get(key)
-        limits[key] = full(rate, now_ms) if state is None else at_rate(state, rate, now_ms)
+        limits[key] = full_limit(rate, now_ms) if state is None else at_rate(state, rate, now_ms)
     _drop_full_aliases(limits, in_force.keys, now_ms)
     if len(limits) > MAX_STORED:
         raise ValidationError(
@@ -73,21 +74,21 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
 
 
 def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
-    """One limit at another rate, with its level."""
+    """Return one limit at another rate, with the same level."""
     if state.rate == rate:
         return state
-    balance = turn("", state, rate, now_ms).applied(state.balance_milli)
+    balance = rebase_move("", state, rate, now_ms).applied(state.balance_milli)
     return state._replace(balance_milli=balance, rate=rate)
 
 
 def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
-    """A full limit and none are the same; what it has consumed goes to another of its name."""
+    """Drop full limits of earlier calls; their usage is added to another limit of that name."""
     for key in [key for key in limits if is_alias(key) and key not in wanted]:
-        heir = _of_the_same_name(key, limits)
-        if heir is not None and is_full(limits[key], now_ms):
-            gone, kept = limits.pop(key), limits[heir]
-            uncounted = gone.consumed_milli - gone.counted_milli
-            limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+        namesake = _of_the_same_name(key, limits)
+        if namesake is not None and is_full(limits[key], now_ms):
+            dropped, kept = limits.pop(key), limits[namesake]
+            uncounted = dropped.consumed_milli - dropped.counted_milli
+            limits[namesake] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
 
 
 def _of_the_same_name(key: str, limits: Collection[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Buckets in the words that users know."""
+"""Buckets as users see them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapac
 def bucket_states(
     entity_id: str, resource: str, image: BucketImage, now_ms: int, *, brought: bool = True
 ) -> list[BucketState]:
-    """One state per limit, with its level at ``now_ms``.
+    """Return one state per limit, with its level at ``now_ms``.
 
     Limits that calls brought beside configured ones come last, or not at all.
     """
@@ -28,7 +28,7 @@ def bucket_states(
             state.rate.period_ms,
             state.consumed_milli,
         )
-        for key, state in sorted(image.limits.items(), key=lambda each: is_alias(each[0]))
+        for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
         if brought or not is_alias(key)
     ]
 
@@ -36,13 +36,13 @@ def bucket_states(
 def resource_capacity(
     resource: str, limit_name: str, states: Iterable[BucketState]
 ) -> ResourceCapacity:
-    """One limit summed over entities."""
+    """Sum one limit over entities."""
     entities = [
         EntityCapacity(s.entity_id, s.capacity, s.tokens, _used_pct(s.capacity, s.tokens))
         for s in states
     ]
-    capacity = sum(each.capacity for each in entities)
-    available = sum(each.available for each in entities)
+    capacity = sum(entity.capacity for entity in entities)
+    available = sum(entity.available for entity in entities)
     return ResourceCapacity(
         resource, limit_name, capacity, available, _used_pct(capacity, available), entities
     )

@@ -1,35 +1,42 @@
-"""What is asked of a bucket store, and what it answers."""
+"""Requests to a bucket store, and their outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.models.limit import MILLI
-from zae_limiter.models.status import LimitStatus
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
 
 
 class Charge(NamedTuple):
-    """Amounts for one bucket, in the order of its limits in force."""
+    """Amounts for one bucket by stored name, in the order of its limits in force.
+
+    Every limit in force is named, with 0 where nothing is taken from it.
+    """
 
     entity_id: str
     resource: str
     in_force: InForce
-    amounts_milli: tuple[int, ...]
+    amounts_milli: Mapping[str, int]
 
 
 class ChargeRequest(NamedTuple):
-    """Charge every bucket or none, judged at one stamp.
+    """Charge every bucket or none, decided at one stamp.
 
-    The store reads ``clock`` when it builds the write, and keeps that stamp for its retries.
-    ``refreshed`` says that the limits were read after a bucket was found to be newer;
-    ``is_acquire`` is False for more tokens within a lease, which is not another admission.
+    ``now_ms`` is the stamp of the call. A store that has to wait for its turn reads ``clock`` again
+    when it builds the write; it keeps that stamp for its retries.
+    ``refreshed`` says that the limits were read again after a bucket had seen newer ones;
+    ``is_acquire`` is False for more tokens within a lease, which is not another acquire.
     ``speculative`` lets a store write without reading first, where it can.
     """
 
     charges: tuple[Charge, ...]
     clock: Callable[[], int]
+    now_ms: int
     refreshed: bool = False
     is_acquire: bool = True
     speculative: bool = True
@@ -38,15 +45,15 @@ class ChargeRequest(NamedTuple):
 class Settlement(NamedTuple):
     """Debts (positive) and credits (negative) for one bucket, by stored name.
 
-    ``in_force`` are the limits it was charged under: they rebuild what a debt needs if the
-    bucket has been forgotten meanwhile. A credit to a forgotten bucket is not needed, since that
-    bucket is full, but it still counts as usage.
+    ``in_force`` are the limits it was charged under: a debt creates the bucket with them if it has
+    been deleted meanwhile. A credit to a deleted bucket changes nothing, since that bucket is full,
+    but it still counts as usage.
     """
 
     entity_id: str
     resource: str
     in_force: InForce
-    amounts_milli: dict[str, int]
+    amounts_milli: Mapping[str, int]
 
 
 class Grant(NamedTuple):
@@ -55,12 +62,12 @@ class Grant(NamedTuple):
     charges: tuple[Charge, ...]
 
     def names(self) -> frozenset[str]:
-        """Every limit that one of the buckets has."""
-        first = self.charges[0].in_force.known
-        return first if len(self.charges) == 1 else first | self.charges[1].in_force.known
+        """Return the names of all limits of the buckets."""
+        first = self.charges[0].in_force.name_set
+        return first if len(self.charges) == 1 else first | self.charges[1].in_force.name_set
 
     def settlements(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
-        """Debts (positive) and credits (negative) for each bucket that has the limit."""
+        """Return debts (positive) and credits (negative) for each bucket that has the limit."""
         found = []
         for entity_id, resource, in_force, _ in self.charges:
             owed = {
@@ -80,7 +87,7 @@ class Rejection(NamedTuple):
 
 
 class StaleLimits:
-    """Nothing was charged: a bucket has seen newer configuration. Read it and ask again."""
+    """Nothing was charged: a bucket has seen newer configuration. Read it, then charge again."""
 
     __slots__ = ()
 

@@ -1,39 +1,38 @@
-"""Debts, credits, resets: writes that are never refused for lack of tokens."""
+"""Debts, credits, resets and top-ups: writes that are never rejected for lack of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from zae_limiter.admission.charge import kept_until
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance
 from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.moves import top_up_move
-from zae_limiter.admission.rebase import fresh, full
+from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Settlement
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import MILLI
 
 
 def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
-    """The bucket after its debts and credits; None if it is forgotten and owed nothing."""
+    """Return the bucket after its debts and credits; None if it is absent and there is no debt."""
     in_force, amounts = settlement.in_force, settlement.amounts_milli
     if image is None:
         if all(amount <= 0 for amount in amounts.values()):
             return None
-        image = fresh(in_force, now_ms)
+        image = full_bucket(in_force, now_ms)
     limits = dict(image.limits)
     for key, amount_milli in amounts.items():
-        state = limits.get(key) or full(in_force.rate_of(key), now_ms)
+        state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms)
         limits[key] = _shift(state, amount_milli, now_ms)
     return image._replace(
         limits=limits,
-        expires_ms=kept_until(image.expires_ms, in_force, now_ms),
+        expires_ms=in_force.extended_ttl(image.expires_ms, now_ms),
         writes=image.writes + 1,
     )
 
 
 def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
-    """A debt is taken from what the bucket can hold, so that no overflow swallows it."""
+    """Take a debt or add a credit; a debt is taken from the capacity, not from an overflow."""
     balance = state.balance_milli
     if amount_milli > 0:
         balance = min(balance, full_balance(state.rate, now_ms))
@@ -44,7 +43,7 @@ def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
 
 
 def reset(image: BucketImage, now_ms: int) -> BucketImage:
-    """Every limit full; consumption stays counted."""
+    """Fill every limit; consumption stays counted."""
     limits = {
         key: state._replace(balance_milli=full_balance(state.rate, now_ms))
         for key, state in image.limits.items()
@@ -53,7 +52,7 @@ def reset(image: BucketImage, now_ms: int) -> BucketImage:
 
 
 def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> BucketImage:
-    """Whole tokens added up to the capacity; consumption stays counted."""
+    """Add whole tokens, up to the capacity; consumption stays counted."""
     check_topped(image.limits, amounts)
     limits = dict(image.limits)
     for name, amount in amounts.items():
@@ -64,8 +63,8 @@ def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> Bucke
 
 
 def check_topped(stored: Collection[str], amounts: Mapping[str, int]) -> None:
-    """Tokens are added to limits that the bucket has, by stored name."""
+    """Raise unless the bucket has all limits that are to be topped up, by stored name."""
     for name in amounts:
         if name not in stored:
-            known = ", ".join(sorted({plain_name(key) for key in stored}))
-            raise ValidationError("amounts", name, f"is not a limit of this bucket ({known})")
+            names = ", ".join(sorted({plain_name(key) for key in stored}))
+            raise ValidationError("amounts", name, f"is not a limit of this bucket ({names})")

@@ -1,6 +1,6 @@
-"""Usage by the hour, read off the buckets' own counters.
+"""Usage by the hour, from the counters of the buckets themselves.
 
-Every write first closes the window of an earlier hour, so all that a bucket has consumed since
+Every write first closes the window of an earlier hour, so that all that a bucket has consumed since
 ``counted_milli`` belongs to ``window_hour``. Nothing is counted twice and nothing is missed: the
 counters are written together with the balance.
 """
@@ -23,15 +23,23 @@ class WindowUsage(NamedTuple):
     events: int
 
     def plus(self, other: WindowUsage) -> WindowUsage:
-        """Both together."""
+        """Return the sum of both."""
         counters = dict(self.counters)
         for name, amount in other.counters.items():
             counters[name] = counters.get(name, 0) + amount
         return WindowUsage(self.hour, counters, self.events + other.events)
 
 
+class BucketHour(NamedTuple):
+    """One hour of one bucket, as usage reports add them up."""
+
+    entity_id: str
+    resource: str
+    usage: WindowUsage
+
+
 def late_credit(amounts_milli: Mapping[str, int], now_ms: int) -> WindowUsage:
-    """What a credit to a forgotten bucket takes back from the usage that was counted."""
+    """Return what a credit to a deleted bucket takes back from the usage already counted."""
     counters: dict[str, int] = {}
     for key, amount_milli in amounts_milli.items():
         name = plain_name(key)
@@ -40,7 +48,7 @@ def late_credit(amounts_milli: Mapping[str, int], now_ms: int) -> WindowUsage:
 
 
 def open_window(image: BucketImage) -> WindowUsage | None:
-    """What has been used in the window that is still being counted; None if nothing."""
+    """Return the usage of the window that is still open; None if there is none."""
     counters: dict[str, int] = {}
     for key, state in image.limits.items():
         used_milli = state.consumed_milli - state.counted_milli
@@ -53,9 +61,9 @@ def open_window(image: BucketImage) -> WindowUsage | None:
 
 
 def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | None]:
-    """The bucket with its window brought to ``now_ms``, and the window that this closed.
+    """Return the bucket with its window moved to ``now_ms``, and the window that this closed.
 
-    A stamp earlier than the window (a clock that went back) counts for the window.
+    A stamp earlier than the window (a clock that went back) counts for the open window.
     """
     hour = now_ms // HOUR_MS
     if hour <= image.window_hour:

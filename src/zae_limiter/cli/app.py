@@ -1,26 +1,75 @@
-"""The root command, and where each command lives."""
+"""The root command, and the click groups that it and its commands are made of."""
 
 from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from zae_limiter._version import __version__
-from zae_limiter.cli.errors import PROGRAM
-from zae_limiter.cli.groups import HELP_NAMES, LazyGroup
+from zae_limiter.cli.errors import PROGRAM, did_you_mean
 
-# What each command is for, as its own help begins. Its module has the same name.
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+# The first sentence of each command's help, repeated here so that listing the commands imports
+# none of them. The command's module has the name of the command.
 COMMANDS = {
-    "audit": "Who changed what, and when.",
-    "bucket": "Levels of the token buckets, and mending them.",
+    "audit": "Show the audit log of changes.",
+    "bucket": "Show, reset and top up token buckets.",
     "demo": "Watch the limiter at work on simulated LLM traffic.",
-    "entity": "Keys, users, projects: who is limited, and by what.",
-    "explain": "Explain what the next acquire would be answered, and why.",
-    "namespace": "Isolated parts of one store, such as one for each tenant.",
-    "resource": "Limits of a resource, for entities without their own.",
-    "system": "Limits where no entity and no resource has its own.",
-    "usage": "Who used how much, by the hour or the day.",
+    "entity": "Manage entities (keys, users, projects) and their limits.",
+    "explain": "Explain whether the next acquire would be admitted.",
+    "namespace": "Manage namespaces, the isolated parts of a store.",
+    "resource": "Manage the default limits of resources.",
+    "system": "Manage the limits that apply where no others are stored.",
+    "usage": "Show consumed tokens by hour or day.",
     "version": "Show the versions of program, Python and store.",
 }
+
+
+class CommandGroup(click.Group):
+    """A group that lists its commands as defined and suggests close matches for typos."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Print the help and exit with 2 if no command is given."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, commands = args[0], self.list_commands(ctx)
+        if name not in commands and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, commands)}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(CommandGroup):
+    """A group that imports a command only to run it; ``summaries`` are enough to list them."""
+
+    def __init__(self, *args: Any, summaries: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._summaries = summaries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._summaries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._summaries:
+            return None
+        module = importlib.import_module(f"zae_limiter.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._summaries.items()))
 
 
 @click.command(cls=LazyGroup, summaries=COMMANDS, context_settings=HELP_NAMES)

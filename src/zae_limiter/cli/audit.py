@@ -1,4 +1,4 @@
-"""``zae-limiter audit``: who changed what, and when."""
+"""``zae-limiter audit``: list the audit events of a namespace."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zae_limiter.cli.groups import CommandGroup
+from zae_limiter.cli.app import CommandGroup
+from zae_limiter.cli.formatting import describe_limits, format_time
 from zae_limiter.cli.options import (
     check_entity,
     check_free_text,
     check_namespace_name,
     check_resource_name,
-    how_many_option,
+    count_option,
     output_option,
 )
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import described, hint, print_table, show
-from zae_limiter.cli.words import moment
+from zae_limiter.cli.tables import print_hint, print_result, print_table
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.audit import AuditEvent
 
 
 @click.group(cls=CommandGroup)
 def audit() -> None:
-    """Who changed what, and when.
+    """Show the audit log of changes.
 
     \b
     Example:
@@ -39,32 +39,34 @@ def audit() -> None:
 
 
 @audit.command("list")
-@click.option("--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Of an entity.")
+@click.option(
+    "--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Only events of this entity."
+)
 @click.option(
     "--resource",
     "-r",
     metavar="NAME",
     callback=check_resource_name,
-    help="Of the defaults of a resource.",
+    help="Only events of the defaults of this resource.",
 )
-@click.option("--system", "of_system", is_flag=True, help="Of the system defaults.")
+@click.option("--system", "of_system", is_flag=True, help="Only events of the system defaults.")
 @click.option(
     "--of-namespace",
     metavar="NAME",
     callback=check_namespace_name,
-    help="Of the life of a namespace, also of one that is gone.",
+    help="Lifecycle events of a namespace, purged ones included.",
 )
-@how_many_option
+@count_option("events")
 @click.option(
     "--start-event-id",
     metavar="ID",
     callback=check_free_text,
-    help="Continue after this event.",
+    help="Continue after the event with this id.",
 )
 @store_options
 @output_option
 def list_events(
-    store: Store,
+    store: StoreLocation,
     entity_id: str | None,
     resource: str | None,
     of_system: bool,
@@ -73,9 +75,9 @@ def list_events(
     start_event_id: str | None,
     output: str,
 ) -> None:
-    """List changes, newest first.
+    """List audit events, newest first.
 
-    Without a subject: of the namespace itself, of the system defaults, and of the
+    Without a filter: events of the namespace itself, of the system defaults, and of the
     resources that have defaults now.
 
     \b
@@ -87,38 +89,38 @@ def list_events(
     JSON: events (each: event_id, timestamp, action, entity_id, principal, resource, details),
     next_event_id (null at the end).
     """
-    named = [each for each in (entity_id, resource, of_system or None, of_namespace) if each]
-    if len(named) > 1:
+    if sum(map(bool, (entity_id, resource, of_system, of_namespace))) > 1:
         raise click.UsageError(
-            "name one subject: --entity-id, --resource, --system or --of-namespace"
+            "give only one of --entity-id, --resource, --system and --of-namespace"
         )
     with store.open() as repository:
         subjects = _subjects(repository, entity_id, resource, of_system, of_namespace)
-        found = _events(repository, subjects, limit + 1, start_event_id)
-    events = found[:limit]
-    next_event_id = events[-1].event_id if len(found) > limit else None
+        # One more than wanted shows whether there is a next page.
+        events = _events(repository, subjects, limit + 1, start_event_id)
+    next_event_id = events[limit - 1].event_id if len(events) > limit else None
+    events = events[:limit]
     if output == "json":
-        listed = [_event_json(event) for event in events]
-        show(output, {"events": listed, "next_event_id": next_event_id})
+        data = [_event_json(event) for event in events]
+        print_result(output, {"events": data, "next_event_id": next_event_id})
         return
     if events:
         print_table(
             ("when=", "who", "what=", "of", "details"),
             (
                 (
-                    moment(each.timestamp),
-                    each.principal,
-                    each.action,
-                    each.entity_id,
-                    _details(each),
+                    format_time(event.timestamp),
+                    event.principal,
+                    event.action,
+                    event.entity_id,
+                    _details(event),
                 )
-                for each in events
+                for event in events
             ),
         )
     else:
-        hint(output, "no changes are recorded")
+        print_hint(output, "no audit events are stored")
     if next_event_id is not None:
-        hint(output, f"more: add --start-event-id {next_event_id}")
+        print_hint(output, f"more: add --start-event-id {next_event_id}")
 
 
 def _subjects(
@@ -139,20 +141,20 @@ def _subjects(
     if of_system:
         return [SYSTEM_SUBJECT]
     resources = repository.list_resources_with_defaults()
-    own = namespace_subject(repository.namespace_name)
-    return [SYSTEM_SUBJECT, own, *map(resource_subject, resources)]
+    namespace = namespace_subject(repository.namespace_name)
+    return [SYSTEM_SUBJECT, namespace, *map(resource_subject, resources)]
 
 
 def _events(
     repository: SyncRepository, subjects: list[str], limit: int, start: str | None
 ) -> list[AuditEvent]:
-    logs = (repository.get_audit_events(each, limit, start) for each in subjects)
+    logs = (repository.get_audit_events(subject, limit, start) for subject in subjects)
     merged = heapq.merge(*logs, key=lambda event: event.event_id, reverse=True)
     return list(islice(merged, limit))
 
 
 def _details(event: AuditEvent) -> str:
-    """The change in a line; for actions without a form of their own, all that is recorded."""
+    """Describe the change in one line; for most actions, list the details as stored."""
     details = dict(event.details)
     on = f"on {event.resource}: " if event.resource and not event.entity_id.startswith("$") else ""
     if event.action in ("limits_set", "limits_deleted"):
@@ -162,14 +164,14 @@ def _details(event: AuditEvent) -> str:
         policy = details.get("on_unavailable")
         outage = f"; in an outage: {policy}" if policy else ""
         return f"{on}{_limits(details.get('limits'))} (was {before}){outage}"
-    known = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
-    return on + " ".join(f"{key}={_text(value)}" for key, value in known.items())
+    given = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
+    return on + " ".join(f"{key}={_text(value)}" for key, value in given.items())
 
 
 def _limits(stored: list[dict[str, Any]] | None) -> str:
     from zae_limiter.models.limit import Limit
 
-    return described(Limit.from_dict(each) for each in stored or ())
+    return describe_limits(Limit.from_dict(limit) for limit in stored or ())
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""``zae-limiter bucket``: levels, and mending them."""
+"""``zae-limiter bucket``: show, reset and top up token buckets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zae_limiter.cli.app import CommandGroup
 from zae_limiter.cli.completion import complete_resource
-from zae_limiter.cli.consent import confirm
-from zae_limiter.cli.groups import CommandGroup, did_you_mean
+from zae_limiter.cli.console import confirm
+from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.formatting import format_duration, format_hour, format_rate, format_tokens
 from zae_limiter.cli.options import (
     check_resource_name,
     entity_argument,
@@ -17,20 +19,19 @@ from zae_limiter.cli.options import (
     resource_argument,
     yes_option,
 )
+from zae_limiter.cli.param_types import amounts_option
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import hint, print_table, say, show
-from zae_limiter.cli.values import amounts_option
-from zae_limiter.cli.words import duration, hour, rate, tokens
+from zae_limiter.cli.tables import print_hint, print_line, print_result, print_table
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.inspection import BucketView
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.lookups import BucketView
+    from zae_limiter.cli.store import StoreLocation
 
 
 @click.group(cls=CommandGroup)
 def bucket() -> None:
-    """Levels of the token buckets, and mending them.
+    """Show, reset and top up token buckets.
 
     \b
     Example:
@@ -49,11 +50,11 @@ def bucket() -> None:
 )
 @store_options
 @output_option
-def show_buckets(store: Store, entity_id: str, resource: str | None, output: str) -> None:
+def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:
     """Show level, debt, waiting time and last use.
 
-    The waiting time is until one token can be taken, if nobody else comes. A bucket that
-    is not listed has not been used, or not for long: it is full.
+    The waiting time is until one token can be taken, provided that nothing else is charged
+    until then. A bucket that is not listed is full: it was never used, or has expired since.
 
     \b
     Examples:
@@ -62,16 +63,16 @@ def show_buckets(store: Store, entity_id: str, resource: str | None, output: str
 
     JSON: entity_id, buckets (each: resource, limit_name, level_milli, debt_milli (thousandths of
     a token), capacity, refill_amount, refill_period_seconds, retry_after_seconds (until one
-    token), full_after_seconds, consumed_milli, from_call (the limit came with calls),
-    limits_changed (other ones are in force by now), last_used_hour).
+    token), full_after_seconds, consumed_milli, from_call (the limit was passed by calls),
+    limits_changed (others are in force now), last_used_hour).
     """
-    from zae_limiter.cli.inspection import view_buckets
+    from zae_limiter.cli.lookups import view_buckets
 
     with store.open() as repository:
-        found = view_buckets(repository, entity_id, resource)
-        if not found:
-            hint(output, _unused(repository, entity_id, resource))
-    _report(output, entity_id, found)
+        buckets = view_buckets(repository, entity_id, resource)
+        if not buckets:
+            print_hint(output, _unused(repository, entity_id, resource))
+    _report(output, entity_id, buckets)
 
 
 @bucket.command()
@@ -82,9 +83,14 @@ def show_buckets(store: Store, entity_id: str, resource: str | None, output: str
 @store_options
 @output_option
 def reset(
-    store: Store, entity_id: str, resource: str, yes: bool, principal: str | None, output: str
+    store: StoreLocation,
+    entity_id: str,
+    resource: str,
+    yes: bool,
+    principal: str | None,
+    output: str,
 ) -> None:
-    """Fill every limit of a bucket, debts included. Consumption stays counted.
+    """Fill every limit of a bucket and cancel its debts. Usage keeps what was consumed.
 
     \b
     Example:
@@ -92,20 +98,20 @@ def reset(
 
     JSON: as bucket show, after the reset.
     """
-    from zae_limiter.cli.inspection import view_buckets
+    from zae_limiter.cli.lookups import view_buckets
 
     with store.open() as repository:
         before = view_buckets(repository, entity_id, resource)
         if not before:
             raise click.ClickException(_unused(repository, entity_id, resource))
         levels = ", ".join(
-            f"{each.state.limit_name} from {tokens(each.state.tokens_milli)} "
-            f"to {tokens(each.state.capacity_milli)}"
-            for each in before
+            f"{view.state.limit_name} from {format_tokens(view.state.tokens_milli)} "
+            f"to {format_tokens(view.state.capacity_milli)}"
+            for view in before
         )
         confirm(
             f"This fills the bucket of {entity_id!r} on {resource!r} ({levels}): its calls are "
-            "admitted again, debts are forgiven",
+            "admitted again, debts are cancelled",
             "Reset it?",
             yes=yes,
         )
@@ -117,19 +123,19 @@ def reset(
 @bucket.command("top-up")
 @entity_argument
 @resource_argument
-@amounts_option("--add", "-a", required=True, help="Tokens to add; may be repeated.")
+@amounts_option("--add", "-a", required=True, help="Tokens to add to a limit; may be repeated.")
 @principal_option
 @store_options
 @output_option
 def top_up(
-    store: Store,
+    store: StoreLocation,
     entity_id: str,
     resource: str,
     amounts: dict[str, int],
     principal: str | None,
     output: str,
 ) -> None:
-    """Add tokens to a bucket, up to its capacity. Consumption stays counted.
+    """Add tokens to a bucket, up to its capacity. Usage keeps what was consumed.
 
     \b
     Example:
@@ -137,97 +143,94 @@ def top_up(
 
     JSON: as bucket show, after the top-up.
     """
-    from zae_limiter.cli.inspection import view_buckets
+    from zae_limiter.cli.lookups import view_buckets
 
     with store.open() as repository:
-        before = {state.limit_name for state in repository.get_buckets(entity_id, resource)}
-        if not before:
+        names = {state.limit_name for state in repository.get_buckets(entity_id, resource)}
+        if not names:
             raise click.ClickException(_unused(repository, entity_id, resource))
         for name in amounts:
-            if name not in before:
-                near = did_you_mean(name, before)
-                known = ", ".join(sorted(before))
-                raise click.UsageError(f"{name!r} is not a limit of this bucket: {known}{near}")
+            if name not in names:
+                suggestion = did_you_mean(name, names)
+                listed = ", ".join(sorted(names))
+                raise click.UsageError(
+                    f"{name!r} is not a limit of this bucket, which has {listed}{suggestion}"
+                )
         repository.top_up(entity_id, resource, amounts, principal)
         after = view_buckets(repository, entity_id, resource)
     _report(output, entity_id, after)
 
 
-def _report(output: str, entity_id: str, found: list[BucketView]) -> None:
+def _report(output: str, entity_id: str, buckets: list[BucketView]) -> None:
     if output == "json":
-        show(output, {"entity_id": entity_id, "buckets": [_bucket_json(each) for each in found]})
-    elif found:
-        print_table(
-            (
-                "resource",
-                "limit",
-                "level>",
-                "of>",
-                "refill>",
-                "1 token=",
-                "full=",
-            ),
-            map(_row, found),
-        )
-        say("")
-        for resource, when in {each.state.resource: each.last_used_hour for each in found}.items():
-            say(f"last use on {resource}: {_last_use(when)}")
-        if any(each.debt_milli for each in found):
-            hint(output, "a level below zero is a debt: it stops every call until it is repaid")
-        if any(each.limits_changed for each in found):
-            hint(
+        data = [_bucket_json(view) for view in buckets]
+        print_result(output, {"entity_id": entity_id, "buckets": data})
+    elif buckets:
+        heads = ("resource", "limit", "level>", "of>", "refill>", "1 token=", "full=")
+        print_table(heads, map(_row, buckets))
+        print_line("")
+        last_used = {view.state.resource: view.last_used_hour for view in buckets}
+        for resource, start in last_used.items():
+            print_line(f"last use on {resource}: {_last_use(start)}")
+        if any(view.debt_milli for view in buckets):
+            print_hint(
+                output, "a level below zero is a debt: it stops every call until it is repaid"
+            )
+        if any(view.limits_changed for view in buckets):
+            print_hint(
                 output,
-                "limits have changed since the last acquire; what the next one goes by: "
+                "limits have changed since the last acquire; those of the next one: "
                 f"zae-limiter explain {entity_id} RESOURCE",
             )
 
 
-def _row(each: BucketView) -> tuple[object, ...]:
-    state = each.state
-    wait = duration(each.retry_after_seconds)
+def _row(view: BucketView) -> tuple[object, ...]:
+    state = view.state
+    wait = format_duration(view.retry_after_seconds)
     return (
         state.resource,
-        state.limit_name + (" (of calls)" if each.from_call else ""),
+        state.limit_name + (" (of calls)" if view.from_call else ""),
         f"{state.tokens:,}",
         f"{state.capacity:,}",
-        rate(state.limit),
+        format_rate(state.limit),
         wait if wait == "now" else f"in {wait}",
-        "yes" if each.full_after_seconds <= 0 else f"in {duration(each.full_after_seconds)}",
+        "yes" if view.full_after_seconds <= 0 else f"in {format_duration(view.full_after_seconds)}",
     )
 
 
 def _last_use(start: str | None) -> str:
-    return f"in the hour of {hour(start)}" if start else "not known"
+    return f"in the hour of {format_hour(start)}" if start else "not known"
 
 
-def _bucket_json(each: BucketView) -> dict[str, Any]:
-    state = each.state
+def _bucket_json(view: BucketView) -> dict[str, Any]:
+    state = view.state
     return {
         "resource": state.resource,
         "limit_name": state.limit_name,
         "level_milli": state.tokens_milli,
-        "debt_milli": each.debt_milli,
+        "debt_milli": view.debt_milli,
         "capacity": state.capacity,
         "refill_amount": state.limit.refill_amount,
         "refill_period_seconds": state.limit.refill_period_seconds,
-        "retry_after_seconds": each.retry_after_seconds,
-        "full_after_seconds": each.full_after_seconds,
+        "retry_after_seconds": view.retry_after_seconds,
+        "full_after_seconds": view.full_after_seconds,
         "consumed_milli": state.total_consumed_milli,
-        "from_call": each.from_call,
-        "limits_changed": each.limits_changed,
-        "last_used_hour": each.last_used_hour,
+        "from_call": view.from_call,
+        "limits_changed": view.limits_changed,
+        "last_used_hour": view.last_used_hour,
     }
 
 
 def _unused(repository: SyncRepository, entity_id: str, resource: str | None) -> str:
+    """Explain why there is no bucket, with the names that may have been meant."""
     used = sorted({state.resource for state in repository.get_buckets(entity_id)})
     if resource is not None and used:
-        near = did_you_mean(resource, used)
+        suggestion = did_you_mean(resource, used)
         return (
-            f"{entity_id!r} has no bucket on {resource!r}, so it is full there{near}; "
+            f"{entity_id!r} has no bucket on {resource!r}, so it is full there{suggestion}; "
             f"it has buckets on {', '.join(used)}"
         )
-    from zae_limiter.cli.inspection import similar_entities
+    from zae_limiter.cli.lookups import similar_entities
 
-    near = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    return f"{entity_id!r} has used nothing, or not for long: its buckets are full{near}"
+    suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
+    return f"{entity_id!r} has no buckets (unused or expired), so they are full{suggestion}"

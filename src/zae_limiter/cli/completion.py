@@ -1,4 +1,4 @@
-"""What the shell offers for names that the store knows. Without a store it offers nothing."""
+"""Shell completion of names in the store. If the store cannot be read, nothing is suggested."""
 
 from __future__ import annotations
 
@@ -7,57 +7,58 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.store import Store, place_of
+from zae_limiter.cli.store import StoreLocation, resolve_url
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
 
-OFFERED = 50
-PATIENCE_S = 1.0
+MAX_SUGGESTIONS = 50  # more do not fit a screen
+REQUEST_TIMEOUT_S = 1.0  # the shell blocks meanwhile
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _completing(names: Callable[[SyncRepository, str], Iterable[str]]) -> Complete:
-    """Names that begin with what was typed; a store that does not answer is no error here."""
+def _completer(list_names: Callable[[SyncRepository, str], Iterable[str]]) -> Complete:
+    """Return a click callback that suggests the names that start with what was typed."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from zae_limiter.exceptions import ZAELimiterError
 
-        given = {name: ctx.params.get(name) for name in ("stack", "region", "endpoint_url")}
+        stack_options = {name: ctx.params.get(name) for name in ("stack", "region", "endpoint_url")}
         namespace = None if param.name == "namespace" else ctx.params.get("namespace")
         try:
-            store = Store(place_of(ctx.params.get("url"), given), namespace)
-            with store.open(timeout_s=PATIENCE_S) as repository:
-                found = list(names(repository, incomplete))
+            store = StoreLocation(resolve_url(ctx.params.get("url"), stack_options), namespace)
+            with store.open(timeout_s=REQUEST_TIMEOUT_S) as repository:
+                names = list(list_names(repository, incomplete))
         except (click.ClickException, ZAELimiterError, OSError):
             return []
-        return [each for each in found if each.startswith(incomplete)][:OFFERED]
+        return [name for name in names if name.startswith(incomplete)][:MAX_SUGGESTIONS]
 
     return complete
 
 
 def _resources(repository: SyncRepository, incomplete: str) -> Iterable[str]:
-    own = set(repository.list_resources_with_entity_configs()) - {"_default_"}
-    return sorted(own.union(repository.list_resources_with_defaults()))
+    with_entity_limits = set(repository.list_resources_with_entity_configs()) - {"_default_"}
+    return sorted(with_entity_limits.union(repository.list_resources_with_defaults()))
 
 
 def _namespaces(repository: SyncRepository, incomplete: str) -> Iterable[str]:
-    return [each.name for each in repository.list_namespaces()]
+    return [namespace.name for namespace in repository.list_namespaces()]
 
 
 def _orphans(repository: SyncRepository, incomplete: str) -> Iterable[str]:
-    return [each.namespace_id for each in repository.list_orphan_namespaces()]
+    return [namespace.namespace_id for namespace in repository.list_orphan_namespaces()]
 
 
 def _entities(repository: SyncRepository, incomplete: str) -> Iterable[str]:
-    from zae_limiter.cli.inspection import entities_near, view_entity
+    from zae_limiter.cli.lookups import entity_ids_after, view_entity
 
-    itself = [incomplete] if incomplete and view_entity(repository, incomplete).is_known else []
-    return sorted({*itself, *entities_near(repository, incomplete, OFFERED)})
+    # The listing starts after what was typed, which may itself be a whole id.
+    exact = [incomplete] if incomplete and view_entity(repository, incomplete).is_known else []
+    return sorted({*exact, *entity_ids_after(repository, incomplete, MAX_SUGGESTIONS)})
 
 
-complete_resource = _completing(_resources)
-complete_namespace = _completing(_namespaces)
-complete_orphan = _completing(_orphans)
-complete_entity = _completing(_entities)
+complete_resource = _completer(_resources)
+complete_namespace = _completer(_namespaces)
+complete_orphan = _completer(_orphans)
+complete_entity = _completer(_entities)

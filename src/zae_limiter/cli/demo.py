@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.cli.console import make_console, print_json
 from zae_limiter.cli.errors import DONE, FAILED, Interrupted
+from zae_limiter.cli.formatting import format_number
 from zae_limiter.cli.options import output_option
-from zae_limiter.cli.render import make_console, number, print_json
+from zae_limiter.cli.param_types import Seconds
 from zae_limiter.cli.store_options import registry_options
-from zae_limiter.cli.values import Seconds
 
 if TYPE_CHECKING:
-    from zae_limiter.cli.demo_live import View
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.demo_live import ProgressView
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.demo.result import DemoResult
     from zae_limiter.demo.run import DemoOptions
 
-MAX_TENANTS = 50
+MAX_TENANTS = 50  # about 900 callers that try up to 6,000 calls per second
 
 
 @click.command()
@@ -28,37 +29,37 @@ MAX_TENANTS = 50
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="How long the traffic lasts.",
+    help="Duration of the traffic in seconds.",
 )
 @click.option(
     "--tenants",
     type=click.IntRange(1, MAX_TENANTS),
     default=4,
     show_default=True,
-    help="How many projects, with two keys each.",
+    help="Number of projects, with two keys each.",
 )
 @click.option(
     "--seed",
     type=int,
     default=1,
     show_default=True,
-    help="Of the dice that the callers throw.",
+    help="Random seed of the simulated calls.",
 )
 @registry_options
 @output_option
 @click.pass_context
 def demo(
-    ctx: click.Context, store: Store, seconds: float, tenants: int, seed: int, output: str
+    ctx: click.Context, store: StoreLocation, seconds: float, tenants: int, seed: int, output: str
 ) -> None:
     """Watch the limiter at work on simulated LLM traffic.
 
-    Tenants call a model with their keys. Each call takes a request and its estimated tokens
-    from the key and from its project, all or nothing, and settles the true cost afterwards.
-    At the end, the callers' own log is checked: no limit may have let more through, in any
-    window of time, than its capacity, its refill and what was given back.
+    Tenants call a model with their keys. Each call charges one request and its estimated tokens
+    to the key and to its project, or to neither, and settles the true cost afterwards. At the
+    end a log kept by the callers is checked: in every window of time, each limit may have
+    admitted at most its capacity, its refill and what was given back.
 
-    The data is kept in a temporary SQLite file, or in a namespace of its own in the store that
-    is named, and removed afterwards. Exits with 1 if a limit let too much through.
+    The data is kept in a temporary SQLite file, or in a temporary namespace of the store that
+    is named, and removed afterwards. Exits with 1 if a limit admitted too much.
 
     \b
     Examples:
@@ -77,25 +78,24 @@ def demo(
     as_json = output == "json"
     options = DemoOptions(seconds, tenants, seed)
     result = _run(store.url, options, view_for(make_console(stderr=as_json), silent=as_json))
-    ctx.exit(conclude(result, options, output))
+    ctx.exit(report_result(result, options, output))
 
 
-def conclude(result: DemoResult, options: DemoOptions, output: str) -> int:
-    """Print the result; returns the exit code."""
+def report_result(result: DemoResult, options: DemoOptions, output: str) -> int:
+    """Print the result and return the exit code."""
     from zae_limiter.cli import demo_report
 
     if output == "json":
-        print_json(demo_report.as_json(result, options))
+        print_json(demo_report.result_json(result, options))
     else:
         demo_report.print_report(make_console(), result)
     return DONE if result.holds else FAILED
 
 
-def _run(url: str | None, options: DemoOptions, view: View) -> DemoResult:
+def _run(url: str | None, options: DemoOptions, view: ProgressView) -> DemoResult:
     import asyncio
 
-    from zae_limiter.demo.run import run_demo
-    from zae_limiter.demo.store import demo_repository
+    from zae_limiter.demo.run import demo_repository, run_demo
 
     async def run() -> DemoResult:
         async with demo_repository(url) as repository:
@@ -109,9 +109,9 @@ def _run(url: str | None, options: DemoOptions, view: View) -> DemoResult:
         raise Interrupted(_so_far(view)) from None
 
 
-def _so_far(view: View) -> str:
+def _so_far(view: ProgressView) -> str:
     if view.last is None:
         return "before any traffic; nothing is left behind"
     total, seconds = view.last.total, view.last.seconds
-    calls = f"{number(total.admitted)} admitted, {number(total.limited)} limited"
+    calls = f"{format_number(total.admitted)} admitted, {format_number(total.limited)} limited"
     return f"after {seconds:.1f} s: {calls}; nothing is left behind"

@@ -1,4 +1,4 @@
-"""The demo under way: bars on a terminal, a line a second elsewhere."""
+"""Views of a running demo: bars on a terminal, a line per second elsewhere."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from zae_limiter.cli.render import Glyphs, is_live, number
-from zae_limiter.demo.scenario import Member, members
+from zae_limiter.cli.console import Glyphs, is_live
+from zae_limiter.cli.formatting import format_number
+from zae_limiter.demo.scenario import DemoEntity, all_entities
 
 if TYPE_CHECKING:
     from zae_limiter.demo.run import DemoOptions, Progress
-    from zae_limiter.demo.traffic import Tally
+    from zae_limiter.demo.traffic import CallCounts
     from zae_limiter.models.limit import Limit
 
-MAX_BAR = 32
-FRAME_LINES = 5  # title, head, totals and two empty ones
+MAX_BAR = 32  # columns; wider bars show nothing more
+FRAME_LINES = 5  # title, head, totals and two empty lines
 
 
-class View:
-    """Sees the progress, and remembers it. Shows nothing."""
+class ProgressView:
+    """Keeps the last progress of a run and shows nothing; the base of the views that do."""
 
     every_seconds = 0.25
 
@@ -30,28 +31,28 @@ class View:
         self.last: Progress | None = None
 
     def begin(self, engine: str, options: DemoOptions) -> None:
-        """The run starts."""
+        """Announce the run."""
 
     def show(self, progress: Progress) -> None:
-        """The run goes on."""
+        """Show the progress; called every ``every_seconds``."""
         self.last = progress
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> ProgressView:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """The run has ended."""
+        """Release the terminal."""
 
 
-def view_for(console: Console, *, silent: bool) -> View:
-    """Bars where they can be painted; else lines, unless ``silent``."""
+def view_for(console: Console, *, silent: bool) -> ProgressView:
+    """Return a view with bars if the console is live; otherwise lines, unless ``silent``."""
     if is_live(console):
         return BarView(console)
-    return View() if silent else LineView(console)
+    return ProgressView() if silent else LineView(console)
 
 
-class LineView(View):
-    """For pipes, logs and simple terminals."""
+class LineView(ProgressView):
+    """Prints a line per second: for pipes, logs and dumb terminals."""
 
     every_seconds = 1.0
 
@@ -70,8 +71,8 @@ class LineView(View):
         self._console.print(text, soft_wrap=True)
 
 
-class BarView(View):
-    """For terminals: what is left in every bucket, painted over and over."""
+class BarView(ProgressView):
+    """Draws the levels of all buckets as bars and redraws them in place."""
 
     every_seconds = 0.1
 
@@ -80,10 +81,10 @@ class BarView(View):
         self._console = console
         self._glyphs = Glyphs.of(console)
         self._title = ""
-        self._counts: dict[str, tuple[int, int]] = {}  # of the frame before
+        self._counts: dict[str, tuple[int, int]] = {}  # admitted and limited in the last frame
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> ProgressView:
         self._live.start()
         return self
 
@@ -105,13 +106,13 @@ class BarView(View):
         time = f"{progress.seconds:.1f} of {progress.of_seconds:g} s"
         title.add_row(Text(self._title, style="bold"), Text(time, style="cyan"))
         rows = self._rows_that_fit(progress)
-        hidden = len(members(progress.cast)) - len(rows)
+        hidden = len(all_entities(progress.projects)) - len(rows)
         more = f"  ({hidden} rows hidden)" if hidden else ""
         totals = Text.assemble(_totals(progress), (more, "dim"), no_wrap=True)
         return Group(title, Text(), self._bars(progress, rows), Text(), totals)
 
-    def _bars(self, progress: Progress, rows: list[tuple[str, Member]]) -> Table:
-        limits = [limit.name for limit in progress.cast[0].limits]
+    def _bars(self, progress: Progress, rows: list[tuple[str, DemoEntity]]) -> Table:
+        limits = [limit.name for limit in progress.projects[0].limits]
         names = max(len(name) for name, _ in rows)
         numbers = len("admitted") + len("limited") + len("-99,999") * len(limits)
         gaps = 2 * (2 + 2 * len(limits))
@@ -123,22 +124,24 @@ class BarView(View):
             table.add_column("left", width=len("-99,999"), justify="right", no_wrap=True)
         table.add_column("admitted", justify="right")
         table.add_column("limited", justify="right")
-        for name, member in rows:
-            cells = [Text(name, style="bold" if member.parent_id is None else "")]
-            for limit in member.limits:
-                left = progress.levels.get((member.entity_id, limit.name), limit.capacity)
+        for name, entity in rows:
+            cells = [Text(name, style="bold" if entity.parent_id is None else "")]
+            for limit in entity.limits:
+                left = progress.levels.get((entity.entity_id, limit.name), limit.capacity)
                 cells += self._bar(left, limit, bar)
-            cells += self._counters(member.entity_id, progress.tallies[member.entity_id])
+            cells += self._counters(entity.entity_id, progress.counts[entity.entity_id])
             table.add_row(*cells)
         return table
 
-    def _counters(self, entity_id: str, tally: Tally) -> list[Text]:
-        """Lit up while they rise."""
+    def _counters(self, entity_id: str, counts: CallCounts) -> list[Text]:
+        """Return the counters, coloured if they have risen since the last frame."""
         admitted, limited = self._counts.get(entity_id, (0, 0))
-        self._counts[entity_id] = (tally.admitted, tally.limited)
+        self._counts[entity_id] = (counts.admitted, counts.limited)
         return [
-            Text(number(tally.admitted), style="green" if tally.admitted > admitted else ""),
-            Text(number(tally.limited), style="red" if tally.limited > limited else ""),
+            Text(
+                format_number(counts.admitted), style="green" if counts.admitted > admitted else ""
+            ),
+            Text(format_number(counts.limited), style="red" if counts.limited > limited else ""),
         ]
 
     def _bar(self, left: int, limit: Limit, width: int) -> list[Text]:
@@ -147,16 +150,16 @@ class BarView(View):
         full, rest = self._glyphs.bar(share, width)
         return [
             Text.assemble((full, style), (rest, "dim")),
-            Text(number(left), style="red" if left < 0 else ""),
+            Text(format_number(left), style="red" if left < 0 else ""),
         ]
 
-    def _rows_that_fit(self, progress: Progress) -> list[tuple[str, Member]]:
-        """Projects with their keys; without them, or only the first, on a low terminal."""
+    def _rows_that_fit(self, progress: Progress) -> list[tuple[str, DemoEntity]]:
+        """Return projects with their keys; on a low terminal only projects, or the first ones."""
         room = max(1, self._console.height - FRAME_LINES)
-        rows: tuple[Member, ...] = members(progress.cast)
+        rows: tuple[DemoEntity, ...] = all_entities(progress.projects)
         if len(rows) > room:
-            rows = progress.cast[:room]
-        names = self._glyphs.tree((each.name, each.parent_id is not None) for each in rows)
+            rows = progress.projects[:room]
+        names = self._glyphs.tree((entity.name, entity.parent_id is not None) for entity in rows)
         return list(zip(names, rows, strict=True))
 
 
@@ -169,6 +172,6 @@ def _totals(progress: Progress) -> str:
     total = progress.total
     rate = (total.admitted + total.limited) / max(progress.seconds, 0.001)
     return (
-        f"{number(total.admitted)} admitted  {number(total.limited)} limited  "
-        f"{number(total.adjusted)} adjusted  {number(round(rate))} acquires/s"
+        f"{format_number(total.admitted)} admitted  {format_number(total.limited)} limited  "
+        f"{format_number(total.adjusted)} adjusted  {format_number(round(rate))} acquires/s"
     )

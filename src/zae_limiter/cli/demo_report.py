@@ -1,4 +1,4 @@
-"""The demo when it is over: a table and a verdict, or JSON."""
+"""The result of a demo: a table and a verdict, or JSON."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from zae_limiter.cli.render import Glyphs, number, short_number
+from zae_limiter.cli.console import Glyphs
+from zae_limiter.cli.formatting import format_number, format_short_number
 
 if TYPE_CHECKING:
     from zae_limiter.demo.invariant import Window
     from zae_limiter.demo.result import DemoResult, EntityResult, LimitUse
     from zae_limiter.demo.run import DemoOptions
 
-BAR = 12
-MAX_WIDTH = 1000  # that no table reaches
+BAR = 12  # columns: two limits with bars fit a terminal of 120
+MAX_WIDTH = 1000  # wider than any of the tables, to measure how wide they would be
 
 
 def print_report(console: Console, result: DemoResult) -> None:
-    """Who got what, and whether it was too much."""
+    """Print what each entity was admitted, and whether the invariant holds."""
     lines = [(_summary(result), ""), *_notes(result), *_verdict(Glyphs.of(console), result)]
     console.print()
     console.print(_table_that_fits(console, result))
@@ -31,14 +32,19 @@ def print_report(console: Console, result: DemoResult) -> None:
         console.print(text, style=style, soft_wrap=not console.is_terminal)
 
 
-class Layout(NamedTuple):
-    """How much of each limit is told."""
+class ReportLayout(NamedTuple):
+    """How much the table shows of each limit; ``LAYOUTS`` are tried from wide to narrow."""
 
     figure: Callable[[int], str] | None  # None: the percentage alone
     bar: int
 
 
-LAYOUTS = (Layout(number, BAR), Layout(number, 0), Layout(short_number, 0), Layout(None, 0))
+LAYOUTS = (
+    ReportLayout(format_number, BAR),
+    ReportLayout(format_number, 0),
+    ReportLayout(format_short_number, 0),
+    ReportLayout(None, 0),
+)
 
 Cells = tuple[Column, list[Text]]
 
@@ -52,8 +58,8 @@ def _table_that_fits(console: Console, result: DemoResult) -> Table:
     return tables[-1]
 
 
-def _table(glyphs: Glyphs, result: DemoResult, layout: Layout) -> Table:
-    columns = [_names(glyphs, result), *_counts(result, layout.figure or short_number)]
+def _table(glyphs: Glyphs, result: DemoResult, layout: ReportLayout) -> Table:
+    columns = [_names(glyphs, result), *_counts(result, layout.figure or format_short_number)]
     for uses in zip(*(entity.limits for entity in result.entities), strict=True):
         columns += _uses(glyphs, uses, layout)
     table = Table(
@@ -86,8 +92,8 @@ def _counts(result: DemoResult, figure: Callable[[int], str]) -> list[Cells]:
     ]
 
 
-def _uses(glyphs: Glyphs, uses: Sequence[LimitUse], layout: Layout) -> Iterator[Cells]:
-    """One limit of all entities: figures, percentage and bar, as far as there is room."""
+def _uses(glyphs: Glyphs, uses: Sequence[LimitUse], layout: ReportLayout) -> Iterator[Cells]:
+    """Yield the columns of one limit: figures, percentage and bar, as the layout has them."""
     name, figure = uses[0].limit.name, layout.figure
     shares = [use.used / use.allowed for use in uses]
     styles = ["yellow" if share > 1 else "green" for share in shares]
@@ -124,9 +130,9 @@ def _aligned(cells: list[str]) -> list[str]:
 
 def _summary(result: DemoResult) -> str:
     return (
-        f"{number(result.acquires)} acquires in {result.seconds:.1f} s "
-        f"({number(round(result.acquires_per_second))}/s) on {result.engine}: "
-        f"{number(result.admitted)} admitted, {number(result.limited)} limited"
+        f"{format_number(result.acquires)} acquires in {result.seconds:.1f} s "
+        f"({format_number(round(result.acquires_per_second))}/s) on {result.engine}: "
+        f"{format_number(result.admitted)} admitted, {format_number(result.limited)} limited"
     )
 
 
@@ -134,9 +140,9 @@ def _notes(result: DemoResult) -> list[tuple[str, str]]:
     notes = []
     uses = [use for entity in result.entities for use in entity.limits]
     if result.holds and any(use.used > use.allowed for use in uses):
-        notes.append("over 100%: in debt, repaid before the next call is admitted")
+        notes.append("over 100%: in debt, which is repaid before the next call is admitted")
     if result.lost_settlements:
-        lost = number(result.lost_settlements)
+        lost = format_number(result.lost_settlements)
         notes.append(f"{lost} settlements were lost in an outage, so debts are not checked")
     return [(note, "dim") for note in notes]
 
@@ -144,7 +150,7 @@ def _notes(result: DemoResult) -> list[tuple[str, str]]:
 def _verdict(glyphs: Glyphs, result: DemoResult) -> list[tuple[str, str]]:
     allowed = "capacity + refill + given back"
     if result.holds:
-        windows = number(sum(window.windows for window in result.windows))
+        windows = format_number(sum(window.windows for window in result.windows))
         fullest = max((_share(window) for window in result.windows), default=0.0)
         where = f"in all {windows} windows of {len(result.windows)} limits"
         return [
@@ -155,7 +161,7 @@ def _verdict(glyphs: Glyphs, result: DemoResult) -> list[tuple[str, str]]:
     limits = f"{len(worst)} of {len(result.windows)} limits"
     return [
         (f"invariant VIOLATED in {limits}: admitted > {allowed}", "bold red"),
-        *((f"  {_described(window)}", "red") for window in worst),
+        *((f"  {_describe_window(window)}", "red") for window in worst),
     ]
 
 
@@ -163,21 +169,24 @@ def _share(window: Window) -> float:
     return (window.granted + window.debts) / window.allowed
 
 
-def _described(window: Window) -> str:
-    debts = f" on top of debts of {number(window.debts)}" if window.debts else ""
+def _describe_window(window: Window) -> str:
+    debts = f" on top of debts of {format_number(window.debts)}" if window.debts else ""
     return (
-        f"{window.key.entity_id} {window.key.limit_name}: {number(window.granted)} admitted"
+        f"{window.key.entity_id} {window.key.limit_name}: {format_number(window.granted)} admitted"
         f"{debts} within {(window.to_ms - window.from_ms) / 1000:.3f} s, "
-        f"{window.allowed:,.1f} allowed (capacity {number(window.limit.capacity)} + refill "
-        f"{window.refill:,.1f} + given back {number(window.given_back)})"
+        f"{window.allowed:,.1f} allowed (capacity {format_number(window.limit.capacity)} + refill "
+        f"{window.refill:,.1f} + given back {format_number(window.given_back)})"
     )
 
 
 # --- for programs ------------------------------------------------------------------------------
 
 
-def as_json(result: DemoResult, options: DemoOptions) -> dict[str, Any]:
-    """Fields may be added; none changes its meaning. Tokens are whole, times in ms since 1970."""
+def result_json(result: DemoResult, options: DemoOptions) -> dict[str, Any]:
+    """Return the JSON; fields may be added, none changes its meaning.
+
+    Tokens are whole, times are milliseconds since 1970.
+    """
     return {
         "engine": result.engine,
         "options": {

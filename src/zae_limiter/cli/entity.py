@@ -1,4 +1,4 @@
-"""``zae-limiter entity``: who is limited, under whom, and by what."""
+"""``zae-limiter entity``: create, show and delete entities."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.consent import confirm, status
+from zae_limiter.cli.app import CommandGroup
+from zae_limiter.cli.console import confirm, status
 from zae_limiter.cli.entity_limits import delete_limits, get_limits, set_limits
 from zae_limiter.cli.entity_list import list_entities, list_resources
-from zae_limiter.cli.errors import Interrupted
-from zae_limiter.cli.groups import CommandGroup, did_you_mean
+from zae_limiter.cli.errors import Interrupted, did_you_mean
+from zae_limiter.cli.formatting import entity_json
 from zae_limiter.cli.options import (
     check_entity,
     check_free_text,
@@ -21,20 +22,19 @@ from zae_limiter.cli.options import (
     yes_option,
 )
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import show
-from zae_limiter.cli.words import entity_json
+from zae_limiter.cli.tables import print_result
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.inspection import EntityView
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.lookups import EntityView
+    from zae_limiter.cli.store import StoreLocation
 
-SEVERAL = 1000  # children that are counted
+MAX_COUNTED_CHILDREN = 1000  # one page: deleting a parent of very many must ask soon
 
 
 @click.group(cls=CommandGroup)
 def entity() -> None:
-    """Keys, users, projects: who is limited, and by what.
+    """Manage entities (keys, users, projects) and their limits.
 
     \b
     Example:
@@ -42,36 +42,38 @@ def entity() -> None:
     """
 
 
-def _pair(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in value:
-        key, equals, text = each.partition("=")
+def _parse_metadata(
+    ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    metadata: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
         if not (key and equals):
-            raise click.BadParameter(f"{each!r} is not key=value", ctx, param)
-        found[key] = text
-    return found
+            raise click.BadParameter(f"{pair!r} is not key=value", ctx, param)
+        metadata[key] = text
+    return metadata
 
 
 @entity.command()
 @entity_argument
 @click.option(
-    "--display-name", metavar="TEXT", callback=check_free_text, help="What people call it."
+    "--display-name", metavar="TEXT", callback=check_free_text, help="Name shown to people."
 )
-@click.option("--parent", metavar="ENTITY", callback=check_entity, help="Whom it belongs to.")
-@click.option("--cascade", is_flag=True, help="Every acquire charges the parent as well.")
+@click.option("--parent", metavar="ENTITY", callback=check_entity, help="Id of the parent entity.")
+@click.option("--cascade", is_flag=True, help="Charge the parent as well, at every acquire.")
 @click.option(
     "--metadata",
     "-m",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=_pair,
-    help="Anything worth remembering; may be repeated.",
+    callback=_parse_metadata,
+    help="A note to store with the entity; may be repeated.",
 )
 @principal_option
 @store_options
 @output_option
 def create(
-    store: Store,
+    store: StoreLocation,
     entity_id: str,
     display_name: str | None,
     parent: str | None,
@@ -80,7 +82,7 @@ def create(
     principal: str | None,
     output: str,
 ) -> None:
-    """Create an entity. Only one with a parent has to be created before it is limited.
+    """Create an entity. Only a parent, a name or metadata need it: any id can be limited.
 
     \b
     Examples:
@@ -90,14 +92,14 @@ def create(
     JSON: entity_id, name, parent_id, cascade, metadata, created_at.
     """
     if cascade and parent is None:
-        raise click.UsageError("--cascade needs --parent: whom to charge as well")
+        raise click.UsageError("--cascade needs --parent, the entity that is charged as well")
     with store.open(create=True) as repository:
-        made = repository.create_entity(
+        created = repository.create_entity(
             entity_id, display_name, parent, cascade, metadata, principal
         )
     under = f" under {parent!r}" if parent else ""
     cascades = ", which every acquire charges as well" if cascade else ""
-    show(output, entity_json(made), f"created {entity_id!r}{under}{cascades}")
+    print_result(output, entity_json(created), f"created {entity_id!r}{under}{cascades}")
 
 
 @entity.command("show")
@@ -105,10 +107,10 @@ def create(
 @resource_filter
 @store_options
 @output_option
-def show_entity(store: Store, entity_id: str, resource: str | None, output: str) -> None:
+def show_entity(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:
     """Show an entity and the limits in force.
 
-    With its parent, and the level that each limit comes from.
+    Names its parent, and the configuration level that each limit comes from.
 
     \b
     Examples:
@@ -120,15 +122,15 @@ def show_entity(store: Store, entity_id: str, resource: str | None, output: str)
     null), limits).
     """
     from zae_limiter.cli.entity_report import print_view, view_json
-    from zae_limiter.cli.inspection import view_entity
+    from zae_limiter.cli.lookups import view_entity
 
     with store.open() as repository:
-        with status(f"looking at {entity_id}"):
+        with status(f"reading {entity_id}"):
             view = view_entity(repository, entity_id, resource)
         if not view.is_known and not repository.get_buckets(entity_id):
             raise click.ClickException(_unknown(repository, entity_id))
     if output == "json":
-        show(output, view_json(view))
+        print_result(output, view_json(view))
     else:
         print_view(view)
 
@@ -143,7 +145,9 @@ for _command in (set_limits, get_limits, delete_limits, list_entities, list_reso
 @principal_option
 @store_options
 @output_option
-def delete(store: Store, entity_id: str, yes: bool, principal: str | None, output: str) -> None:
+def delete(
+    store: StoreLocation, entity_id: str, yes: bool, principal: str | None, output: str
+) -> None:
     """Delete an entity with its limits and buckets. Usage and audit events stay.
 
     \b
@@ -152,46 +156,41 @@ def delete(store: Store, entity_id: str, yes: bool, principal: str | None, outpu
 
     JSON: entity_id, deleted.
     """
-    from zae_limiter.cli.inspection import view_entity
+    from zae_limiter.cli.lookups import view_entity
 
     with store.open() as repository:
         view = view_entity(repository, entity_id)
         buckets = {state.resource for state in repository.get_buckets(entity_id)}
         if not (view.is_known or buckets):
             raise click.ClickException(_unknown(repository, entity_id))
-        confirm(_loss(repository, view, buckets), "Delete it?", yes=yes)
+        confirm(_consequences(repository, view, buckets), "Delete it?", yes=yes)
         try:
             with status(f"deleting {entity_id}"):
                 repository.delete_entity(entity_id, principal)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"while {entity_id!r} was being deleted; to be sure that all of it is gone: "
+                f"while {entity_id!r} was being deleted; finish with: "
                 f"zae-limiter entity delete {entity_id}"
             ) from None
-    show(output, {"entity_id": entity_id, "deleted": True}, f"deleted {entity_id!r}")
-
-
-# --- inside ----------------------------------------------------------------------------------
+    print_result(output, {"entity_id": entity_id, "deleted": True}, f"deleted {entity_id!r}")
 
 
 def _unknown(repository: SyncRepository, entity_id: str) -> str:
-    from zae_limiter.cli.inspection import similar_entities
+    from zae_limiter.cli.lookups import similar_entities
 
-    near = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    return (
-        f"nothing is known of entity {entity_id!r}{near}; zae-limiter entity create makes it"
-        if not near
-        else f"nothing is known of entity {entity_id!r}{near}"
-    )
+    suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
+    advice = suggestion or f"; create it: zae-limiter entity create {entity_id}"
+    return f"entity {entity_id!r} does not exist and has no limits or buckets{advice}"
 
 
-def _loss(repository: SyncRepository, view: EntityView, buckets: set[str]) -> str:
+def _consequences(repository: SyncRepository, view: EntityView, buckets: set[str]) -> str:
+    """State what deleting the entity removes, and what stays."""
     own = sum(
         1
-        for each in view.in_force
-        if each.entity_id == view.entity_id and each.source and each.source.is_entity_level
+        for limits in view.in_force
+        if limits.entity_id == view.entity_id and limits.source and limits.source.is_entity_level
     )
-    children, more = repository.list_entities(SEVERAL, parent_id=view.entity_id)
+    children, more = repository.list_entities(MAX_COUNTED_CHILDREN, parent_id=view.entity_id)
     count = f"{len(children):,}{' or more' if more else ''}"
     orphaned = f"; {count} entities under it keep pointing to it" if children else ""
     return (

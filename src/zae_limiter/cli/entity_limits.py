@@ -6,35 +6,35 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.consent import confirm
-from zae_limiter.cli.groups import did_you_mean
+from zae_limiter.cli.console import confirm
+from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.formatting import describe_limits, describe_resource, limits_json
 from zae_limiter.cli.options import (
     entity_argument,
-    level_option,
     output_option,
     principal_option,
+    resource_or_default_option,
     yes_option,
 )
+from zae_limiter.cli.param_types import limits_option
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import described, hint, print_limits, show
-from zae_limiter.cli.values import limits_option
-from zae_limiter.cli.words import limits_json, on_resource
+from zae_limiter.cli.tables import print_hint, print_limits, print_result
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.limit import Limit
 
 
 @click.command("set-limits")
 @entity_argument
-@level_option
+@resource_or_default_option
 @limits_option
 @principal_option
 @store_options
 @output_option
 def set_limits(
-    store: Store,
+    store: StoreLocation,
     entity_id: str,
     resource: str,
     limits: tuple[Limit, ...],
@@ -43,64 +43,71 @@ def set_limits(
 ) -> None:
     """Replace an entity's own limits.
 
-    On one resource, or on all others. Clients follow within their cache time: a minute, unless
-    they chose otherwise.
+    They apply on one resource, or on all resources where the entity has no others. Clients
+    apply them within their cache time, by default a minute.
 
     \b
     Examples:
       zae-limiter entity set-limits key-7 -l rpm:100
       zae-limiter entity set-limits key-7 --resource gpt-4 -l rpm:10/sec:50 -l tpm:20000
 
-    JSON: entity_id, resource ("_default_": all others), limits.
+    JSON: entity_id, resource ("_default_": all without their own), limits.
     """
     with store.open(create=True) as repository:
         before = repository.get_limits(entity_id, resource)
         repository.set_limits(entity_id, limits, resource, principal)
-    show(
+    print_result(
         output,
         {"entity_id": entity_id, "resource": resource, "limits": limits_json(limits)},
-        f"{entity_id} on {on_resource(resource)}: {described(limits)} "
-        f"(before: {described(before)})",
+        f"{entity_id} on {describe_resource(resource)}: {describe_limits(limits)} "
+        f"(before: {describe_limits(before)})",
     )
 
 
 @click.command("get-limits")
 @entity_argument
-@level_option
+@resource_or_default_option
 @store_options
 @output_option
-def get_limits(store: Store, entity_id: str, resource: str, output: str) -> None:
-    """Show an entity's own limits. What applies in the end: entity show.
+def get_limits(store: StoreLocation, entity_id: str, resource: str, output: str) -> None:
+    """Show an entity's own limits. For the limits in force see entity show.
 
     \b
     Example:
       zae-limiter entity get-limits key-7 --resource gpt-4
 
-    JSON: entity_id, resource ("_default_": all others), limits.
+    JSON: entity_id, resource ("_default_": all without their own), limits.
     """
     with store.open() as repository:
         limits = repository.get_limits(entity_id, resource)
         if not limits:
-            hint(output, _none_stored(repository, entity_id, resource))
+            print_hint(output, _none_stored(repository, entity_id, resource))
     if output == "json":
-        show(output, {"entity_id": entity_id, "resource": resource, "limits": limits_json(limits)})
+        print_result(
+            output, {"entity_id": entity_id, "resource": resource, "limits": limits_json(limits)}
+        )
     elif limits:
         print_limits(limits)
 
 
 @click.command("delete-limits")
 @entity_argument
-@level_option
+@resource_or_default_option
 @yes_option
 @principal_option
 @store_options
 @output_option
 def delete_limits(
-    store: Store, entity_id: str, resource: str, yes: bool, principal: str | None, output: str
+    store: StoreLocation,
+    entity_id: str,
+    resource: str,
+    yes: bool,
+    principal: str | None,
+    output: str,
 ) -> None:
     """Remove an entity's own limits.
 
-    The next level applies again.
+    The limits of the next configuration level apply again.
 
     \b
     Example:
@@ -112,14 +119,14 @@ def delete_limits(
         limits = repository.get_limits(entity_id, resource)
         if limits:
             confirm(
-                f"This removes the limits of {entity_id!r} on {on_resource(resource)}: "
-                f"{described(limits)}; it falls back on the next level",
+                f"This removes the limits of {entity_id!r} on {describe_resource(resource)}: "
+                f"{describe_limits(limits)}; the next configuration level applies again",
                 "Remove them?",
                 yes=yes,
             )
             repository.delete_limits(entity_id, resource, principal)
         else:
-            hint(output, _none_stored(repository, entity_id, resource))
+            print_hint(output, _none_stored(repository, entity_id, resource))
     data = {
         "entity_id": entity_id,
         "resource": resource,
@@ -127,13 +134,12 @@ def delete_limits(
         "limits": limits_json(limits),
     }
     if output == "json" or limits:
-        show(output, data, f"{entity_id}: removed {described(limits)}")
+        print_result(output, data, f"{entity_id}: removed {describe_limits(limits)}")
 
 
 def _none_stored(repository: SyncRepository, entity_id: str, resource: str) -> str:
-    where = on_resource(resource)
-    near = did_you_mean(resource, repository.list_resources_with_entity_configs())
+    suggestion = did_you_mean(resource, repository.list_resources_with_entity_configs())
     return (
-        f"{entity_id!r} has no limits of its own on {where}{near}; "
-        f"what applies: zae-limiter entity show {entity_id}"
+        f"{entity_id!r} has no limits of its own on {describe_resource(resource)}{suggestion}; "
+        f"for the limits in force: zae-limiter entity show {entity_id}"
     )

@@ -1,4 +1,4 @@
-"""``zae-limiter entity list`` and ``list-resources``: pages of as many as there may be."""
+"""``zae-limiter entity list`` and ``list-resources``."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.cli.completion import complete_entity, complete_resource
-from zae_limiter.cli.groups import did_you_mean
+from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.formatting import describe_resource, entity_json, format_time, printable
+from zae_limiter.cli.listing import Pages, end_json, stream_json, stream_table
 from zae_limiter.cli.options import (
     check_any_resource,
     check_entity,
     check_free_text,
-    how_many_option,
+    count_option,
     output_option,
 )
-from zae_limiter.cli.pages import Pages
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import end_json, hint, show, stream_json, stream_table
-from zae_limiter.cli.words import entity_json, moment, on_resource, plain
+from zae_limiter.cli.tables import print_hint, print_result
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.entity import Entity
 
 
@@ -32,34 +32,36 @@ if TYPE_CHECKING:
     metavar="RESOURCE",
     callback=check_any_resource,
     shell_complete=complete_resource,
-    help="Those with limits of their own on a resource; _default_: on all others.",
+    help="Only entities with limits of their own on this resource (or on _default_).",
 )
 @click.option(
     "--parent",
     metavar="ENTITY",
     callback=check_entity,
     shell_complete=complete_entity,
-    help="Those under an entity.",
+    help="Only children of this entity.",
 )
-@how_many_option
-@click.option("--all", "everything", is_flag=True, help="All of them, as they are read.")
-@click.option("--cursor", metavar="ID", callback=check_free_text, help="Continue after this one.")
+@count_option("entities")
+@click.option("--all", "list_all", is_flag=True, help="List all entities, whatever --limit says.")
+@click.option(
+    "--cursor", metavar="ID", callback=check_free_text, help="Continue after this entity."
+)
 @store_options
 @output_option
 def list_entities(
-    store: Store,
+    store: StoreLocation,
     with_custom_limits: str | None,
     parent: str | None,
     limit: int,
-    everything: bool,
+    list_all: bool,
     cursor: str | None,
     output: str,
 ) -> None:
     """List entities, a page at a time.
 
-    All that were created, those under a parent, or those with limits of their own on a
-    resource (of which only the ids are listed). In order of their ids, except for all of them
-    on DynamoDB, which has an order of its own.
+    Lists all created entities, the children of a parent, or the ids of the entities with limits
+    of their own on a resource. They are in the order of their ids, except for the list of all
+    entities on DynamoDB, which is unordered.
 
     \b
     Examples:
@@ -71,82 +73,88 @@ def list_entities(
     next_cursor (null at the end).
     """
     if with_custom_limits is not None and parent is not None:
-        raise click.UsageError("say which: --with-custom-limits RESOURCE or --parent ENTITY")
-    most = None if everything else limit
+        raise click.UsageError("give only one of --with-custom-limits and --parent")
+    max_entities = None if list_all else limit
     with store.open() as repository:
         if with_custom_limits is not None:
-            _list_ids(repository, with_custom_limits, most, cursor, output)
+            _list_ids(repository, with_custom_limits, max_entities, cursor, output)
         else:
-            _list_entities(repository, parent, most, cursor, output)
+            _list_entities(repository, parent, max_entities, cursor, output)
 
 
 @click.command("list-resources")
 @store_options
 @output_option
-def list_resources(store: Store, output: str) -> None:
-    """List resources that entities have own limits on.
+def list_resources(store: StoreLocation, output: str) -> None:
+    """List resources on which entities have their own limits.
 
     \b
     Example:
       zae-limiter entity list-resources
 
-    JSON: resources (names; "_default_": all others).
+    JSON: resources (names; "_default_": all without their own).
     """
     with store.open() as repository:
         names = repository.list_resources_with_entity_configs()
-    show(output, {"resources": names}, *names)
+    print_result(output, {"resources": names}, *names)
     if not names:
-        hint(output, "no entity has limits of its own")
+        print_hint(output, "no entity has limits of its own")
 
 
 def _list_ids(
-    repository: SyncRepository, resource: str, most: int | None, cursor: str | None, output: str
+    repository: SyncRepository,
+    resource: str,
+    max_entities: int | None,
+    cursor: str | None,
+    output: str,
 ) -> None:
     def fetch(size: int, after: str | None) -> tuple[list[str], str | None]:
         return repository.list_entities_with_custom_limits(resource, size, after)
 
-    pages = Pages(fetch, most, cursor)
+    pages = Pages(fetch, max_entities, cursor)
     if output == "json":
-        stream_json("entities", pages, lambda each: {"entity_id": each})
+        stream_json("entities", pages, lambda entity_id: {"entity_id": entity_id})
         end_json(next_cursor=pages.next_cursor)
         return
     for page in pages:
-        click.echo("\n".join(map(plain, page)))
-    if not pages.found:
-        near = did_you_mean(resource, repository.list_resources_with_entity_configs())
-        hint(output, f"no entity has limits of its own on {on_resource(resource)}{near}")
-    _more(output, pages)
+        click.echo("\n".join(map(printable, page)))
+    if not pages.item_count:
+        suggestion = did_you_mean(resource, repository.list_resources_with_entity_configs())
+        print_hint(
+            output, f"no entity has limits of its own on {describe_resource(resource)}{suggestion}"
+        )
+    _hint_more(output, pages)
 
 
 def _list_entities(
     repository: SyncRepository,
     parent: str | None,
-    most: int | None,
+    max_entities: int | None,
     cursor: str | None,
     output: str,
 ) -> None:
     def fetch(size: int, after: str | None) -> tuple[list[Entity], str | None]:
         return repository.list_entities(size, after, parent)
 
-    pages = Pages(fetch, most, cursor)
+    pages = Pages(fetch, max_entities, cursor)
     if output == "json":
         stream_json("entities", pages, entity_json)
         end_json(next_cursor=pages.next_cursor)
         return
     heads = ("entity", "name", *(() if parent else ("parent",)), "cascade", "created=")
-    stream_table(heads, pages, lambda each: _row(each, parent))
-    if not pages.found:
-        where = f"under {parent!r}" if parent else "in this namespace"
-        hint(output, f"no entity is {where}")
-    _more(output, pages)
+    stream_table(heads, pages, lambda entity: _row(entity, parent))
+    if not pages.item_count:
+        message = f"entity {parent!r} has no children" if parent else "no entity was created here"
+        print_hint(output, message)
+    _hint_more(output, pages)
 
 
 def _row(entity: Entity, parent: str | None) -> tuple[object, ...]:
-    under = () if parent else (entity.parent_id,)
+    parent_cell = () if parent else (entity.parent_id,)
     cascade = "yes" if entity.cascade else "no"
-    return entity.id, entity.name, *under, cascade, moment(entity.created_at)
+    return entity.id, entity.name, *parent_cell, cascade, format_time(entity.created_at)
 
 
-def _more(output: str, pages: Pages[Any]) -> None:
+def _hint_more(output: str, pages: Pages[Any]) -> None:
     if pages.next_cursor is not None:
-        hint(output, f"more: add --cursor {pages.next_cursor!r}, or --all")
+        print_hint(output, f"more: add --cursor {pages.next_cursor!r}, or --all")

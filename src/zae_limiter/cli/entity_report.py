@@ -1,44 +1,44 @@
-"""An entity and what applies to it, for people and for programs."""
+"""Print an entity with its limits in force, or return them as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.cli.tables import print_fields, print_table, say
-from zae_limiter.cli.words import LEVELS, entity_json, limits_json, rate
+from zae_limiter.cli.formatting import LEVELS, entity_json, format_rate, limits_json
+from zae_limiter.cli.tables import print_fields, print_line, print_table
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
-    from zae_limiter.cli.inspection import EntityView, InForce
+    from zae_limiter.cli.lookups import EntityView, ShownLimits
 
 
 def view_json(view: EntityView) -> dict[str, Any]:
-    """Fields may be added; none changes its meaning."""
+    """Return the JSON. Fields may be added; none is removed or changes its meaning."""
     return {
         **entity_json(view.entity or Entity(view.entity_id)),
         "exists": view.entity is not None,
         "in_force": [
             {
-                "entity_id": each.entity_id,
-                "resource": None if each.resource == DEFAULT_RESOURCE else each.resource,
-                "source": each.source,
-                "limits": limits_json(each.limits),
+                "entity_id": shown.entity_id,
+                "resource": None if shown.resource == DEFAULT_RESOURCE else shown.resource,
+                "source": shown.source,
+                "limits": limits_json(shown.limits),
             }
-            for each in view.in_force
+            for shown in view.in_force
         ],
     }
 
 
 def print_view(view: EntityView) -> None:
-    """The entity, then a table of the limits in force."""
+    """Print the entity, then a table of the limits in force."""
     if view.entity is None:
-        say(f"entity   {view.entity_id} (never created, so it has no parent)")
+        print_line(f"entity   {view.entity_id} (never created, so it has no parent)")
     else:
         _print_entity(view.entity)
-    say("")
-    rows = (row for each in view.in_force for row in _rows(each, view.entity_id))
+    print_line("")
+    rows = (row for shown in view.in_force for row in _rows(shown, view.entity_id))
     print_table(("resource", "limit", "rate>", "burst>", "from"), rows)
 
 
@@ -56,14 +56,14 @@ def _print_entity(entity: Entity) -> None:
     )
 
 
-def _rows(each: InForce, entity_id: str) -> Iterator[tuple[str, ...]]:
-    """A row for each limit; what they share stands with the first."""
-    where = "(any other)" if each.resource == DEFAULT_RESOURCE else each.resource
-    source = LEVELS.get(each.source or "", "no limits: acquires fail")
-    whose = "" if each.entity_id == entity_id else f"{each.entity_id}: "
-    shared = (where, f"{whose}{source}")
-    if not each.limits:
-        yield shared[0], "", "", "", shared[1]
-    for limit in each.limits:
-        yield shared[0], limit.name, rate(limit), f"{limit.capacity:,}", shared[1]
-        shared = ("", "")
+def _rows(shown: ShownLimits, entity_id: str) -> Iterator[tuple[str, ...]]:
+    """Yield a row per limit; resource and source are printed with the first one only."""
+    resource = "(any other)" if shown.resource == DEFAULT_RESOURCE else shown.resource
+    source = LEVELS.get(shown.source or "", "no limits: acquires fail")
+    if shown.entity_id != entity_id:
+        source = f"{shown.entity_id}: {source}"
+    if not shown.limits:
+        yield resource, "", "", "", source
+    for limit in shown.limits:
+        yield resource, limit.name, format_rate(limit), f"{limit.capacity:,}", source
+        resource = source = ""

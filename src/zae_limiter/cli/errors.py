@@ -1,10 +1,10 @@
-"""How commands fail: one line on stderr, and an exit code that means something."""
+"""How commands fail: one line on stderr that names the next step, and an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -12,10 +12,10 @@ import click
 PROGRAM = "zae-limiter"
 WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
 RIGHT_ADDRESS = "check --url or --endpoint-url, and that the server is running"
-# What the library tells programmers to write, and what there is at a shell.
-PHRASES = {
-    "there is no such table, and provision='table' makes it": (
-        "there is no such table; check --name, --region and --endpoint-url, or make it: "
+# The library's advice names Python arguments; these name the options of the command line instead.
+SHELL_PHRASES = {
+    "there is no such table, and provision='table' creates it": (
+        "there is no such table; check --name, --region and --endpoint-url, or create it: "
         f"{PROGRAM} namespace register default --create-table"
     ),
     "; pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB": (
@@ -26,19 +26,29 @@ PHRASES = {
     "check endpoint_url": "check --endpoint-url",
     "delete_namespace() it before": f"'{PROGRAM} namespace delete' before",
 }
-DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130  # 130 is the shell's code for Ctrl-C
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C; the message says what was done until then."""
+    """Ctrl-C during a command; the message states what had been done."""
 
     exit_code = INTERRUPTED
 
 
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return ``" (did you mean 'demo'?)"``, or an empty text if no candidate is similar."""
+    from difflib import get_close_matches
+
+    others = [candidate for candidate in candidates if candidate != name]
+    matches = " or ".join(map(repr, get_close_matches(name, others)))
+    return f" (did you mean {matches}?)" if matches else ""
+
+
 def run(app: click.Command, args: Sequence[str] | None = None) -> int:
-    """Run the command line, by default on ``sys.argv``, and report what goes wrong."""
+    """Run the command line, by default on ``sys.argv``; report errors; return the exit code."""
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what cannot be shown ends no command
+        # A character that the encoding of stdout lacks must not end the command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code: Any = app.main(args, prog_name=PROGRAM, standalone_mode=False)
     except Interrupted as error:
@@ -52,7 +62,7 @@ def run(app: click.Command, args: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ZAEL_DEBUG") == "1":
             raise
-        return _report(*_explained(error))
+        return _report(*_describe(error))
     return code if isinstance(code, int) else DONE
 
 
@@ -61,27 +71,28 @@ def _with_help(error: click.UsageError) -> str:
     return f"{error.format_message().rstrip('.')}; see '{command} --help'"
 
 
-def _explained(error: Exception) -> tuple[str, int]:
+def _describe(error: Exception) -> tuple[str, int]:
+    """Return the line and the exit code for an error that click does not know."""
     from zae_limiter import exceptions
 
     if isinstance(error, exceptions.ValidationError):
         return f"error: {error}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
-        return f"error: {_in_commands(error)}", FAILED
+        return f"error: {_in_shell_terms(error)}", FAILED
     if isinstance(error, OSError) and error.filename is not None:
         return f"error: {error.filename}: {error.strerror}; choose another file", FAILED
-    what = f"{type(error).__name__}: {error}"
-    return f"error: {what}; run it again with ZAEL_DEBUG=1 and report what it prints", FAILED
+    cause = f"{type(error).__name__}: {error}"
+    return f"error: {cause}; run it again with ZAEL_DEBUG=1 and report what it prints", FAILED
 
 
-def _in_commands(error: Exception) -> str:
-    """What the library says to programmers, said to somebody at a shell."""
+def _in_shell_terms(error: Exception) -> str:
+    """Return the message of a library error with commands and options as advice."""
     from zae_limiter import exceptions
 
     if isinstance(error, exceptions.NamespaceNotFoundError):
         return (
             f"namespace {error.namespace!r} is not registered; see '{PROGRAM} namespace list' and "
-            f"'orphans', or make it: {PROGRAM} namespace register {error.namespace}"
+            f"'orphans', or register it: {PROGRAM} namespace register {error.namespace}"
         )
     if isinstance(error, exceptions.EntityExistsError):
         return (
@@ -91,22 +102,23 @@ def _in_commands(error: Exception) -> str:
     if isinstance(error, exceptions.InfrastructureNotFoundError):
         if error.hint.startswith("the folder"):
             return f"no store at {error.stack_name!r}: {error.hint}, or check --url (or ZAEL_URL)"
-        return f"no store named {error.stack_name!r}: {_in_shell(error.hint)}"
-    if _is_of_the_wire(error):
-        missing = "credentials" in str(error)
-        return f"{_in_shell(str(error))}; {WITHOUT_DYNAMODB if missing else RIGHT_ADDRESS}"
-    return _in_shell(str(error))
+        return f"no store named {error.stack_name!r}: {_with_shell_phrases(error.hint)}"
+    message = _with_shell_phrases(str(error))
+    if _is_connection_error(error):
+        no_credentials = "credentials" in str(error)
+        return f"{message}; {WITHOUT_DYNAMODB if no_credentials else RIGHT_ADDRESS}"
+    return message
 
 
-def _is_of_the_wire(error: Exception) -> bool:
+def _is_connection_error(error: Exception) -> bool:
     from zae_limiter.transport.errors import NoAnswer, NotSent
 
     return isinstance(error, NoAnswer | NotSent)
 
 
-def _in_shell(text: str) -> str:
-    for in_code, said in PHRASES.items():
-        text = text.replace(in_code, said)
+def _with_shell_phrases(text: str) -> str:
+    for in_code, in_shell in SHELL_PHRASES.items():
+        text = text.replace(in_code, in_shell)
     return text
 
 

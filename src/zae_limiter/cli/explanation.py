@@ -1,4 +1,4 @@
-"""Why the next acquire would be answered as it would: resolution, state and answer, as data."""
+"""Predict the answer to the next acquire: limits in force, bucket levels and answer, as data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zae_limiter.cli.inspection import last_used_hour
+from zae_limiter.cli.lookups import charged_entities, last_used_hour
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """One level of the resolution; the first with limits wins whole."""
+class LevelView:
+    """One configuration level; the first one with limits provides all limits in force."""
 
     source: ConfigSource
     limits: tuple[Limit, ...]
@@ -29,10 +29,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """All levels for one of the entities that an acquire concerns."""
+    """The configuration levels for one of the entities that an acquire charges."""
 
     entity_id: str
-    levels: tuple[Level, ...]
+    levels: tuple[LevelView, ...]
     last_used_hour: str | None
 
     @property
@@ -42,38 +42,41 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``availability`` is None where the acquire would be refused as wrong: see ``problem``."""
+    """The answer that an acquire would get, with the limits and levels that lead to it.
+
+    If it would raise a ValidationError, ``availability`` is None and ``problem`` the reason.
+    """
 
     entity_id: str
     resource: str
     entity: Entity | None
     consume: dict[str, int]
-    resolutions: tuple[Resolution, ...]  # the entity's, and its parent's if that is charged too
+    resolutions: tuple[Resolution, ...]  # of the entity, and of its parent if that is charged too
     availability: Availability | None
     problem: str | None
 
     @property
     def answer(self) -> str:
-        """``admitted``, ``limited`` or ``error``: what the next acquire is answered."""
+        """The answer to the next acquire: ``admitted``, ``limited`` or ``error``."""
         if self.availability is None:
             return "error"
         return "admitted" if self.availability.available else "limited"
 
     @property
     def violations(self) -> tuple[LimitStatus, ...]:
-        """The limits that do not have enough, the one that takes longest first."""
-        found = () if self.availability is None else self.availability.statuses
-        short = (status for status in found if status.exceeded)
-        return tuple(sorted(short, key=lambda each: -each.retry_after_seconds))
+        """The limits that do not have enough, longest wait first."""
+        statuses = () if self.availability is None else self.availability.statuses
+        exceeded = (status for status in statuses if status.exceeded)
+        return tuple(sorted(exceeded, key=lambda status: -status.retry_after_seconds))
 
 
-def explain(
+def explain_acquire(
     limiter: SyncRateLimiter,
     entity_id: str,
     resource: str,
     consume: Mapping[str, int] | None = None,
 ) -> Explanation:
-    """What an acquire of ``consume`` would be answered now; by default of 1 of each limit."""
+    """Explain an acquire of ``consume`` made now; by default of 1 token of each limit."""
     repository = limiter.repository
     assert repository is not None, "explained on an open repository"
     entity = repository.get_entity(entity_id)
@@ -84,15 +87,20 @@ def explain(
             wanted = dict.fromkeys(limiter.available(entity_id, resource), 1)
         availability = limiter.check_availability(entity_id, resource, wanted)
     except ValidationError as error:
-        problem = _in_words(error)
-    whose = [entity_id]
-    if entity is not None and entity.cascade and entity.parent_id is not None:
-        whose.append(entity.parent_id)
-    resolutions = tuple(_resolution(repository, each, resource) for each in whose)
-    return Explanation(entity_id, resource, entity, wanted, resolutions, availability, problem)
+        problem = _describe(error)
+    charged = charged_entities(entity_id, entity)
+    return Explanation(
+        entity_id=entity_id,
+        resource=resource,
+        entity=entity,
+        consume=wanted,
+        resolutions=tuple(_resolution(repository, charged_id, resource) for charged_id in charged),
+        availability=availability,
+        problem=problem,
+    )
 
 
-def _in_words(error: ValidationError) -> str:
+def _describe(error: ValidationError) -> str:
     if error.field == "limits":
         return f"{error.reason.partition(';')[0]}; store some: zae-limiter system set-defaults"
     return f"{error.field.removeprefix('needed.')!r} {error.reason}"
@@ -108,6 +116,6 @@ def _resolution(repository: SyncRepository, entity_id: str, resource: str) -> Re
     }
     _, _, winner = repository.resolve_limits(entity_id, resource)
     levels = tuple(
-        Level(source, tuple(limits), source is winner) for source, limits in stored.items()
+        LevelView(source, tuple(limits), source is winner) for source, limits in stored.items()
     )
     return Resolution(entity_id, levels, last_used_hour(repository, entity_id, resource))

@@ -1,4 +1,4 @@
-"""``zae-limiter namespace``: the isolated parts of a store."""
+"""``zae-limiter namespace``: register, list, delete, recover and purge namespaces."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.cli.app import CommandGroup
 from zae_limiter.cli.completion import complete_namespace, complete_orphan
-from zae_limiter.cli.consent import confirm, status
-from zae_limiter.cli.groups import CommandGroup
-from zae_limiter.cli.namespace_lookup import find_namespace, find_orphan, unknown_id
-from zae_limiter.cli.namespace_purge import purge_with_progress
+from zae_limiter.cli.console import confirm, status
+from zae_limiter.cli.formatting import count_rows, format_time, namespace_json
+from zae_limiter.cli.namespace_registry import (
+    find_namespace,
+    find_orphan,
+    purge_with_progress,
+    unknown_id,
+)
 from zae_limiter.cli.options import (
     check_free_text,
     check_namespace_name,
@@ -20,13 +25,12 @@ from zae_limiter.cli.options import (
 )
 from zae_limiter.cli.store import DEFAULT_NAMESPACE
 from zae_limiter.cli.store_options import registry_options
-from zae_limiter.cli.tables import hint, print_fields, print_table, show
-from zae_limiter.cli.words import moment, namespace_json, rows
+from zae_limiter.cli.tables import print_fields, print_hint, print_result, print_table
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.store import Store
-    from zae_limiter.models.config import Namespace
+    from zae_limiter.cli.store import StoreLocation
+    from zae_limiter.models.entity import Namespace
 
 name_argument = click.argument(
     "name", metavar="NAME", callback=check_namespace_name, shell_complete=complete_namespace
@@ -38,7 +42,7 @@ id_argument = click.argument(
 
 @click.group(cls=CommandGroup)
 def namespace() -> None:
-    """Isolated parts of one store, such as one for each tenant.
+    """Manage namespaces, the isolated parts of a store.
 
     \b
     Example:
@@ -51,13 +55,13 @@ def namespace() -> None:
 @click.option(
     "--create-table",
     is_flag=True,
-    help="Make the DynamoDB table if it is missing, without a stack.",
+    help="Create the DynamoDB table if it is missing, without a stack.",
 )
 @principal_option
 @registry_options
 @output_option
 def register(
-    store: Store,
+    store: StoreLocation,
     names: tuple[str, ...],
     create_table: bool,
     principal: str | None,
@@ -65,8 +69,8 @@ def register(
 ) -> None:
     """Register namespaces.
 
-    Those that exist stay as they are. Makes the file of a store if it is missing, and a
-    table only if told so.
+    Existing ones stay as they are. A missing SQLite file is created; a missing DynamoDB table
+    only with --create-table.
 
     \b
     Examples:
@@ -77,7 +81,7 @@ def register(
     """
     with _registry(store, create_table) as repository:
         ids = repository.register_namespaces(names, principal)
-    show(
+    print_result(
         output,
         {"namespaces": [{"namespace_id": ids[name], "name": name} for name in ids]},
         *(f"{name}  {ids[name]}" for name in ids),
@@ -87,7 +91,7 @@ def register(
 @namespace.command("list")
 @registry_options
 @output_option
-def list_namespaces(store: Store, output: str) -> None:
+def list_namespaces(store: StoreLocation, output: str) -> None:
     """List the active namespaces.
 
     \b
@@ -97,15 +101,15 @@ def list_namespaces(store: Store, output: str) -> None:
     JSON: namespaces (each: namespace_id, name, status, created_at, deleted_at).
     """
     with store.registry() as repository:
-        found = repository.list_namespaces()
-    _report(output, found)
+        namespaces = repository.list_namespaces()
+    _report(output, namespaces)
 
 
 @namespace.command("show")
 @name_argument
 @registry_options
 @output_option
-def show_namespace(store: Store, name: str, output: str) -> None:
+def show_namespace(store: StoreLocation, name: str, output: str) -> None:
     """Show one namespace.
 
     \b
@@ -115,11 +119,11 @@ def show_namespace(store: Store, name: str, output: str) -> None:
     JSON: namespace_id, name, status, created_at, deleted_at.
     """
     with store.registry() as repository:
-        found = find_namespace(repository, name)
+        data = namespace_json(find_namespace(repository, name))
     if output == "json":
-        show(output, namespace_json(found))
+        print_result(output, data)
     else:
-        print_fields(namespace_json(found).items())
+        print_fields(data.items())
 
 
 @namespace.command()
@@ -128,10 +132,10 @@ def show_namespace(store: Store, name: str, output: str) -> None:
 @principal_option
 @registry_options
 @output_option
-def delete(store: Store, name: str, yes: bool, principal: str | None, output: str) -> None:
-    """Take a namespace out of use.
+def delete(store: StoreLocation, name: str, yes: bool, principal: str | None, output: str) -> None:
+    """Delete a namespace, recoverably.
 
-    Its name is free again. The data stays and can be recovered until it is purged.
+    Its name becomes free. Its data stays and can be recovered until it is purged.
 
     \b
     Example:
@@ -140,21 +144,22 @@ def delete(store: Store, name: str, yes: bool, principal: str | None, output: st
     JSON: namespace_id, name.
     """
     with store.registry() as repository:
-        found = find_namespace(repository, name)
+        current = find_namespace(repository, name)
+        # Clients register the default namespace by themselves.
         opened = "an empty one" if name == DEFAULT_NAMESPACE else "an empty one, or none"
         confirm(
-            f"This takes the namespace {name!r} out of use: clients that open it find {opened}; "
-            f"open ones go on until they close. Its data stays under the id {found.namespace_id} "
-            "and can be recovered",
+            f"This deletes the namespace {name!r}: clients that open it from now on find {opened}; "
+            "those that have it open keep using it until they close. Its data stays under the id "
+            f"{current.namespace_id} and can be recovered",
             "Delete it?",
             yes=yes,
         )
         namespace_id = repository.delete_namespace(name, principal)
-    show(
+    print_result(
         output,
         {"namespace_id": namespace_id, "name": name},
         f"deleted {name!r}; undo: zae-limiter namespace recover {namespace_id}; "
-        f"for good: zae-limiter namespace purge {namespace_id}",
+        f"remove its data: zae-limiter namespace purge {namespace_id}",
     )
 
 
@@ -163,7 +168,7 @@ def delete(store: Store, name: str, yes: bool, principal: str | None, output: st
 @principal_option
 @registry_options
 @output_option
-def recover(store: Store, namespace_id: str, principal: str | None, output: str) -> None:
+def recover(store: StoreLocation, namespace_id: str, principal: str | None, output: str) -> None:
     """Undo the deletion of a namespace.
 
     `namespace orphans` lists the ids.
@@ -178,14 +183,14 @@ def recover(store: Store, namespace_id: str, principal: str | None, output: str)
         if find_orphan(repository, namespace_id) is None:
             raise click.ClickException(unknown_id(namespace_id))
         name = repository.recover_namespace(namespace_id, principal)
-    show(output, {"namespace_id": namespace_id, "name": name}, f"{name!r} is in use again")
+    print_result(output, {"namespace_id": namespace_id, "name": name}, f"recovered {name!r}")
 
 
 @namespace.command()
 @registry_options
 @output_option
-def orphans(store: Store, output: str) -> None:
-    """List deleted namespaces whose data is still there.
+def orphans(store: StoreLocation, output: str) -> None:
+    """List deleted namespaces that are not purged.
 
     \b
     Example:
@@ -194,8 +199,8 @@ def orphans(store: Store, output: str) -> None:
     JSON: namespaces (each: namespace_id, name, status, created_at, deleted_at).
     """
     with store.registry() as repository:
-        found = repository.list_orphan_namespaces()
-    _report(output, found)
+        namespaces = repository.list_orphan_namespaces()
+    _report(output, namespaces)
 
 
 @namespace.command()
@@ -204,10 +209,12 @@ def orphans(store: Store, output: str) -> None:
 @principal_option
 @registry_options
 @output_option
-def purge(store: Store, namespace_id: str, yes: bool, principal: str | None, output: str) -> None:
-    """Remove a deleted namespace for good.
+def purge(
+    store: StoreLocation, namespace_id: str, yes: bool, principal: str | None, output: str
+) -> None:
+    """Remove the data of a deleted namespace for good.
 
-    Interrupted, it can be run again.
+    An interrupted purge can be resumed by running it again.
 
     \b
     Example:
@@ -216,42 +223,41 @@ def purge(store: Store, namespace_id: str, yes: bool, principal: str | None, out
     JSON: namespace_id, removed_rows.
     """
     with store.registry() as repository:
-        found = find_orphan(repository, namespace_id)
-        what = f"namespace {found.name!r}" if found else "a namespace that is not registered"
+        orphan = find_orphan(repository, namespace_id)
+        subject = f"namespace {orphan.name!r}" if orphan else "a namespace that is not registered"
         confirm(
-            f"This removes all data of {what} ({namespace_id}) for good: entities, limits, "
-            "buckets, usage and audit events. There is no way back",
+            f"This removes all data of {subject} ({namespace_id}) for good: entities, limits, "
+            "buckets, usage and audit events. It cannot be undone",
             "Purge it?",
             yes=yes,
         )
         removed = purge_with_progress(repository, namespace_id, principal)
-    show(
+    print_result(
         output,
         {"namespace_id": namespace_id, "removed_rows": removed},
-        f"purged {namespace_id}: {rows(removed)} removed",
+        f"purged {namespace_id}: {count_rows(removed)} removed",
     )
 
 
-def _registry(store: Store, create_table: bool) -> SyncRepository:
+def _registry(store: StoreLocation, create_table: bool) -> SyncRepository:
     if not create_table:
         return store.registry(create=True)
-    with status("making the table"):
+    with status("creating the table"):
         return store.registry(create=True, create_table=True)
 
 
-def _report(output: str, found: list[Namespace]) -> None:
+def _report(output: str, namespaces: list[Namespace]) -> None:
     if output == "json":
-        show(output, {"namespaces": [namespace_json(each) for each in found]})
-    elif not found:
-        hint(output, "none")
+        print_result(output, {"namespaces": [namespace_json(entry) for entry in namespaces]})
+    elif not namespaces:
+        print_hint(output, "none")
     else:
-        deleted = any(each.deleted_at for each in found)
-        print_table(
-            ("namespace", "id=", "created=", *(("deleted=", "status=") if deleted else ())),
-            ((_row(each) if deleted else _row(each)[:3]) for each in found),
-        )
+        with_deleted = any(entry.deleted_at for entry in namespaces)
+        heads = ("namespace", "id=", "created=", "deleted=", "status=")
+        columns = len(heads) if with_deleted else 3
+        print_table(heads[:columns], (_row(entry)[:columns] for entry in namespaces))
 
 
-def _row(each: Namespace) -> tuple[str, ...]:
-    deleted = moment(each.deleted_at) if each.deleted_at else ""
-    return each.name, each.namespace_id, moment(each.created_at), deleted, each.status
+def _row(entry: Namespace) -> tuple[str, ...]:
+    deleted = format_time(entry.deleted_at) if entry.deleted_at else ""
+    return entry.name, entry.namespace_id, format_time(entry.created_at), deleted, entry.status

@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Options and arguments that commands share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 from zae_limiter.cli.completion import complete_entity, complete_resource
 
 
-def checked(
+def validation_callback(
     check: Callable[[Any], object],
 ) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback that reports what the library would, as wrong usage of the parameter."""
+    """Return a click callback that reports the library's ValidationError as wrong usage."""
 
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if value is None:
@@ -37,30 +37,34 @@ def _text(value: str) -> str:
     return check_text(value, "text") or ""
 
 
-check_free_text = checked(_text)
+check_free_text = validation_callback(_text)
 
 
-# --- output and consent ----------------------------------------------------------------------
+# --- output, confirmation and audit ----------------------------------------------------------
 
 output_option = click.option(
     "--output",
     type=click.Choice(("table", "json")),
     default="table",
     show_default=True,
-    help="For people, or for programs.",
+    help="Output format: a table for people, JSON for programs.",
 )
-how_many_option = click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000_000),
-    default=100,
-    show_default=True,
-    help="How many.",
-)
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+def count_option(things: str) -> Callable[[Any], Any]:
+    """Return ``--limit``, the maximum number of ``things`` in a listing."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 1_000_000),  # a page is held in memory
+        default=100,
+        show_default=True,
+        help=f"Maximum number of {things}.",
+    )
 
 
 def os_user() -> str | None:
-    """Who is at the keyboard."""
+    """Return the name of the operating system's user; None if it has none."""
     import getpass
 
     try:
@@ -73,11 +77,11 @@ principal_option = click.option(
     "--principal",
     envvar="ZAEL_PRINCIPAL",
     show_envvar=True,
-    metavar="WHO",
+    metavar="NAME",
     default=os_user,
     show_default="the user of the operating system",
     callback=check_free_text,
-    help="Whom the audit log names.",
+    help="Name that the audit log gives as the author of the change.",
 )
 
 
@@ -108,10 +112,10 @@ def _resource_or_default(value: str) -> str:
     return check_resource_or_default(value)
 
 
-check_entity = checked(_entity_id)
-check_resource_name = checked(_resource)
-check_any_resource = checked(_resource_or_default)
-check_namespace_name = checked(
+check_entity = validation_callback(_entity_id)
+check_resource_name = validation_callback(_resource)
+check_any_resource = validation_callback(_resource_or_default)
+check_namespace_name = validation_callback(
     lambda value: tuple(map(_namespace, value)) if isinstance(value, tuple) else _namespace(value)
 )
 
@@ -121,14 +125,14 @@ entity_argument = click.argument(
 resource_argument = click.argument(
     "resource", metavar="RESOURCE", callback=check_resource_name, shell_complete=complete_resource
 )
-level_option = click.option(
+resource_or_default_option = click.option(
     "--resource",
     "-r",
     metavar="NAME",
     default="_default_",
     callback=check_any_resource,
     shell_complete=complete_resource,
-    help="Only on this resource; else on all without limits of their own.",
+    help="Limits on this resource only; otherwise on all resources without their own.",
 )
 resource_filter = click.option(
     "--resource",

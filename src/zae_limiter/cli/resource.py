@@ -1,4 +1,4 @@
-"""``zae-limiter resource``: limits of a resource."""
+"""``zae-limiter resource``: default limits of resources."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.consent import confirm
-from zae_limiter.cli.groups import CommandGroup, did_you_mean
+from zae_limiter.cli.app import CommandGroup
+from zae_limiter.cli.console import confirm
+from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.formatting import describe_limits, format_rate, limits_json
 from zae_limiter.cli.options import output_option, principal_option, resource_argument, yes_option
+from zae_limiter.cli.param_types import limits_option
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import described, hint, print_limits, print_table, show
-from zae_limiter.cli.values import limits_option
-from zae_limiter.cli.words import limits_json, rate
+from zae_limiter.cli.tables import print_hint, print_limits, print_result, print_table
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.limit import Limit
 
 
 @click.group(cls=CommandGroup)
 def resource() -> None:
-    """Limits of a resource, for entities without their own.
+    """Manage the default limits of resources.
 
     \b
     Example:
@@ -37,11 +38,16 @@ def resource() -> None:
 @store_options
 @output_option
 def set_defaults(
-    store: Store, resource: str, limits: tuple[Limit, ...], principal: str | None, output: str
+    store: StoreLocation,
+    resource: str,
+    limits: tuple[Limit, ...],
+    principal: str | None,
+    output: str,
 ) -> None:
-    """Replace the limits of a resource.
+    """Replace the default limits of a resource.
 
-    Clients follow within their cache time: a minute, unless they chose otherwise.
+    They apply to entities without limits of their own. Clients apply them within their cache
+    time, by default a minute.
 
     \b
     Example:
@@ -52,10 +58,10 @@ def set_defaults(
     with store.open(create=True) as repository:
         before = repository.get_resource_defaults(resource)
         repository.set_resource_defaults(resource, limits, principal)
-    show(
+    print_result(
         output,
         {"resource": resource, "limits": limits_json(limits)},
-        f"{resource}: {described(limits)} (before: {described(before)})",
+        f"{resource}: {describe_limits(limits)} (before: {describe_limits(before)})",
     )
 
 
@@ -63,8 +69,8 @@ def set_defaults(
 @resource_argument
 @store_options
 @output_option
-def get_defaults(store: Store, resource: str, output: str) -> None:
-    """Show the limits of a resource.
+def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
+    """Show the default limits of a resource.
 
     \b
     Example:
@@ -75,9 +81,9 @@ def get_defaults(store: Store, resource: str, output: str) -> None:
     with store.open() as repository:
         limits = repository.get_resource_defaults(resource)
         if not limits:
-            hint(output, _none_stored(repository, resource))
+            print_hint(output, _none_stored(repository, resource))
     if output == "json":
-        show(output, {"resource": resource, "limits": limits_json(limits)})
+        print_result(output, {"resource": resource, "limits": limits_json(limits)})
     elif limits:
         print_limits(limits)
 
@@ -89,11 +95,11 @@ def get_defaults(store: Store, resource: str, output: str) -> None:
 @store_options
 @output_option
 def delete_defaults(
-    store: Store, resource: str, yes: bool, principal: str | None, output: str
+    store: StoreLocation, resource: str, yes: bool, principal: str | None, output: str
 ) -> None:
-    """Remove the limits of a resource.
+    """Remove the default limits of a resource.
 
-    Those of the system apply again.
+    The system defaults apply again.
 
     \b
     Example:
@@ -105,24 +111,24 @@ def delete_defaults(
         limits = repository.get_resource_defaults(resource)
         if limits:
             confirm(
-                f"This removes the defaults of {resource!r}: {described(limits)}; entities "
+                f"This removes the defaults of {resource!r}: {describe_limits(limits)}; entities "
                 "without limits of their own fall back on the system defaults",
                 "Remove them?",
                 yes=yes,
             )
             repository.delete_resource_defaults(resource, principal)
         else:
-            hint(output, _none_stored(repository, resource))
+            print_hint(output, _none_stored(repository, resource))
     data = {"resource": resource, "deleted": bool(limits), "limits": limits_json(limits)}
     if output == "json" or limits:
-        show(output, data, f"{resource}: removed {described(limits)}")
+        print_result(output, data, f"{resource}: removed {describe_limits(limits)}")
 
 
 @resource.command("list")
 @store_options
 @output_option
-def list_resources(store: Store, output: str) -> None:
-    """List the resources that have limits.
+def list_resources(store: StoreLocation, output: str) -> None:
+    """List the resources that have default limits.
 
     \b
     Example:
@@ -132,23 +138,23 @@ def list_resources(store: Store, output: str) -> None:
     """
     with store.open() as repository:
         names = repository.list_resources_with_defaults()
-        found = [(name, repository.get_resource_defaults(name)) for name in names]
+        defaults = [(name, repository.get_resource_defaults(name)) for name in names]
     if output == "json":
-        listed = [{"resource": name, "limits": limits_json(limits)} for name, limits in found]
-        show(output, {"resources": listed})
-    elif not found:
-        hint(output, "no resource has defaults")
+        data = [{"resource": name, "limits": limits_json(limits)} for name, limits in defaults]
+        print_result(output, {"resources": data})
+    elif not defaults:
+        print_hint(output, "no resource has defaults")
     else:
         print_table(
             ("resource", "limit", "rate>", "burst>"),
             (
-                ("" if index else name, limit.name, rate(limit), f"{limit.capacity:,}")
-                for name, limits in found
+                ("" if index else name, limit.name, format_rate(limit), f"{limit.capacity:,}")
+                for name, limits in defaults
                 for index, limit in enumerate(limits)
             ),
         )
 
 
 def _none_stored(repository: SyncRepository, resource: str) -> str:
-    near = did_you_mean(resource, repository.list_resources_with_defaults())
-    return f"no defaults are stored for {resource!r}{near}"
+    suggestion = did_you_mean(resource, repository.list_resources_with_defaults())
+    return f"no defaults are stored for {resource!r}{suggestion}"

@@ -1,4 +1,4 @@
-"""Which store a command works on, and how it is opened: nothing is made by a mistyped name."""
+"""Which store a command works on, and how it is opened. A mistyped name creates nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zae_limiter.cli.groups import did_you_mean
+from zae_limiter.cli.errors import did_you_mean
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -16,78 +16,85 @@ if TYPE_CHECKING:
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
-PATIENCE_S = 5.0  # for a store that does not answer; programs have less
+# Longer than the library's 2 s: at a shell, a late answer is better than an error.
+REQUEST_TIMEOUT_S = 5.0
 
 
-class Store(NamedTuple):
-    """What the options and the environment say; nothing is opened yet."""
+class StoreLocation(NamedTuple):
+    """The store and namespace that the options and the environment name; not opened yet."""
 
-    url: str | None = None  # none: nothing is named, so it is the default stack
+    url: str | None = None  # None: nothing is named, so it is the default stack
     namespace: str | None = None
 
     def open(
-        self, *, create: bool = False, provision: str = "never", timeout_s: float = PATIENCE_S
+        self,
+        *,
+        create: bool = False,
+        provision: str = "never",
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> SyncRepository:
-        """Open it. A missing file is made only with ``create``, a missing namespace never."""
+        """Open the store. Only ``create`` creates a missing file; no namespace is created."""
         from zae_limiter._sync.repository import SyncRepository
         from zae_limiter.exceptions import NamespaceNotFoundError
 
-        self._look(create)
+        self._check_file(create)
         builder = SyncRepository.builder().namespace(self.namespace).url(self.url)
         builder.provision(provision).config_cache_ttl(0).request_timeout(timeout_s)
         try:
             return builder.build()
         except NamespaceNotFoundError as error:
-            near = did_you_mean(error.namespace, self._namespaces())
-            if not near:
+            suggestion = did_you_mean(error.namespace, self._namespaces())
+            if not suggestion:
                 raise
             raise click.ClickException(
-                f"namespace {error.namespace!r} is not registered{near}"
+                f"namespace {error.namespace!r} is not registered{suggestion}"
             ) from None
 
     def registry(self, *, create: bool = False, create_table: bool = False) -> SyncRepository:
-        """Open it for commands that concern all namespaces."""
-        if create_table and self._place().engine != "dynamodb":
+        """Open the store for commands that concern all namespaces."""
+        if create_table and self._parsed_url().engine != "dynamodb":
             raise click.UsageError("--create-table is for DynamoDB; leave it out")
-        whole = self._replace(namespace=DEFAULT_NAMESPACE)
-        return whole.open(create=create, provision="table" if create_table else "never")
+        location = self._replace(namespace=DEFAULT_NAMESPACE)
+        return location.open(create=create, provision="table" if create_table else "never")
 
     def _namespaces(self) -> list[str]:
         with self.registry() as repository:
-            return [each.name for each in repository.list_namespaces()]
+            return [namespace.name for namespace in repository.list_namespaces()]
 
-    def _place(self) -> StoreUrl:
+    def _parsed_url(self) -> StoreUrl:
         from zae_limiter.store_url import parse_url
 
         return parse_url(self.url or f"dynamodb://{DEFAULT_STACK}")
 
-    def _look(self, create: bool) -> None:
+    def _check_file(self, create: bool) -> None:
+        """Raise if a SQLite file is missing and not to be created; note what is created."""
         from pathlib import Path
 
-        place = self._place()
-        if place.engine == "memory" and create:
+        parsed = self._parsed_url()
+        if parsed.engine == "memory" and create:
             click.echo("note: memory:// forgets everything when this command ends", err=True)
-        if place.engine != "sqlite" or Path(place.place).exists():
+        if parsed.engine != "sqlite" or Path(parsed.place).exists():
             return
         if not create:
             raise click.ClickException(
-                f"no store at {place.place!r}; check --url (or ZAEL_URL), or make one: "
+                f"no store at {parsed.place!r}; check --url (or ZAEL_URL), or create one: "
                 f"zae-limiter namespace register {DEFAULT_NAMESPACE} --url {self.url}"
             )
-        if Path(place.place).absolute().parent.is_dir():
-            click.echo(f"note: new store {place.place!r}", err=True)
+        if Path(parsed.place).absolute().parent.is_dir():
+            click.echo(f"note: new store {parsed.place!r}", err=True)
 
 
-def place_of(url: str | None, given: Mapping[str, str | None]) -> str | None:
-    """The store's URL; None if nothing is named. The command line wins over the environment.
+def resolve_url(url: str | None, stack_options: Mapping[str, str | None]) -> str | None:
+    """Return the store's URL; None if nothing is named. Options win over the environment.
 
-    ``given`` are the options ``stack``, ``region`` and ``endpoint_url``.
+    ``stack_options`` are ``stack``, ``region`` and ``endpoint_url``.
     """
-    named = os.environ.get("ZAEL_STACK")
-    if not any(given.values()) and (url or not named):
+    env_stack = os.environ.get("ZAEL_STACK")
+    if not any(stack_options.values()) and (url or not env_stack):
         return url
     from urllib.parse import urlencode
 
-    options = {key: given[key] for key in ("region", "endpoint_url") if given.get(key)}
-    query = f"?{urlencode(options)}" if options else ""
-    return f"dynamodb://{given.get('stack') or named or DEFAULT_STACK}{query}"
+    keys = ("region", "endpoint_url")
+    query_options = {key: stack_options[key] for key in keys if stack_options.get(key)}
+    query = f"?{urlencode(query_options)}" if query_options else ""
+    return f"dynamodb://{stack_options.get('stack') or env_stack or DEFAULT_STACK}{query}"

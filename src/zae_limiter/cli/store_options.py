@@ -1,4 +1,4 @@
-"""Which store: ``--url``, or the stack options that name a DynamoDB table."""
+"""Options that name the store: ``--url``, or those of a DynamoDB stack."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from zae_limiter.cli.completion import complete_namespace
-from zae_limiter.cli.options import check_namespace_name, checked
-from zae_limiter.cli.store import Store, place_of
+from zae_limiter.cli.options import check_namespace_name, validation_callback
+from zae_limiter.cli.store import StoreLocation, resolve_url
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,9 +19,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _url(value: str) -> str:
     from zae_limiter.store_url import parse_url
 
-    place = parse_url(value)
-    _region(place.options.get("region"))
-    _endpoint(place.options.get("endpoint_url"))
+    parsed = parse_url(value)
+    _region(parsed.options.get("region"))
+    _endpoint(parsed.options.get("endpoint_url"))
     return value
 
 
@@ -38,7 +38,7 @@ def _region(value: str | None) -> str | None:
 
 
 def _endpoint(value: str | None) -> str | None:
-    from zae_limiter.transport.wire import parse_endpoint
+    from zae_limiter.transport.messages import parse_endpoint
 
     if value is not None:
         parse_endpoint(value)
@@ -50,8 +50,8 @@ url_option = click.option(
     envvar="ZAEL_URL",
     show_envvar=True,
     metavar="URL",
-    callback=checked(_url),
-    help="Store: memory://, sqlite:///limits.db or dynamodb://STACK.",
+    callback=validation_callback(_url),
+    help="URL of the store: memory://, sqlite:///limits.db or dynamodb://STACK.",
 )
 namespace_option = click.option(
     "--namespace",
@@ -61,7 +61,7 @@ namespace_option = click.option(
     metavar="NAME",
     callback=check_namespace_name,
     shell_complete=complete_namespace,
-    help="Isolated part of the store; 'default' unless named.",
+    help="Namespace of the store; 'default' unless given.",
 )
 _STACK_OPTIONS = (
     url_option,
@@ -70,28 +70,31 @@ _STACK_OPTIONS = (
         "-n",
         "stack",
         metavar="STACK",
-        callback=checked(_stack),
-        help="DynamoDB stack, instead of --url; or ZAEL_STACK.",
+        callback=validation_callback(_stack),
+        help="Name of the DynamoDB stack, instead of --url; or ZAEL_STACK.",
     ),
     click.option(
-        "--region", metavar="REGION", callback=checked(_region), help="AWS region of the stack."
+        "--region",
+        metavar="REGION",
+        callback=validation_callback(_region),
+        help="AWS region of the stack.",
     ),
     click.option(
         "--endpoint-url",
         metavar="URL",
-        callback=checked(_endpoint),
-        help="DynamoDB endpoint of the stack, such as http://localhost:8000.",
+        callback=validation_callback(_endpoint),
+        help="Endpoint of DynamoDB, such as http://localhost:8000.",
     ),
 )
 
 
 def store_options(command: F) -> F:
-    """``store``, with the namespace that --namespace names."""
+    """Pass ``store``: the store and namespace that the options name."""
     return _with_store(command, (*_STACK_OPTIONS, namespace_option))
 
 
 def registry_options(command: F) -> F:
-    """``store``, for commands that concern all namespaces."""
+    """Pass ``store``, for commands that concern all namespaces."""
     return _with_store(command, _STACK_OPTIONS)
 
 
@@ -104,15 +107,17 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
         region: str | None,
         endpoint_url: str | None,
         namespace: str | None = None,
-        **rest: Any,
+        **others: Any,
     ) -> Any:
-        given = {"stack": stack, "region": region, "endpoint_url": endpoint_url}
+        stack_options = {"stack": stack, "region": region, "endpoint_url": endpoint_url}
         source = click.get_current_context().get_parameter_source("url")
-        if url and any(given.values()) and source is ParameterSource.COMMANDLINE:
+        if url and any(stack_options.values()) and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 "--url names the store; leave out --name, --region, --endpoint-url"
             )
-        return command(*args, store=Store(place_of(url, given), namespace), **rest)
+        return command(
+            *args, store=StoreLocation(resolve_url(url, stack_options), namespace), **others
+        )
 
     wrapped: Any = call
     for option in reversed(options):

@@ -1,4 +1,4 @@
-"""``zae-limiter system``: limits where nothing else applies."""
+"""``zae-limiter system``: limits where no others are stored."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.consent import confirm
-from zae_limiter.cli.groups import CommandGroup
+from zae_limiter.cli.app import CommandGroup
+from zae_limiter.cli.console import confirm
+from zae_limiter.cli.formatting import describe_limits, limits_json
 from zae_limiter.cli.options import output_option, principal_option, yes_option
+from zae_limiter.cli.param_types import limits_option
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import described, print_limits, say, show
-from zae_limiter.cli.values import limits_option
-from zae_limiter.cli.words import limits_json
+from zae_limiter.cli.tables import print_limits, print_line, print_result
 
 if TYPE_CHECKING:
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.limit import Limit
 
 
 @click.group(cls=CommandGroup)
 def system() -> None:
-    """Limits where no entity and no resource has its own.
+    """Manage the limits that apply where no others are stored.
 
     \b
     Example:
@@ -34,22 +34,22 @@ def system() -> None:
 @click.option(
     "--on-unavailable",
     type=click.Choice(("allow", "block")),
-    help="What an acquire does when the store does not answer.",
+    help="What acquires do while the store is unavailable.",
 )
 @principal_option
 @store_options
 @output_option
 def set_defaults(
-    store: Store,
+    store: StoreLocation,
     limits: tuple[Limit, ...],
     on_unavailable: str | None,
     principal: str | None,
     output: str,
 ) -> None:
-    """Replace the system's limits.
+    """Replace the system defaults.
 
-    And the policy for outages. Clients follow within their cache time: a minute, unless they
-    chose otherwise.
+    They are limits, and the policy for outages. Clients apply them within their cache time, by
+    default a minute.
 
     \b
     Examples:
@@ -61,20 +61,18 @@ def set_defaults(
     with store.open(create=True) as repository:
         before, _ = repository.get_system_defaults()
         repository.set_system_defaults(limits, on_unavailable, principal)
-    show(
+    print_result(
         output,
         {"limits": limits_json(limits), "on_unavailable": on_unavailable},
-        f"system defaults: {described(limits)} (before: {described(before)})",
+        f"system defaults: {describe_limits(limits)} (before: {describe_limits(before)})",
     )
 
 
 @system.command("get-defaults")
 @store_options
 @output_option
-def get_defaults(store: Store, output: str) -> None:
-    """Show the system's limits.
-
-    And the policy for outages.
+def get_defaults(store: StoreLocation, output: str) -> None:
+    """Show the system defaults: limits and outage policy.
 
     \b
     Example:
@@ -86,11 +84,11 @@ def get_defaults(store: Store, output: str) -> None:
         limits, policy = repository.get_system_defaults()
     if output == "json" or not limits:
         data = {"limits": limits_json(limits), "on_unavailable": policy}
-        show(output, data, "no system defaults are stored")
+        print_result(output, data, "no system defaults are stored")
         return
     print_limits(limits)
-    say("")
-    say(f"in an outage: {policy or 'block'}{'' if policy else ' (not set)'}")
+    print_line("")
+    print_line(f"in an outage: {policy or 'block'}{'' if policy else ' (not set)'}")
 
 
 @system.command("delete-defaults")
@@ -98,10 +96,8 @@ def get_defaults(store: Store, output: str) -> None:
 @principal_option
 @store_options
 @output_option
-def delete_defaults(store: Store, yes: bool, principal: str | None, output: str) -> None:
-    """Remove the system's limits.
-
-    And the policy for outages.
+def delete_defaults(store: StoreLocation, yes: bool, principal: str | None, output: str) -> None:
+    """Remove the system defaults: limits and outage policy.
 
     \b
     Example:
@@ -113,14 +109,14 @@ def delete_defaults(store: Store, yes: bool, principal: str | None, output: str)
         limits, _ = repository.get_system_defaults()
         if limits:
             confirm(
-                f"This removes the system defaults: {described(limits)}; acquires that no other "
-                "level covers will fail for want of limits",
+                f"This removes the system defaults: {describe_limits(limits)}; acquires for which "
+                "no other limits are stored will fail",
                 "Remove them?",
                 yes=yes,
             )
             repository.delete_system_defaults(principal)
-    show(
+    print_result(
         output,
         {"deleted": bool(limits), "limits": limits_json(limits)},
-        f"removed: {described(limits)}" if limits else "no system defaults were stored",
+        f"removed: {describe_limits(limits)}" if limits else "no system defaults were stored",
     )

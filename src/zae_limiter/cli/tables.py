@@ -1,46 +1,58 @@
-"""Tables, lines and lists on stdout."""
+"""Tables, lines and fields on stdout, hints on stderr."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from zae_limiter.cli.columns import Columns
-from zae_limiter.cli.render import make_console, print_json
-from zae_limiter.cli.words import limits_line, plain, rate
+from zae_limiter.cli.console import make_console, print_json
+from zae_limiter.cli.formatting import format_rate, printable
 
 if TYPE_CHECKING:
-    from zae_limiter.cli.pages import Pages
     from zae_limiter.models.limit import Limit
 
-T = TypeVar("T")
+MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
+GAP = "  "
+ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
-LONG = 1000
 
-
-def show(output: str, data: Any, *lines: str) -> None:
-    """A result: JSON, or lines for people."""
+def print_result(output: str, data: Any, *lines: str) -> None:
+    """Print ``data`` if ``output`` is ``json``, otherwise ``lines``."""
     if output == "json":
         print_json(data)
     else:
         for line in lines:
-            say(line)
+            print_line(line)
 
 
-def say(line: str) -> None:
-    """One line on stdout."""
-    click.echo(plain(line).rstrip())
+def print_line(line: str) -> None:
+    click.echo(printable(line).rstrip())
 
 
-def hint(output: str, line: str) -> None:
-    """What helps people and is no part of the result."""
+def print_hint(output: str, line: str) -> None:
+    """Print advice on stderr, where it is no part of the result; nothing for programs."""
     if output != "json":
-        click.echo(plain(line), err=True)
+        click.echo(printable(line), err=True)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print names and values, one to a line, without those that are None."""
+    shown = [(name, value) for name, value in fields if value is not None]
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        print_line(f"{name.ljust(width)}  {value}")
+
+
+def print_limits(limits: Iterable[Limit]) -> None:
+    print_table(
+        ("limit", "rate>", "burst>"),
+        ((limit.name, format_rate(limit), f"{limit.capacity:,}") for limit in limits),
+    )
 
 
 def print_table(
@@ -50,43 +62,33 @@ def print_table(
     indent: int = 0,
     last_styles: dict[str, str] | None = None,
 ) -> None:
-    """Aligned columns; heads in ``>`` are of numbers, those in ``=`` stay whole. Nothing is cut.
+    """Print aligned columns; nothing is cut off.
 
-    On a terminal long cells go on in the next line; elsewhere, and in long tables, lines are as
-    long as they must be.
+    A head that ends in ``>`` aligns its column to the right; one that ends in ``>`` or ``=``
+    keeps its cells on one line. On a terminal other long cells wrap; in pipes, and in long
+    tables, no line is wrapped.
     """
-    cells = [_cells(row) for row in rows]
-    if len(cells) <= LONG and _is_terminal():
-        _print_laid_out(heads, cells, indent, last_styles or {})
+    cells = [cells_of(row) for row in rows]
+    if len(cells) <= MAX_RICH_ROWS and _is_terminal():
+        _print_rich_table(heads, cells, indent, last_styles or {})
         return
-    columns = Columns(heads, cells, indent)
-    columns.print_head()
-    columns.print_rows(cells)
+    table = PlainTable(heads, cells, indent)
+    table.print_head()
+    table.print_rows(cells)
 
 
-def stream_table(
-    heads: Sequence[str], pages: Pages[T], row: Callable[[T], Sequence[object]]
-) -> None:
-    """A table of any length, printed as its pages come.
-
-    One page is a table like others; more have columns as wide as the first page needs.
-    """
-    columns = None
-    for page in pages:
-        if columns is None and pages.is_over:
-            print_table(heads, map(row, page))
-            return
-        cells = [_cells(row(each)) for each in page]
-        if columns is None:
-            columns = Columns(heads, cells)
-            columns.print_head()
-        columns.print_rows(cells)
+def cells_of(row: Sequence[object]) -> list[str]:
+    return [printable("" if cell is None else cell) for cell in row]
 
 
-def _print_laid_out(
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def _print_rich_table(
     heads: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
 ) -> None:
-    """Within the width of the terminal, which takes a millisecond for each row."""
+    """Print within the width of the terminal; cells with a text in ``styles`` are coloured."""
     from rich import box
     from rich.padding import Padding
     from rich.table import Table
@@ -105,51 +107,48 @@ def _print_laid_out(
     make_console().print(Padding(table, (0, 0, 0, indent)))
 
 
-def _is_terminal() -> bool:
-    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+class PlainTable:
+    """Columns of plain text, as wide as the rows given first need: later rows may stick out."""
+
+    def __init__(
+        self, heads: Sequence[str], first_rows: Sequence[Sequence[str]], indent: int = 0
+    ) -> None:
+        self._titles = [head.rstrip(">=") for head in heads]
+        self._aligned_right = [head.endswith(">") for head in heads]
+        columns = zip(self._titles, *first_rows, strict=True)
+        self._widths = [max(map(text_width, column)) for column in columns]
+        self._indent = " " * indent
+
+    def print_head(self) -> None:
+        total = sum(self._widths) + len(GAP) * (len(self._widths) - 1)
+        click.echo("\n".join((self._line(self._titles), self._indent + _rule() * total)))
+
+    def print_rows(self, rows: Iterable[Sequence[str]]) -> None:
+        lines = (self._line(row) for row in rows)
+        while batch := list(islice(lines, ROWS_PER_WRITE)):
+            click.echo("\n".join(batch))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        return (self._indent + GAP.join(self._padded(cells))).rstrip()
+
+    def _padded(self, cells: Sequence[str]) -> Iterator[str]:
+        for cell, width, right in zip(cells, self._widths, self._aligned_right, strict=True):
+            space = " " * (width - text_width(cell))
+            yield space + cell if right else cell + space
 
 
-def _cells(row: Sequence[object]) -> list[str]:
-    return [plain("" if cell is None else cell) for cell in row]
+def text_width(text: str) -> int:
+    """Return the number of terminal columns that ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
-def print_limits(limits: Iterable[Limit]) -> None:
-    print_table(
-        ("limit", "rate>", "burst>"),
-        ((limit.name, rate(limit), f"{limit.capacity:,}") for limit in limits),
-    )
-
-
-def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values, one to a line."""
-    known = [(name, value) for name, value in fields if value is not None]
-    width = max(len(name) for name, _ in known)
-    for name, value in known:
-        say(f"{name.ljust(width)}  {value}")
-
-
-def described(limits: Iterable[Limit]) -> str:
-    return limits_line(limits) or "none"
-
-
-def stream_json(name: str, pages: Iterable[list[T]], item: Callable[[T], Any]) -> None:
-    """``{"name": [...`` as the pages come; ``end_json`` closes it."""
-    click.echo(f'{{\n  "{name}": [', nl=False)
-    first = True
-    for page in pages:
-        texts = [_indented(item(each)) for each in page]
-        click.echo(("" if first else ",") + ",".join(texts), nl=False)
-        first = False
-    click.echo("]" if first else "\n  ]", nl=False)
-
-
-def end_json(**rest: Any) -> None:
-    """The fields after the list."""
-    for name, value in rest.items():
-        click.echo(f',\n  "{name}": {json.dumps(value)}', nl=False)
-    click.echo("\n}")
-
-
-def _indented(item: Any) -> str:
-    text = json.dumps(item, indent=2, allow_nan=False)
-    return "\n    " + text.replace("\n", "\n    ")
+def _rule() -> str:
+    try:
+        "─".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "-"
+    return "─"

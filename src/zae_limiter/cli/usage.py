@@ -1,4 +1,4 @@
-"""``zae-limiter usage``: who used how much, and when."""
+"""``zae-limiter usage``: consumed tokens by hour or day."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.cli.consent import status
-from zae_limiter.cli.groups import CommandGroup
-from zae_limiter.cli.options import checked, how_many_option
+from zae_limiter.cli.app import CommandGroup
+from zae_limiter.cli.console import status
+from zae_limiter.cli.options import count_option, validation_callback
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import hint, show
-from zae_limiter.cli.usage_options import Selection, usage_options
+from zae_limiter.cli.tables import print_hint, print_result
+from zae_limiter.cli.usage_options import UsageOptions, usage_options
 from zae_limiter.cli.usage_output import (
-    draw,
-    nothing_found,
+    draw_usage,
+    no_usage_hint,
     print_csv,
     print_summary,
     print_summary_csv,
@@ -25,15 +25,16 @@ from zae_limiter.cli.usage_output import (
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
     from zae_limiter.cli.usage_source import UsageSource
 
-MOST = 100_000  # windows that a picture is made of
+# A chart needs all windows in memory; this many are eleven years of hours of one entity.
+MAX_CHART_WINDOWS = 100_000
 
 
 @click.group(cls=CommandGroup)
 def usage() -> None:
-    """Who used how much, by the hour or the day.
+    """Show consumed tokens by hour or day.
 
     \b
     Example:
@@ -52,19 +53,21 @@ def _next_key(value: str) -> str:
 
 @usage.command("list")
 @usage_options
-@how_many_option
+@count_option("windows")
 @click.option(
     "--next-key",
     metavar="KEY",
-    callback=checked(_next_key),
-    help="Continue where the last page ended.",
+    callback=validation_callback(_next_key),
+    help="Continue after the page that returned this key.",
 )
 @store_options
-def list_usage(store: Store, chosen: Selection, limit: int, next_key: str | None) -> None:
+def list_usage(
+    store: StoreLocation, options: UsageOptions, limit: int, next_key: str | None
+) -> None:
     """List usage windows, oldest first.
 
-    Net tokens of each limit: adjustments and refunds included, each token once. Of an
-    entity, of a resource, or else of every resource that has limits of its own.
+    Shows the net tokens of each limit, adjustments and refunds included: of an entity, of a
+    resource, or otherwise of every resource that has limits.
 
     \b
     Examples:
@@ -78,27 +81,32 @@ def list_usage(store: Store, chosen: Selection, limit: int, next_key: str | None
     total_events), next_key (null at the end).
     """
     with store.open() as repository:
-        source = _source(repository, chosen)
+        source = _source(repository, options)
         with status("reading usage"):
-            found, more = source.page(MOST if chosen.is_picture else limit, next_key)
-        if not found and chosen.output != "json":
-            hint("table", nothing_found(repository))
-    if chosen.is_picture:
-        draw(found, chosen.window, chosen.output, chosen.file, is_part=more is not None)
-    elif chosen.output == "json":
-        show("json", {"snapshots": [snapshot_json(each) for each in found], "next_key": more})
-    elif chosen.output == "csv":
-        print_csv(found)
-    elif found:
-        print_windows(found, chosen.window)
-    if more is not None and not chosen.is_picture:
-        hint(chosen.output, f"more: add --next-key {more!r}")
+            windows, next_page = source.page(
+                MAX_CHART_WINDOWS if options.is_chart else limit, next_key
+            )
+        if not windows and options.output != "json":
+            print_hint("table", no_usage_hint(repository))
+    if options.is_chart:
+        draw_usage(
+            windows, options.window, options.output, options.file, is_part=next_page is not None
+        )
+    elif options.output == "json":
+        data = [snapshot_json(snapshot) for snapshot in windows]
+        print_result("json", {"snapshots": data, "next_key": next_page})
+    elif options.output == "csv":
+        print_csv(windows)
+    elif windows:
+        print_windows(windows, options.window)
+    if next_page is not None and not options.is_chart:
+        print_hint(options.output, f"more: add --next-key {next_page!r}")
 
 
 @usage.command("summary")
 @usage_options
 @store_options
-def summary(store: Store, chosen: Selection) -> None:
+def summary(store: StoreLocation, options: UsageOptions) -> None:
     """Show totals, and averages per window with usage.
 
     \b
@@ -109,28 +117,30 @@ def summary(store: Store, chosen: Selection) -> None:
     JSON: snapshot_count, total, average (both by limit), min_window_start, max_window_start.
     """
     with store.open() as repository:
-        source = _source(repository, chosen)
+        source = _source(repository, options)
         with status("reading usage"):
-            found = source.summary()
-        if not found.snapshot_count and chosen.output != "json":
-            hint("table", nothing_found(repository))
-        if chosen.is_picture:
-            windows, more = source.page(MOST)
-            draw(windows, chosen.window, chosen.output, chosen.file, is_part=more is not None)
-    if chosen.output == "json":
-        show("json", summary_json(found))
-    elif chosen.output == "csv":
-        print_summary_csv(found)
-    elif chosen.output == "table" and found.snapshot_count:
-        print_summary(found, chosen.window, chosen.plot)
+            totals = source.summary()
+        if not totals.snapshot_count and options.output != "json":
+            print_hint("table", no_usage_hint(repository))
+        if options.is_chart:
+            windows, next_page = source.page(MAX_CHART_WINDOWS)
+            draw_usage(
+                windows, options.window, options.output, options.file, is_part=next_page is not None
+            )
+    if options.output == "json":
+        print_result("json", summary_json(totals))
+    elif options.output == "csv":
+        print_summary_csv(totals)
+    elif options.output == "table" and totals.snapshot_count:
+        print_summary(totals, options.window, after_chart=options.plot)
 
 
-def _source(repository: SyncRepository, chosen: Selection) -> UsageSource:
-    from zae_limiter.cli.usage_source import UsageSource, subjects_of
+def _source(repository: SyncRepository, options: UsageOptions) -> UsageSource:
+    from zae_limiter.cli.usage_source import UsageSource, resolve_subjects
 
-    subjects = subjects_of(repository, chosen.entity_id, chosen.resource)
+    subjects = resolve_subjects(repository, options.entity_id, options.resource)
     if not subjects:
         raise click.ClickException(
-            "no resource has limits of its own here; say whose usage: --entity-id or --resource"
+            "no resource of this namespace has limits; give --entity-id or --resource"
         )
-    return UsageSource(repository, subjects, chosen.window, chosen.start, chosen.end)
+    return UsageSource(repository, subjects, options.window, options.start, options.end)

@@ -1,4 +1,4 @@
-"""Which usage windows, and how they are shown."""
+"""Options of the usage commands: which windows, and how they are shown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from zae_limiter.cli.options import check_entity, check_free_text, checked, resource_filter
+from zae_limiter.cli.options import (
+    check_entity,
+    check_free_text,
+    resource_filter,
+    validation_callback,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Selection(NamedTuple):
-    """What the options of ``usage_options`` say."""
+class UsageOptions(NamedTuple):
+    """The values of the options that ``usage_options`` adds."""
 
     entity_id: str | None
     resource: str | None
@@ -27,11 +32,11 @@ class Selection(NamedTuple):
     file: str | None
 
     @property
-    def is_picture(self) -> bool:
+    def is_chart(self) -> bool:
         return self.plot or self.file is not None
 
     def check(self) -> None:
-        """Refuse options that do not go together, and pictures that cannot be drawn here."""
+        """Raise if options contradict each other, or the library for a chart is missing."""
         from zae_limiter.models.timestamps import ms_from_iso
 
         start, end, output = self.start, self.end, self.output
@@ -45,14 +50,14 @@ class Selection(NamedTuple):
         if self.file is not None and not into_file:
             raise click.UsageError("--file goes with --output png or svg")
         module, extra = ("plotext", "plot") if self.plot else ("matplotlib", "report")
-        if self.is_picture and importlib.util.find_spec(module) is None:
+        if self.is_chart and importlib.util.find_spec(module) is None:
             raise click.ClickException(
-                f"pictures need {module}: pip install 'zae-limiter[{extra}]', "
+                f"charts need {module}: pip install 'zae-limiter[{extra}]', "
                 "or use --output table, json or csv"
             )
 
 
-def _moment(value: str) -> str:
+def _iso_time(value: str) -> str:
     from zae_limiter.models.timestamps import ms_from_iso
 
     ms_from_iso(value)
@@ -74,37 +79,42 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--start",
         metavar="TIME",
-        callback=checked(_moment),
-        help="Windows from this ISO time on, such as 2026-01-31 or 2026-01-31T08:00Z.",
+        callback=validation_callback(_iso_time),
+        help="Only windows from this ISO time on, such as 2026-01-31 or 2026-01-31T08:00Z.",
     ),
     click.option(
-        "--end", metavar="TIME", callback=checked(_moment), help="Windows before this ISO time."
+        "--end",
+        metavar="TIME",
+        callback=validation_callback(_iso_time),
+        help="Only windows before this ISO time.",
     ),
-    click.option("--plot", is_flag=True, help="Draw it; needs the extra 'plot'."),
+    click.option(
+        "--plot", is_flag=True, help="Draw a chart in the terminal; needs the extra 'plot'."
+    ),
     click.option(
         "--output",
         type=click.Choice(("table", "json", "csv", "png", "svg")),
         default="table",
         show_default=True,
-        help="For people, for programs, or a picture for a report (extra 'report').",
+        help="Output format; png and svg are charts and need the extra 'report'.",
     ),
     click.option(
         "--file",
         type=click.Path(dir_okay=False),
         callback=check_free_text,
-        help="Where the picture goes, with --output png or svg.",
+        help="File of the chart, with --output png or svg.",
     ),
 )
 
 
 def usage_options(command: F) -> F:
-    """``chosen``, a selection that makes sense."""
+    """Pass ``options``, a checked ``UsageOptions``."""
 
     @functools.wraps(command)
-    def call(*args: Any, **given: Any) -> Any:
-        chosen = Selection(**{name: given.pop(name) for name in Selection._fields})
-        chosen.check()
-        return command(*args, chosen=chosen, **given)
+    def call(*args: Any, **params: Any) -> Any:
+        options = UsageOptions(**{name: params.pop(name) for name in UsageOptions._fields})
+        options.check()
+        return command(*args, options=options, **params)
 
     wrapped: Any = call
     for option in reversed(_OPTIONS):

@@ -1,4 +1,4 @@
-"""``zae-limiter version``: what is installed, and what the store was made by."""
+"""``zae-limiter version``: what is installed, and which version created the store."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import click
 from zae_limiter._version import __version__
 from zae_limiter.cli.options import output_option
 from zae_limiter.cli.store_options import registry_options
-from zae_limiter.cli.tables import print_fields, show
+from zae_limiter.cli.tables import print_fields, print_result
 
 if TYPE_CHECKING:
-    from zae_limiter.cli.store import Store
+    from zae_limiter.cli.store import StoreLocation
 
 
 @click.command()
 @registry_options
 @output_option
-def version(store: Store, output: str) -> None:
+def version(store: StoreLocation, output: str) -> None:
     """Show the versions of program, Python and store.
 
-    Of the store, if one is named.
+    The store's version is shown if a store is named.
 
     \b
     Examples:
@@ -47,17 +47,17 @@ def version(store: Store, output: str) -> None:
                 "record": repository.get_version_record(),
             }
     if output == "json":
-        show(output, data)
+        print_result(output, data)
         return
-    place = data["store"]
-    found = f"{place['engine']} {place['place']}" if place else "none named (--url or --name)"
-    record = place and place["record"]
+    opened = data["store"]
+    name = f"{opened['engine']} {opened['place']}" if opened else "none named (--url or --name)"
+    record = opened and opened["record"]
     print_fields(
         [
             ("zae-limiter", data["version"]),
             ("Python", data["python"]),
             ("SQLite", data["sqlite"]),
-            ("store", found),
+            ("store", name),
             (
                 "record",
                 " ".join(f"{key}={value}" for key, value in record.items()) if record else None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -13,7 +12,7 @@ T = TypeVar("T")
 async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
     """Run a call that blocks without blocking the event loop.
 
-    If the caller is cancelled, what the call makes in the end is undone.
+    If the caller is cancelled, the call's result is passed to ``undo`` once it has ended.
     """
     import asyncio
 
@@ -26,7 +25,7 @@ async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None
 
 
 def blocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
-    """Run it; an interrupt strikes inside the call, which cleans up after itself."""
+    """Run the call; on an interrupt, which strikes inside of it, it cleans up after itself."""
     return call(*args)
 
 
@@ -38,7 +37,9 @@ async def awithin(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """Raises TimeoutError if the call takes longer; it ends by itself, unheard."""
+    """Raises TimeoutError if the call takes longer; it then ends in its thread, unheard."""
+    from queue import Empty, SimpleQueue
+
     results: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def run() -> None:
@@ -58,11 +59,11 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
 
 async def apause() -> None:
-    """Let others run between two pieces of long work."""
+    """Let other tasks run between two pieces of long work."""
     import asyncio
 
     await asyncio.sleep(0)
 
 
 def pause() -> None:
-    """Threads take turns by themselves."""
+    """Do nothing: the interpreter switches threads by itself."""

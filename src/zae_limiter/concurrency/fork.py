@@ -1,4 +1,8 @@
-"""What must be made anew in a forked child: a lock that another thread held stays locked there."""
+"""Objects that reset themselves in forked children.
+
+A fork copies memory, but only the thread that forks: locks that other threads held stay locked in
+the child, and what those threads were doing is never finished.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,20 @@ from weakref import WeakSet
 
 class Forkable(Protocol):
     def after_fork(self) -> None:
-        """Called in the child, before anything else runs there."""
+        """Reset what must not be shared with the parent; called first of all in the child."""
 
 
 _objects: WeakSet[Forkable] = WeakSet()
 
 
-def renew_after_fork(what: Forkable) -> None:
-    """Call ``what.after_fork()`` in every forked child, as long as it lives."""
-    _objects.add(what)
+def renew_after_fork(forkable: Forkable) -> None:
+    """Call ``forkable.after_fork()`` in every forked child; the reference is weak."""
+    _objects.add(forkable)
 
 
 def _in_child() -> None:
-    for what in list(_objects):
-        what.after_fork()
+    for forkable in list(_objects):
+        forkable.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,16 +1,15 @@
-"""Several calls at once."""
+"""Independent calls side by side: tasks, threads or greenlets."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
@@ -18,12 +17,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Calls wait for a store, not for the CPU; more only compete for the interpreter.
 MAX_THREADS = 32
 PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
 
 
 class Parallel:
-    """How the sync tree runs independent calls side by side; decided once, when opened."""
+    """How the sync tree runs independent calls; chosen once, when the repository is opened."""
 
     def __init__(self, mode: str = "auto", *, useful: bool = True) -> None:
         if mode not in PARALLEL_MODES:
@@ -37,15 +37,10 @@ class Parallel:
             _warn_if_unsuited(mode)
         self._pool: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
-        self.after_fork()
-        renew_after_fork(self)
-
-    def after_fork(self) -> None:
-        """Another thread may have held it."""
-        self._lock = threading.Lock()
+        self._lock = SignalSafeLock()
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Results in order; the first error in order is raised after all have ended."""
+        """Return results in order; the first error in order is raised after all have ended."""
         if len(calls) <= 1:
             return [call() for call in calls]
         if self.mode == "threadpool":
@@ -70,7 +65,7 @@ class Parallel:
             futures = []
             with suppress(RuntimeError):  # the interpreter ends: there are no more threads
                 for call in calls[1:]:
-                    futures.append(self._pool.submit(call))  # noqa: PERF401 - keeps those that were
+                    futures.append(self._pool.submit(call))  # noqa: PERF401 - keeps those that started
         try:
             first = calls[0]()  # this thread works, too
         finally:
@@ -99,9 +94,12 @@ def _warn_if_unsuited(mode: str) -> None:
 
 
 def _warn(message: str) -> None:
-    """Names the line outside this package that asked for it."""
-    frame, level = sys._getframe(), 1  # noqa: SLF001 - the only way before Python 3.12
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("zae_limiter."):
+    """Warn on behalf of the first caller outside of this package."""
+    from inspect import currentframe
+
+    # `skip_file_prefixes` of `warnings.warn` does this from Python 3.12 on.
+    frame, level = currentframe(), 1
+    while frame is not None and frame.f_globals["__name__"].startswith("zae_limiter."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)
 
@@ -123,12 +121,12 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
 
     if len(calls) == 1:
         return [await calls[0]()]
-    found = await asyncio.gather(*(_outcome(call) for call in calls), return_exceptions=True)
+    outcomes = await asyncio.gather(*(_outcome(call) for call in calls), return_exceptions=True)
     results = []
-    for each in found:
-        if isinstance(each, BaseException):  # it was cancelled
-            raise each
-        result, error = each
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):  # it was cancelled
+            raise outcome
+        result, error = outcome
         if error is not None:
             raise error
         results.append(cast(T, result))
@@ -136,10 +134,10 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
 
 
 async def _outcome(call: Callable[[], Awaitable[T]]) -> tuple[T | None, Exception | None]:
-    """What it returns, which may well be an exception, or what it raises."""
+    """Return (result, None) or (None, error); a result may be an exception, too."""
     try:
         return await call(), None
-    except Exception as error:  # noqa: BLE001 - raised by whoever gathers
+    except Exception as error:  # noqa: BLE001 - raised by `agather`
         return None, error
 
 

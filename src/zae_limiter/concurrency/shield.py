@@ -1,65 +1,50 @@
-"""Work that is carried to its end although the caller is stopped."""
+"""Calls that run to completion although the caller is cancelled or interrupted."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from zae_limiter.concurrency.steady import Shield
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-_shield: type[Shield] | None = None
-
-
-def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> Awaitable[T]:
-    """Run the call to its end; a cancellation of the caller is raised after that."""
-    return (_shield or _load_shield())().run(call)
-
-
-def _load_shield() -> type[Shield]:
-    """Not before it is needed: it brings asyncio along, which the sync tree does without."""
-    global _shield  # noqa: PLW0603 - imported once
-    from zae_limiter.concurrency.steady import Shield
-
-    _shield = Shield
-    return Shield
+# How often an interrupted caller checks whether the call has ended. It cannot rely on the lock: an
+# interrupt may have come right after the lock was acquired.
+_POLL_S = 0.05
 
 
 def shield(call: Callable[[], T]) -> T:
-    """Run the call to its end; an interrupt of the caller is raised after that.
+    """Run the call to completion; an interrupt of the caller is raised after that.
 
-    Interrupts strike the main thread alone, so only there the work goes to another one.
+    Signals interrupt the main thread only, so only there the call runs in another thread.
     """
     if (
         threading.get_ident() != threading.main_thread().ident
-        or _is_cooperative()
+        or _threads_are_greenlets()
         or sys.is_finalizing()  # no other thread runs any more
     ):
         return call()
     job = _Job(call)
     try:
         try:
-            _hand_over(job)
+            _hand_to_runner(job)
             job.ended.acquire()
         except BaseException:
-            job.see_through()
+            job.wait_or_withdraw()
             raise
     except BaseException:
-        job.see_through()  # again, for an interrupt that struck inside the first one
+        job.wait_or_withdraw()  # again, if another interrupt came during the first one
         raise
     return job.outcome()  # type: ignore[no-any-return]
 
 
 class _Job:
-    """A call on its way to the thread that runs it."""
+    """A call on its way to the thread that runs it, unless its caller withdraws it before."""
 
-    __slots__ = ("_claims", "call", "ended", "error", "is_over", "result")
+    __slots__ = ("_claimants", "call", "ended", "error", "has_ended", "result")
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call = call
@@ -67,31 +52,31 @@ class _Job:
         self.error: BaseException | None = None
         self.ended = threading.Lock()
         self.ended.acquire()
-        self.is_over = False
-        self._claims: list[str] = []
+        self.has_ended = False
+        self._claimants: list[str] = []
 
-    def claim(self, who: str) -> bool:
-        """True for the first who asks, however often it does: list.append is atomic."""
-        self._claims.append(who)
-        return self._claims[0] == who
+    def claim(self, claimant: str) -> bool:
+        """Return True to the first claimant, also if it asks again: list.append is atomic."""
+        self._claimants.append(claimant)
+        return self._claimants[0] == claimant
 
     def run(self) -> None:
         if not self.claim("runner"):
             return
         try:
             self.result = self.call()
-        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             self.error = error
-        self.is_over = True
+        self.has_ended = True
         self.ended.release()
 
-    def see_through(self) -> None:
-        """Return when it is over, or when it can no longer start."""
+    def wait_or_withdraw(self) -> None:
+        """Return when the call has ended, or can no longer start."""
         if self.claim("caller"):
-            self.is_over = True
-        while not self.is_over:
+            self.has_ended = True
+        while not self.has_ended:
             with suppress(BaseException):
-                self.ended.acquire(timeout=0.05)
+                self.ended.acquire(timeout=_POLL_S)
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -100,7 +85,7 @@ class _Job:
 
 
 class _Runner:
-    """One thread is enough: it works for the main thread only."""
+    """The thread that runs the main thread's calls; one is enough."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -111,13 +96,13 @@ class _Runner:
         while True:
             job = self.jobs.get()
             job.run()
-            del job  # holds on to nothing while it waits
+            del job  # else its result would live until the next call
 
 
 _runner: _Runner | None = None
 
 
-def _hand_over(job: _Job) -> None:
+def _hand_to_runner(job: _Job) -> None:
     global _runner  # noqa: PLW0603 - one per process
     runner = _runner
     if runner is None or runner.pid != os.getpid():  # threads do not survive a fork
@@ -129,6 +114,6 @@ def _hand_over(job: _Job) -> None:
     runner.jobs.put(job)
 
 
-def _is_cooperative() -> bool:
+def _threads_are_greenlets() -> bool:
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("threading"))

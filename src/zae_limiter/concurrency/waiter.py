@@ -1,4 +1,4 @@
-"""Waiting for somebody else to finish."""
+"""One-shot events: a task or a thread waits until another one wakes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AWaiter:
-    """For one task, for one time; may be woken from any thread."""
+    """An event that one task awaits once; may be set from any thread."""
 
     __slots__ = ("_future", "_loop", "_woken")
 
@@ -23,9 +23,9 @@ class AWaiter:
         self._woken = False
 
     async def wait(self, seconds: float) -> None:
-        """Until it is woken; may be called again after a cancellation. Raises TimeoutError."""
+        """Wait until woken; may be called again after a cancellation. Raises TimeoutError."""
         until = self._loop.time() + seconds
-        timer = self._loop.call_at(until, self._look_up)
+        timer = self._loop.call_at(until, self._resume)
         try:
             while not self._woken:
                 if self._loop.time() >= until:
@@ -37,10 +37,14 @@ class AWaiter:
             timer.cancel()
 
     def wake(self) -> bool:
-        """False if its loop is closed: nobody waits any more."""
-        from asyncio import _get_running_loop
+        """Return False if the waiter's loop is closed, so that nothing waits any more."""
+        from asyncio import get_running_loop
 
-        if _get_running_loop() is self._loop:
+        try:
+            is_own_loop = get_running_loop() is self._loop
+        except RuntimeError:  # no loop runs in this thread
+            is_own_loop = False
+        if is_own_loop:
             self._wake()
             return True
         try:
@@ -51,15 +55,15 @@ class AWaiter:
 
     def _wake(self) -> None:
         self._woken = True
-        self._look_up()
+        self._resume()
 
-    def _look_up(self) -> None:
+    def _resume(self) -> None:
         if not self._future.done():
             self._future.set_result(None)
 
 
 class Waiter:
-    """For one thread, for one time."""
+    """An event that one thread waits for once; may be set from any thread."""
 
     __slots__ = ("_lock",)
 
@@ -68,7 +72,7 @@ class Waiter:
         self._lock.acquire()
 
     def wait(self, seconds: float) -> None:
-        """Until it is woken. Raises TimeoutError."""
+        """Wait until woken. Raises TimeoutError."""
         if not self._lock.acquire(timeout=max(seconds, 0)):
             raise TimeoutError
 

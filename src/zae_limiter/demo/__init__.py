@@ -1,5 +1,5 @@
-"""Simulated LLM traffic on a real limiter, and a check of what it let through.
+"""Simulated LLM traffic on a real limiter, and a check of what it admitted.
 
-The check trusts nothing of the limiter: it works on a log that the callers keep themselves, with
-arithmetic of its own.
+The check does not trust the limiter: it works on a log that the callers keep themselves, with
+its own arithmetic.
 """

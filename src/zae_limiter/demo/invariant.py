@@ -1,23 +1,23 @@
-"""Did any limit let too much through? Judged from the log alone, in whole numbers.
+"""Check that no limit admitted too much, from the callers' log alone and in whole numbers.
 
 For each limit of each bucket, and for every window from the stamp ``a`` of a grant or debt to the
 stamp ``b`` of a grant::
 
     granted + debts  <  capacity + refill · (b − a) + given back + 1/1000 token
 
-- *granted*: admissions whose stamps lie in the window, both ends included.
-- *debts*: what calls cost beyond their estimate. A debt is no admission and may not be refused,
-  but what it took cannot be admitted again. It counts where it was certainly written after the
-  window began and before one of its grants.
-- *given back*: refunds that may have been written after the window's first charge and before
-  its last grant. Where the log leaves the order open, it is decided in favour of the limiter.
+- *granted*: tokens of admissions whose stamps lie in the window, both ends included.
+- *debts*: what calls cost beyond their estimate. A debt is not an admission and is never refused,
+  but the tokens it took cannot be admitted. It counts if it was certainly written after the
+  window began and before one of the window's grants.
+- *given back*: credits that may have been written after the window's first charge and before
+  its last grant. Where the log leaves the order open, the limiter gets the benefit of the doubt.
 - *1/1000 token*: stores count in thousandths and round down at both ends of the window.
 
-Why it must hold: before the first charge of the window, in the order of the store, the bucket held
-at most its capacity; after its last grant, not less than nothing; in between, only time and
-refunds put something in. Grants of one stamp, or stamped out of order, change nothing about it.
+Why it must hold: before the first charge of the window, in the order of the store's writes, the
+bucket held at most its capacity; after its last grant, at least zero; in between, only refill and
+credits added tokens. Grants with equal stamps, or stamped out of order, do not change that.
 
-Every term is a sum up to ``b`` less a sum before ``a``, so the fullest of all windows is found in
+Every term is a sum up to ``b`` minus a sum before ``a``, so the fullest of all windows is found in
 one pass: for each end, the best start so far.
 """
 
@@ -28,10 +28,11 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from zae_limiter.demo.log import BucketLimit, Entry, GrantLog, LimitLog, Moment
+from zae_limiter.demo.log import BucketLimit, GrantLog, LimitLog, LogEntry, Moment
 from zae_limiter.models.limit import Limit
 
-MS = 1000
+MS_PER_SECOND = 1000
+MILLI = 1000  # thousandths in a token
 
 
 class Window(NamedTuple):
@@ -44,48 +45,48 @@ class Window(NamedTuple):
     granted: int
     debts: int
     given_back: int
-    windows: int  # how many there were to choose from
+    windows: int  # number of windows that were compared
 
     @property
     def refill(self) -> float:
-        """What came back over the window; for the eye only."""
-        seconds = (self.to_ms - self.from_ms) / MS
+        """Tokens refilled during the window; rounded, for display only."""
+        seconds = (self.to_ms - self.from_ms) / MS_PER_SECOND
         return self.limit.refill_amount * seconds / self.limit.refill_period_seconds
 
     @property
     def allowed(self) -> float:
-        """What could be taken in the window; for the eye only."""
+        """Tokens that may be taken in the window; rounded, for display only."""
         return self.limit.capacity + self.refill + self.given_back
 
     @property
     def holds(self) -> bool:
-        """The inequality above, times 1000 · period in milliseconds."""
+        """Whether the inequality above holds; multiplied by 1000 · period in ms, to stay exact."""
         limit = self.limit
-        period_ms = limit.refill_period_seconds * MS
+        period_ms = limit.refill_period_seconds * MS_PER_SECOND
         over = self.granted + self.debts - self.given_back - limit.capacity
         refill = limit.refill_amount * (self.to_ms - self.from_ms)
-        return 1000 * (over * period_ms - refill) < period_ms
+        return MILLI * (over * period_ms - refill) < period_ms
 
 
 Violation = Window
 
 
 def check_invariant(log: GrantLog, limits: Mapping[BucketLimit, Limit]) -> list[Violation]:
-    """The worst window of every limit that let too much through."""
+    """Return the worst window of every limit that admitted too much."""
     return [window for window in fullest_windows(log, limits) if not window.holds]
 
 
 def fullest_windows(log: GrantLog, limits: Mapping[BucketLimit, Limit]) -> list[Window]:
-    """For every limit that granted anything, the window in which it granted most."""
+    """Return, for every limit with grants, the window that comes closest to the bound."""
     return [
         _fullest(key, limits[key], entries) for key, entries in log.limits.items() if entries.grants
     ]
 
 
 class _Sums:
-    """Tokens of entries by one of their moments."""
+    """Cumulative tokens of log entries, ordered by one of their three times."""
 
-    def __init__(self, entries: Iterable[Entry], when: Callable[[Moment], int]) -> None:
+    def __init__(self, entries: Iterable[LogEntry], when: Callable[[Moment], int]) -> None:
         ordered = sorted((when(entry.moment), entry.tokens) for entry in entries)
         self._times = [time for time, _ in ordered]
         self._totals = [0, *accumulate(tokens for _, tokens in ordered)]
@@ -98,7 +99,7 @@ class _Sums:
 
 
 class _Edge(NamedTuple):
-    """What counts before one end of a window; what lies between two ends is the difference."""
+    """The sums before one end of a window; those of the window are the difference of two edges."""
 
     time_ms: int
     granted: int
@@ -106,36 +107,41 @@ class _Edge(NamedTuple):
     given_back: int
 
     def weight(self, limit: Limit) -> int:
-        """What the bucket must have held on top of its refill, times the period in ms."""
+        """Tokens taken beyond the refill, times the period in ms to stay exact."""
         taken = self.granted + self.debts - self.given_back
-        return taken * limit.refill_period_seconds * MS - self.time_ms * limit.refill_amount
+        return (
+            taken * limit.refill_period_seconds * MS_PER_SECOND - self.time_ms * limit.refill_amount
+        )
 
 
 def _fullest(key: BucketLimit, limit: Limit, log: LimitLog) -> Window:
     starts, ends = _starts(log), _ends(log)
-    lightest, (start, end) = starts[0], (starts[0], ends[0])
-    most, begun, windows = end.weight(limit) - start.weight(limit), 0, 0
-    for upto in ends:
-        while begun < len(starts) and starts[begun].time_ms <= upto.time_ms:
-            lightest = min(lightest, starts[begun], key=lambda edge: edge.weight(limit))
-            begun += 1
-        windows += begun
-        taken = upto.weight(limit) - lightest.weight(limit)
-        if taken > most:
-            most, start, end = taken, lightest, upto
+    best_start, (start, end) = starts[0], (starts[0], ends[0])
+    most_taken, earlier_starts, windows = end.weight(limit) - start.weight(limit), 0, 0
+    for candidate in ends:
+        while earlier_starts < len(starts) and starts[earlier_starts].time_ms <= candidate.time_ms:
+            best_start = min(
+                best_start, starts[earlier_starts], key=lambda edge: edge.weight(limit)
+            )
+            earlier_starts += 1
+        windows += earlier_starts
+        taken = candidate.weight(limit) - best_start.weight(limit)
+        if taken > most_taken:
+            most_taken, start, end = taken, best_start, candidate
     return Window(
-        key,
-        limit,
-        start.time_ms,
-        end.time_ms,
-        end.granted - start.granted,
-        end.debts - start.debts,
-        end.given_back - start.given_back,
-        windows,
+        key=key,
+        limit=limit,
+        from_ms=start.time_ms,
+        to_ms=end.time_ms,
+        granted=end.granted - start.granted,
+        debts=end.debts - start.debts,
+        given_back=end.given_back - start.given_back,
+        windows=windows,
     )
 
 
 def _starts(log: LimitLog) -> list[_Edge]:
+    """Return the edges where a window may start: the earliest stamps of grants and debts."""
     granted = _Sums(log.grants, lambda moment: moment.first_ms)
     debts = _Sums(log.debts, lambda moment: moment.first_ms)
     written = _Sums(log.credits, lambda moment: moment.done_ms)
@@ -147,18 +153,19 @@ def _starts(log: LimitLog) -> list[_Edge]:
 
 
 def _ends(log: LimitLog) -> list[_Edge]:
+    """Return the edges where a window may end: the latest stamps of grants."""
     granted = _Sums(log.grants, lambda moment: moment.last_ms)
     debts = _Sums(log.debts, lambda moment: moment.done_ms)
-    begun = _Sums(log.credits, lambda moment: moment.first_ms)
-    latest_begin = latest_done = 0
-    ends: dict[int, _Edge] = {}  # of one stamp the last, which knows them all
-    for moment in sorted((entry.moment for entry in log.grants), key=lambda each: each.last_ms):
-        latest_begin = max(latest_begin, moment.first_ms)
+    started = _Sums(log.credits, lambda moment: moment.first_ms)
+    latest_start = latest_done = 0
+    ends: dict[int, _Edge] = {}  # of equal stamps the last, which includes the others
+    for moment in sorted((entry.moment for entry in log.grants), key=lambda moment: moment.last_ms):
+        latest_start = max(latest_start, moment.first_ms)
         latest_done = max(latest_done, moment.done_ms)
         ends[moment.last_ms] = _Edge(
             moment.last_ms,
             granted.until(moment.last_ms),
-            debts.before(latest_begin),
-            begun.until(latest_done),
+            debts.before(latest_start),
+            started.until(latest_done),
         )
     return list(ends.values())

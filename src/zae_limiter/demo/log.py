@@ -1,7 +1,4 @@
-"""What the callers themselves know about their calls: how much, and when.
-
-Kept beside the limiter, never asked of it.
-"""
+"""The callers' own log of their calls: how many tokens, and when. The limiter has no part in it."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from zae_limiter.clock import Clock
 class Moment(NamedTuple):
     """When a call to the limiter took place.
 
-    It was judged at a stamp from ``first_ms`` to ``last_ms``, and its effect took place in the
-    store between ``first_ms`` and ``done_ms``.
+    Its stamp was between ``first_ms`` and ``last_ms``; it was written to the store between
+    ``first_ms`` and ``done_ms``.
     """
 
     first_ms: int
@@ -26,16 +23,17 @@ class Moment(NamedTuple):
 
 
 def steady_clock() -> Clock:
-    """Epoch milliseconds that only ever go on."""
+    """Return a clock of epoch milliseconds that never goes back."""
     anchor_ns = time.time_ns() - time.monotonic_ns()
     return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000
 
 
 class Stopwatch:
-    """The clock of one caller, who makes one call at a time: it notes when it was read.
+    """The clock that one caller gives to its limiter; notes the times that were read.
 
-    A limiter judges a call at a stamp that it reads from its clock during the call, maybe in
-    another thread. When it reads it once, or within one millisecond, the stamp is known exactly.
+    A limiter takes the stamp of a call from its clock during the call, maybe in another thread.
+    If it reads the clock once, or within one millisecond, the stamp is known exactly. A caller
+    makes one call at a time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -49,14 +47,14 @@ class Stopwatch:
         return now_ms
 
     def start(self) -> None:
-        """A call to the limiter begins."""
+        """Note that a call to the limiter begins."""
         self._reads.clear()
         self._before_ms = self._clock()
 
     def stop(self) -> Moment:
-        """It has returned."""
+        """Return the moment of the call, which has just returned."""
         done_ms = self._clock()
-        if not self._reads:  # it took its time from elsewhere, but from within the call
+        if not self._reads:  # the stamp is from another clock, but from within the call
             return Moment(self._before_ms, done_ms, done_ms)
         return Moment(self._reads[0], self._reads[-1], done_ms)
 
@@ -69,8 +67,8 @@ class BucketLimit(NamedTuple):
     limit_name: str
 
 
-class Entry(NamedTuple):
-    """Tokens that changed hands."""
+class LogEntry(NamedTuple):
+    """Tokens that were charged, owed or given back by one call."""
 
     tokens: int
     moment: Moment
@@ -78,11 +76,11 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class LimitLog:
-    """All that happened to one limit of one bucket, in no particular order."""
+    """The entries of one limit of one bucket, in no particular order."""
 
-    grants: list[Entry] = field(default_factory=list)  # admitted by the limiter
-    debts: list[Entry] = field(default_factory=list)  # taken afterwards, never refused
-    credits: list[Entry] = field(default_factory=list)  # given back
+    grants: list[LogEntry] = field(default_factory=list)  # admitted by the limiter
+    debts: list[LogEntry] = field(default_factory=list)  # taken by settlements, never refused
+    credits: list[LogEntry] = field(default_factory=list)  # given back
 
     @property
     def used(self) -> int:
@@ -103,33 +101,33 @@ class GrantLog:
     def __init__(self) -> None:
         self.limits: dict[BucketLimit, LimitLog] = {}
 
-    def of(self, key: BucketLimit) -> LimitLog:
+    def entries(self, key: BucketLimit) -> LimitLog:
         return self.limits.setdefault(key, LimitLog())
 
-    def granted(
+    def add_grant(
         self, entity_ids: Iterable[str], resource: str, amounts: Mapping[str, int], moment: Moment
     ) -> None:
-        """The limiter admitted a call: every bucket named was charged."""
+        """Add an admitted call, charged to every one of the entities."""
         for entity_id in entity_ids:
             for name, tokens in amounts.items():
                 if tokens:
                     key = BucketLimit(entity_id, resource, name)
-                    self.of(key).grants.append(Entry(tokens, moment))
+                    self.entries(key).grants.append(LogEntry(tokens, moment))
 
-    def settled(
+    def add_settlement(
         self, entity_ids: Iterable[str], resource: str, amounts: Mapping[str, int], moment: Moment
     ) -> None:
-        """A call turned out dearer (positive) or cheaper (negative) than admitted."""
+        """Add the difference to the estimate: debts are positive, credits negative."""
         for entity_id in entity_ids:
             for name, tokens in amounts.items():
-                log = self.of(BucketLimit(entity_id, resource, name))
+                log = self.entries(BucketLimit(entity_id, resource, name))
                 if tokens > 0:
-                    log.debts.append(Entry(tokens, moment))
+                    log.debts.append(LogEntry(tokens, moment))
                 elif tokens < 0:
-                    log.credits.append(Entry(-tokens, moment))
+                    log.credits.append(LogEntry(-tokens, moment))
 
     def without_debts(self) -> GrantLog:
-        """The same log where nobody knows which debts were written."""
+        """Return a copy without debts, for runs in which some of them were not written."""
         copy = GrantLog()
         copy.limits = {
             key: LimitLog(log.grants, [], log.credits) for key, log in self.limits.items()

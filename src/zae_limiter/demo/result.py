@@ -1,4 +1,4 @@
-"""What a run of the demo came to."""
+"""The result of a demo run: what each entity was admitted, and the check of it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 from zae_limiter.demo.invariant import Violation, Window, fullest_windows
 from zae_limiter.demo.log import BucketLimit, GrantLog
-from zae_limiter.demo.scenario import RESOURCE, Member, Project, members
-from zae_limiter.demo.traffic import Tally
+from zae_limiter.demo.scenario import RESOURCE, DemoEntity, Project, all_entities
+from zae_limiter.demo.traffic import CallCounts
 from zae_limiter.models.limit import Limit
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """One limit of one entity against what it allowed: its capacity and what it regained."""
+    """What one entity used of one limit, and what it was allowed: capacity plus refill."""
 
     limit: Limit
-    used: int  # net: a debt at the end shows as more than was allowed
+    used: int  # net; with a debt at the end, more than was allowed
     given_back: int
     allowed: int
-    refused: int  # calls that this limit had too little for
+    refused: int  # calls rejected because this limit had too little
 
 
 @dataclass(frozen=True, slots=True)
 class EntityResult:
-    """One project or key. A project counts the calls of its keys."""
+    """The counters of one project or key. A project counts the calls of its keys."""
 
     entity_id: str
     name: str
@@ -39,33 +39,33 @@ class EntityResult:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """The whole run."""
+    """The counters of a whole run, and the windows that were checked."""
 
     engine: str
     seconds: float
     entities: tuple[EntityResult, ...]
-    windows: tuple[Window, ...]  # the fullest of each limit
+    windows: tuple[Window, ...]  # the fullest window of each limit
     lost_settlements: int
 
     @property
     def projects(self) -> tuple[EntityResult, ...]:
-        return tuple(each for each in self.entities if each.parent_id is None)
+        return tuple(entity for entity in self.entities if entity.parent_id is None)
 
     @property
     def admitted(self) -> int:
-        return sum(each.admitted for each in self.projects)
+        return sum(project.admitted for project in self.projects)
 
     @property
     def limited(self) -> int:
-        return sum(each.limited for each in self.projects)
+        return sum(project.limited for project in self.projects)
 
     @property
     def adjusted(self) -> int:
-        return sum(each.adjusted for each in self.projects)
+        return sum(project.adjusted for project in self.projects)
 
     @property
     def failed(self) -> int:
-        return sum(each.failed for each in self.projects)
+        return sum(project.failed for project in self.projects)
 
     @property
     def acquires(self) -> int:
@@ -85,50 +85,60 @@ class DemoResult:
 
 
 def demo_result(
+    *,
     engine: str,
-    cast: tuple[Project, ...],
-    tallies: Mapping[str, Tally],
+    projects: tuple[Project, ...],
+    counts: Mapping[str, CallCounts],
     log: GrantLog,
     elapsed_ms: int,
     lost_settlements: int,
 ) -> DemoResult:
-    """Sum up, and check."""
+    """Sum up a run, and check its log."""
+    entities = all_entities(projects)
     limits = {
-        BucketLimit(each.entity_id, RESOURCE, limit.name): limit
-        for each in members(cast)
-        for limit in each.limits
+        BucketLimit(entity.entity_id, RESOURCE, limit.name): limit
+        for entity in entities
+        for limit in entity.limits
     }
-    # A debt that an outage kept from being written took nothing, and nobody knows which it was.
-    certain = log.without_debts() if lost_settlements else log
+    # A debt that was not written because of an outage took nothing, and which one is unknown.
+    checked_log = log.without_debts() if lost_settlements else log
     return DemoResult(
-        engine,
-        elapsed_ms / 1000,
-        tuple(_entity(each, tallies[each.entity_id], log, elapsed_ms) for each in members(cast)),
-        tuple(fullest_windows(certain, limits)),
-        lost_settlements,
+        engine=engine,
+        seconds=elapsed_ms / 1000,
+        entities=tuple(
+            _entity_result(entity, counts[entity.entity_id], log, elapsed_ms) for entity in entities
+        ),
+        windows=tuple(fullest_windows(checked_log, limits)),
+        lost_settlements=lost_settlements,
     )
 
 
-def _entity(member: Member, tally: Tally, log: GrantLog, elapsed_ms: int) -> EntityResult:
+def _entity_result(
+    entity: DemoEntity, counts: CallCounts, log: GrantLog, elapsed_ms: int
+) -> EntityResult:
     return EntityResult(
-        member.entity_id,
-        member.name,
-        member.parent_id,
-        tally.admitted,
-        tally.limited,
-        tally.adjusted,
-        tally.failed,
-        tuple(_use(member.entity_id, limit, tally, log, elapsed_ms) for limit in member.limits),
+        entity_id=entity.entity_id,
+        name=entity.name,
+        parent_id=entity.parent_id,
+        admitted=counts.admitted,
+        limited=counts.limited,
+        adjusted=counts.adjusted,
+        failed=counts.failed,
+        limits=tuple(
+            _limit_use(entity.entity_id, limit, counts, log, elapsed_ms) for limit in entity.limits
+        ),
     )
 
 
-def _use(entity_id: str, limit: Limit, tally: Tally, log: GrantLog, elapsed_ms: int) -> LimitUse:
-    entries = log.of(BucketLimit(entity_id, RESOURCE, limit.name))
-    regained = limit.refill_amount * elapsed_ms // (limit.refill_period_seconds * 1000)
+def _limit_use(
+    entity_id: str, limit: Limit, counts: CallCounts, log: GrantLog, elapsed_ms: int
+) -> LimitUse:
+    entries = log.entries(BucketLimit(entity_id, RESOURCE, limit.name))
+    refilled = limit.refill_amount * elapsed_ms // (limit.refill_period_seconds * 1000)
     return LimitUse(
-        limit,
-        entries.used,
-        entries.given_back,
-        limit.capacity + regained,
-        tally.refused_by[limit.name],
+        limit=limit,
+        used=entries.used,
+        given_back=entries.given_back,
+        allowed=limit.capacity + refilled,
+        refused=counts.refused_by[limit.name],
     )

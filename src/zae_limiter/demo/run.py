@@ -1,23 +1,32 @@
-"""A run of the demo: set up, let the callers loose, watch, sum up."""
+"""A run of the demo: open a temporary store, run the callers, report progress, sum up."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 from zae_limiter._async.repository import Repository
 from zae_limiter.demo.log import GrantLog, steady_clock
 from zae_limiter.demo.result import DemoResult, demo_result
-from zae_limiter.demo.scenario import KEY_LIMITS, RESOURCE, Project, members, projects
-from zae_limiter.demo.traffic import Stage, Tally, callers
+from zae_limiter.demo.scenario import KEY_LIMITS, RESOURCE, Project, all_entities, make_projects
+from zae_limiter.demo.traffic import CallCounts, TrafficContext, callers
+from zae_limiter.exceptions import InfrastructureError
+
+logger = logging.getLogger(__name__)
 
 PRINCIPAL = "zae-limiter demo"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How long, how many, and which dice."""
+    """Duration, number of tenants and random seed of a run."""
 
     seconds: float = 10.0
     tenants: int = 4
@@ -26,27 +35,59 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A look at a run under way."""
+    """Counters and bucket levels of a run under way."""
 
     seconds: float
     of_seconds: float
-    cast: tuple[Project, ...]
-    tallies: dict[str, Tally]
+    projects: tuple[Project, ...]
+    counts: dict[str, CallCounts]
     levels: dict[tuple[str, str], int]  # whole tokens by entity and limit; absent means full
 
     @property
-    def total(self) -> Tally:
-        """Over all tenants."""
-        mine = [self.tallies[project.entity_id] for project in self.cast]
-        return Tally(
-            sum(tally.admitted for tally in mine),
-            sum(tally.limited for tally in mine),
-            sum(tally.adjusted for tally in mine),
-            sum(tally.failed for tally in mine),
+    def total(self) -> CallCounts:
+        """The sum over all tenants."""
+        counts = [self.counts[project.entity_id] for project in self.projects]
+        return CallCounts(
+            sum(count.admitted for count in counts),
+            sum(count.limited for count in counts),
+            sum(count.adjusted for count in counts),
+            sum(count.failed for count in counts),
         )
 
 
 Watch = Callable[[Progress], None]
+
+
+@asynccontextmanager
+async def demo_repository(url: str | None) -> AsyncIterator[Repository]:
+    """Open a new namespace of the store at ``url``, or a new SQLite file in a temporary folder.
+
+    It is removed afterwards.
+    """
+    namespace = f"demo-{secrets.token_hex(4)}"
+    if url is not None:
+        async with await Repository.open(namespace, url=url) as repository:
+            try:
+                yield repository
+            finally:
+                await _remove(repository, namespace)
+        return
+    with TemporaryDirectory(prefix="zae-limiter-demo-", ignore_cleanup_errors=True) as folder:
+        file = Path(folder) / "demo.db"
+        async with await Repository.open(namespace, url=f"sqlite:///{quote(str(file))}") as opened:
+            yield opened
+
+
+async def _remove(repository: Repository, namespace: str) -> None:
+    try:
+        await repository.purge_namespace(await repository.delete_namespace(namespace))
+    except InfrastructureError as error:
+        logger.warning(
+            "the demo's namespace %r could not be removed and stays in the store; delete and "
+            "purge it with zae-limiter namespace: %s",
+            namespace,
+            error,
+        )
 
 
 async def run_demo(
@@ -57,45 +98,45 @@ async def run_demo(
 ) -> DemoResult:
     """Run on an open repository whose namespace holds none of the demo's entities yet.
 
-    ``watch`` is shown the progress every ``watch_seconds``. Stopped by cancelling it; calls
-    under way then give back what they took.
+    ``watch`` is called with the progress every ``watch_seconds``. To stop the run, cancel it;
+    calls under way then give back what they took.
     """
-    cast = projects(options.tenants)
-    await _set_up(repository, cast)
+    projects = make_projects(options.tenants)
+    await _set_up(repository, projects)
     now, clock = asyncio.get_running_loop().time(), steady_clock()
-    stage = Stage(
-        repository,
-        GrantLog(),
-        {member.entity_id: Tally() for member in members(cast)},
-        clock,
+    context = TrafficContext(
+        repository=repository,
+        log=GrantLog(),
+        counts={entity.entity_id: CallCounts() for entity in all_entities(projects)},
+        clock=clock,
         starts_at=now,
         ends_at=now + options.seconds,
     )
     started_ms, lost_before = clock(), repository.lost_settlements
     try:
         async with asyncio.TaskGroup() as tasks:
-            for project in cast:
+            for project in projects:
                 for key in project.keys:
-                    for caller in callers(key, stage, options.seed):
+                    for caller in callers(key, context, options.seed):
                         tasks.create_task(caller.run())
             if watch is not None:
-                tasks.create_task(_watch(stage, cast, watch, watch_seconds))
+                tasks.create_task(_watch(context, projects, watch, watch_seconds))
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     return demo_result(
-        repository.capabilities.engine,
-        cast,
-        stage.tallies,
-        stage.log,
-        clock() - started_ms,
-        repository.lost_settlements - lost_before,
+        engine=repository.capabilities.engine,
+        projects=projects,
+        counts=context.counts,
+        log=context.log,
+        elapsed_ms=clock() - started_ms,
+        lost_settlements=repository.lost_settlements - lost_before,
     )
 
 
-async def _set_up(repository: Repository, cast: tuple[Project, ...]) -> None:
-    """Keys fall back on the defaults of the resource unless they have limits of their own."""
+async def _set_up(repository: Repository, projects: tuple[Project, ...]) -> None:
+    """Store entities and limits; keys without limits of their own use the resource defaults."""
     await repository.set_resource_defaults(RESOURCE, KEY_LIMITS, principal=PRINCIPAL)
-    for project in cast:
+    for project in projects:
         await repository.create_entity(project.entity_id, principal=PRINCIPAL)
         await repository.set_limits(
             project.entity_id, project.limits, RESOURCE, principal=PRINCIPAL
@@ -111,16 +152,17 @@ async def _set_up(repository: Repository, cast: tuple[Project, ...]) -> None:
 
 
 async def _watch(
-    stage: Stage, cast: tuple[Project, ...], watch: Watch, watch_seconds: float
+    context: TrafficContext, projects: tuple[Project, ...], watch: Watch, watch_seconds: float
 ) -> None:
-    """Show the progress in step with the clock, the last time at the end."""
+    """Report the progress at whole multiples of ``watch_seconds``; skip those that are missed."""
     loop = asyncio.get_running_loop()
-    of_seconds = stage.ends_at - stage.starts_at
-    looks, shown = int(of_seconds / watch_seconds + 1e-6), 0
-    while shown < looks:
-        await asyncio.sleep(stage.starts_at + (shown + 1) * watch_seconds - loop.time())
-        states = await stage.repository.get_resource_buckets(RESOURCE)
+    of_seconds = context.ends_at - context.starts_at
+    # The addend keeps 0.3 / 0.1, a little less than 3 in floating point, from losing a report.
+    reports, reported = int(of_seconds / watch_seconds + 1e-6), 0
+    while reported < reports:
+        await asyncio.sleep(context.starts_at + (reported + 1) * watch_seconds - loop.time())
+        states = await context.repository.get_resource_buckets(RESOURCE)
         levels = {(state.entity_id, state.limit_name): state.tokens for state in states}
-        elapsed = loop.time() - stage.starts_at
-        shown = max(shown + 1, int(elapsed / watch_seconds))
-        watch(Progress(min(elapsed, of_seconds), of_seconds, cast, stage.tallies, levels))
+        elapsed = loop.time() - context.starts_at
+        reported = max(reported + 1, int(elapsed / watch_seconds))
+        watch(Progress(min(elapsed, of_seconds), of_seconds, projects, context.counts, levels))

@@ -1,4 +1,4 @@
-"""Who calls in the demo: tenants (projects), their keys, their limits and their habits."""
+"""The demo's tenants (projects), with their keys, limits and calling habits."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Habit:
     """How the callers of one key behave."""
 
     calls_per_second: int
-    tokens: int  # what a call costs on average
-    guess: float  # what its caller expects it to cost, as a multiple of the truth
-    patient: bool = False  # waits as long as the rejection says
-    bursts: bool = False  # calls only part of the time
+    tokens: int  # average cost of a call
+    estimate_factor: float  # estimated cost as a multiple of the true cost
+    patient: bool = False  # waits for retry_after_seconds when rejected
+    bursts: bool = False  # calls during bursts only
 
 
-STEADY = Habit(calls_per_second=18, tokens=90, guess=1.2, patient=True)
-GREEDY = Habit(calls_per_second=90, tokens=60, guess=1.1)
-CAUTIOUS = Habit(calls_per_second=45, tokens=160, guess=1.6)  # gives much back
-NAIVE = Habit(calls_per_second=35, tokens=200, guess=0.6)  # runs into debt
-BURSTY = Habit(calls_per_second=120, tokens=50, guess=1.3, bursts=True)
+STEADY = Habit(calls_per_second=18, tokens=90, estimate_factor=1.2, patient=True)
+GREEDY = Habit(calls_per_second=90, tokens=60, estimate_factor=1.1)
+CAUTIOUS = Habit(calls_per_second=45, tokens=160, estimate_factor=1.6)  # gives back a lot
+NAIVE = Habit(calls_per_second=35, tokens=200, estimate_factor=0.6)  # runs into debt
+BURSTY = Habit(calls_per_second=120, tokens=50, estimate_factor=1.3, bursts=True)
 HABITS = (STEADY, GREEDY, CAUTIOUS, NAIVE, BURSTY)
 
-# Bursts are short, so that limits bite within the first second.
+# Capacities are small against the rates, so that limits reject calls within the first second.
 KEY_LIMITS = (
     Limit.per_minute("rpm", 1_800, burst=30),
     Limit.per_minute("tpm", 180_000, burst=4_000),
@@ -49,8 +49,8 @@ LARGE_PROJECT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A child entity; each of its calls is charged to its project as well."""
+class ApiKey:
+    """A child entity; its calls are charged to its project as well."""
 
     entity_id: str
     name: str
@@ -61,11 +61,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A tenant."""
+    """A tenant: the parent entity of its keys."""
 
     entity_id: str
     limits: tuple[Limit, ...]
-    keys: tuple[Key, ...]
+    keys: tuple[ApiKey, ...]
 
     @property
     def name(self) -> str:
@@ -76,24 +76,24 @@ class Project:
         return None
 
 
-Member = Project | Key
+DemoEntity = Project | ApiKey
 
 
-def projects(tenants: int) -> tuple[Project, ...]:
-    """The first so many tenants, always the same."""
+def make_projects(tenants: int) -> tuple[Project, ...]:
+    """Return that many tenants, the same ones in every run."""
     return tuple(_project(index) for index in range(tenants))
 
 
-def members(cast: tuple[Project, ...]) -> tuple[Member, ...]:
-    """Every entity, projects before their keys."""
-    found: list[Member] = []
-    for project in cast:
-        found += [project, *project.keys]
-    return tuple(found)
+def all_entities(projects: tuple[Project, ...]) -> tuple[DemoEntity, ...]:
+    """Return projects and keys, projects before their keys."""
+    entities: list[DemoEntity] = []
+    for project in projects:
+        entities += [project, *project.keys]
+    return tuple(entities)
 
 
 def _project(index: int) -> Project:
     name = NAMES[index] if index < len(NAMES) else f"tenant-{index + 1}"
-    web = Key(f"{name}-web", "web", name, KEY_LIMITS, HABITS[index % len(HABITS)])
-    batch = Key(f"{name}-batch", "batch", name, BATCH_LIMITS, HABITS[(index + 1) % len(HABITS)])
+    web = ApiKey(f"{name}-web", "web", name, KEY_LIMITS, HABITS[index % len(HABITS)])
+    batch = ApiKey(f"{name}-batch", "batch", name, BATCH_LIMITS, HABITS[(index + 1) % len(HABITS)])
     return Project(name, LARGE_PROJECT if index % 2 else SMALL_PROJECT, (web, batch))

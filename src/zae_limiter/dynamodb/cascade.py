@@ -15,68 +15,72 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
-from zae_limiter.admission.shards.outlook import together
+from zae_limiter.admission.shards.combined import combine
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.dynamodb.expiry import after
-from zae_limiter.dynamodb.known import Known
-from zae_limiter.dynamodb.member import Member, Refused, Written
-from zae_limiter.dynamodb.sights import Sights, seems_to_fit
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.expiry import after
+from zae_limiter.dynamodb.buckets.pending import Applied, PendingChange, Rejected
+from zae_limiter.dynamodb.sharding.known_shards import KnownShards, seems_to_fit
 from zae_limiter.exceptions import ZAELimiterError
 
 
-def in_order(members: Sequence[Member], known: Known, now_ms: int) -> list[Member] | None:
-    """Those first that seem not to fit; None if all seem to fit.
+def doubtful_first(
+    charges: Sequence[PendingChange], cache: BucketCache, now_ms: int
+) -> list[PendingChange] | None:
+    """Order charges by doubt, those that seem not to fit first; None if all seem to fit.
 
-    A bucket that refuses is asked alone, so that the other is not charged in vain.
+    A bucket that will probably reject is asked alone, so that the other is not charged in vain.
     """
-    fit = {id(member): seems_to_fit(known, member.place, member.part, now_ms) for member in members}
-    if all(fit.values()):
+    fits = [seems_to_fit(cache, each.bucket_id, each.change, now_ms) for each in charges]
+    if all(fits):
         return None
-    return sorted(members, key=lambda member: fit[id(member)])
+    return [
+        charge for _, charge in sorted(zip(fits, charges, strict=True), key=lambda pair: pair[0])
+    ]
 
 
 def compensation(charge: Charge) -> Settlement:
-    """What gives a charge back."""
-    amounts = {
-        key: -amount
-        for key, amount in zip(charge.in_force.keys, charge.amounts_milli, strict=True)
-        if amount
-    }
+    """Return the credits that undo a charge."""
+    amounts = {key: -amount for key, amount in charge.amounts_milli.items() if amount}
     return Settlement(charge.entity_id, charge.resource, charge.in_force, amounts)
 
 
-def refusal(
-    charges: Sequence[Charge], members: Sequence[Member], known: Known, now_ms: int
+def outcome_without_grant(
+    charges: Sequence[Charge], pending: Sequence[PendingChange], cache: BucketCache, now_ms: int
 ) -> ChargeOutcome:
-    """What the caller is told when not every bucket was charged; raises what went wrong.
+    """Return the outcome of a request of which not every charge was applied; raise its error.
 
     Every limit in force is listed, as far as it is known without another call.
     """
-    for member in members:
-        if isinstance(member.outcome, ZAELimiterError):
-            raise member.outcome
-    if any(isinstance(member.outcome, StaleLimits) for member in members):
+    outcomes = [each.outcome for each in pending]
+    for outcome in outcomes:
+        if isinstance(outcome, ZAELimiterError):
+            raise outcome
+    if any(isinstance(outcome, StaleLimits) for outcome in outcomes):
         return STALE
-    found = []
-    for charge, member in zip(charges, members, strict=True):
-        outcome = member.outcome
-        if isinstance(outcome, Refused):
-            found += statuses(charge, outcome.image, outcome.now_ms)
+    listed = []
+    for charge, each in zip(charges, pending, strict=True):
+        outcome = each.outcome
+        if isinstance(outcome, Rejected):
+            listed += statuses(charge, outcome.image, outcome.now_ms)
         else:
-            found += statuses(charge, _seen(charge, member, known, now_ms), now_ms)
-    return Rejection(tuple(found))
+            listed += statuses(charge, _image_of(charge, each, cache, now_ms), now_ms)
+    return Rejection(tuple(listed))
 
 
-def _seen(charge: Charge, member: Member, known: Known, now_ms: int) -> BucketImage:
-    """A bucket that was not asked is shown as it was last seen; one never seen is full."""
+def _image_of(
+    charge: Charge, pending: PendingChange, cache: BucketCache, now_ms: int
+) -> BucketImage:
+    """Return a bucket that did not reject as it was last seen; full if it was never seen."""
     in_force = charge.in_force
-    images = Sights.of(known, member.place).images(in_force, now_ms)
+    images = KnownShards.of(cache, pending.bucket_id).images(in_force, now_ms)
     if len(images) > 1:
         rates = dict(zip(in_force.keys, in_force.rates, strict=True))
-        return together(images, rates, now_ms)
-    outcome = member.outcome
-    if isinstance(outcome, Written) and outcome.image is not None:
+        return combine(images, rates, now_ms)
+    outcome = pending.outcome
+    if isinstance(outcome, Applied) and outcome.image is not None:
+        # Its charge is given back by now.
         amounts = compensation(charge).amounts_milli.items()
-        back = [Move(key, None, None, -amount, None, amount) for key, amount in amounts]
-        return after(outcome.image, back)
+        refund = [Move(key, None, None, -amount, None, amount) for key, amount in amounts]
+        return after(outcome.image, refund)
     return images[WHOLE]

@@ -1,18 +1,25 @@
-"""The table: one for a whole stack, with four indexes, a stream and a time to live."""
+"""The table: one per stack, with four indexes, a stream and a TTL; and its version record."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from zae_limiter._version import __version__
+from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.naming import check_stack_name
 
+SCHEMA_VERSION = 1  # raised by a change that older clients would misread
 TTL_ATTRIBUTE = "ttl"
-READY = frozenset({"ACTIVE", "UPDATING"})
+READY = frozenset({"ACTIVE", "UPDATING"})  # states in which items can be read and written
 
 
 class Index(NamedTuple):
-    """``sort`` may be missing. Those that contain buckets project keys only: an attribute that
-    changes with an acquire would be paid for twice."""
+    """A global secondary index; ``sort`` is None if it has no sort key.
+
+    An index that contains buckets projects keys only: each write of an attribute that it
+    projects is paid for a second time.
+    """
 
     name: str
     partition: str
@@ -29,12 +36,12 @@ INDEXES = (
 
 
 def table_name(stack: str) -> str:
-    """The table is called like its stack."""
+    """Return the name of a stack's table, which is the stack's."""
     return check_stack_name(stack)
 
 
 def create_request(table: str, *, stream: bool = True) -> dict[str, Any]:
-    """The body of CreateTable."""
+    """Return the body of CreateTable."""
     names = ["PK", "SK", *(name for index in INDEXES for name in index[1:3] if name is not None)]
     request: dict[str, Any] = {
         "TableName": table,
@@ -59,13 +66,29 @@ def create_request(table: str, *, stream: bool = True) -> dict[str, Any]:
 
 
 def ttl_request(table: str) -> dict[str, Any]:
-    """The body of UpdateTimeToLive."""
+    """Return the body of UpdateTimeToLive."""
     return {
         "TableName": table,
         "TimeToLiveSpecification": {"Enabled": True, "AttributeName": TTL_ATTRIBUTE},
     }
 
 
+def new_version_record() -> dict[str, Any]:
+    """Return the document that says which schema a table has."""
+    return {"schema_version": SCHEMA_VERSION, "client_version": __version__}
+
+
+def check_version_record(record: Mapping[str, Any], table: str) -> None:
+    """Raise IncompatibleSchemaError for a table that only a newer version understands."""
+    version = record.get("schema_version", SCHEMA_VERSION)
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise IncompatibleSchemaError(
+            version, SCHEMA_VERSION, f"update zae-limiter to use table {table!r}"
+        )
+
+
 def _key_schema(partition: str, sort: str | None) -> list[dict[str, str]]:
-    keys = [{"AttributeName": partition, "KeyType": "HASH"}]
-    return keys if sort is None else [*keys, {"AttributeName": sort, "KeyType": "RANGE"}]
+    key_schema = [{"AttributeName": partition, "KeyType": "HASH"}]
+    if sort is not None:
+        key_schema.append({"AttributeName": sort, "KeyType": "RANGE"})
+    return key_schema

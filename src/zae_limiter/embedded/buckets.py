@@ -1,11 +1,11 @@
-"""Charging, settling, reading and mending buckets."""
+"""Operations on buckets: charge, settle, read, reset and top up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from zae_limiter.admission import settle as settling
-from zae_limiter.admission.charge import Plan, plan_charge, statuses
+from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.request import (
@@ -17,17 +17,18 @@ from zae_limiter.admission.request import (
     Settlement,
 )
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
-from zae_limiter.embedded.audit import Change, record
+from zae_limiter.embedded.history import record
 from zae_limiter.embedded.tables import BucketRow, Tables
-from zae_limiter.models.audit import AuditAction
+from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
-_Decision = tuple[Plan, WindowUsage | None, BucketImage | None]
+# the decision, the usage window that it closes, and the bucket as it was read
+_Decision = tuple[ChargePlan, WindowUsage | None, BucketImage | None]
 
 
 def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
-    """Charge every bucket or none, at the moment at which the transaction has its turn."""
-    charges, clock, refreshed, is_acquire, _ = request
+    """Charge every bucket or none. The stamp is read inside the transaction."""
+    charges, clock, _, refreshed, is_acquire, _ = request
     now_ms = clock()
     plans: list[_Decision] = []
     fits = True
@@ -44,7 +45,7 @@ def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeO
         return _rejection(tables, namespace_id, request, plans, now_ms)
     for wanted, (plan, window, _) in zip(charges, plans, strict=True):
         assert plan.granted is not None
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.granted, window)
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.granted, closed=window)
     return Grant(charges)
 
 
@@ -56,18 +57,18 @@ def settle(
 ) -> None:
     """Write every debt and credit."""
     now_ms = clock()
-    for each in settlements:
-        entity_id, resource, _, amounts_milli = each
+    for settlement in settlements:
+        entity_id, resource, _, amounts_milli = settlement
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
-        after = settling.settle(image, each, now_ms)
+        after = settling.settle(image, settlement, now_ms)
         if after is not None:
-            _write(tables, namespace_id, entity_id, resource, after, window)
+            _write(tables, namespace_id, entity_id, resource, after, closed=window)
         else:
             tables.add_usage(namespace_id, entity_id, resource, late_credit(amounts_milli, now_ms))
 
 
 def get(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
-    """One bucket as it is stored."""
+    """Return one bucket as it is stored."""
     return tables.get_bucket(namespace_id, entity_id, resource)
 
 
@@ -80,7 +81,7 @@ def states(
     *,
     brought: bool = True,
 ) -> list[BucketState]:
-    """All buckets of an entity, of a resource, or of both."""
+    """List the buckets of an entity, of a resource, or of both, one state per limit."""
     now_ms = clock()
     return [
         state
@@ -94,12 +95,13 @@ def capacity(
     namespace_id: str,
     resource: str,
     limit_name: str,
+    *,
     parents_only: bool,
     clock: Callable[[], int],
 ) -> ResourceCapacity:
-    """One limit of a resource over its entities; an unknown entity has no parent.
+    """Sum one limit of a resource over its entities; an unknown entity has no parent.
 
-    Limits that calls brought beside the configured one are not part of it.
+    Limits that calls brought beside the configured one are left out.
     """
 
     def counts(state: BucketState) -> bool:
@@ -108,42 +110,59 @@ def capacity(
         entity = tables.get_entity(namespace_id, state.entity_id) if parents_only else None
         return entity is None or entity.is_parent
 
-    found = states(tables, namespace_id, None, resource, clock, brought=False)
-    return resource_capacity(resource, limit_name, filter(counts, found))
+    configured = states(tables, namespace_id, None, resource, clock, brought=False)
+    return resource_capacity(resource, limit_name, filter(counts, configured))
 
 
-def reset(tables: Tables, namespace_id: str, change: Change) -> bool:
-    """Fill a bucket up; False if there is none, which means that it is full."""
-    image, window = _rolled(_subject(tables, namespace_id, change), change.now_ms)
-    if image is not None:
-        after = settling.reset(image, change.now_ms)
-        _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
-        record(tables, namespace_id, change, AuditAction.BUCKET_RESET)
-    return image is not None
+def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
+    """Fill a bucket; False if there is none, which means that it is full."""
+    image, window = _changed_bucket(tables, namespace_id, change)
+    if image is None:
+        return False
+    _write_change(tables, namespace_id, change, settling.reset(image, change.now_ms), window)
+    record(tables, namespace_id, change, AuditAction.BUCKET_RESET)
+    return True
 
 
-def top_up(tables: Tables, namespace_id: str, change: Change, amounts: Mapping[str, int]) -> bool:
+def top_up(
+    tables: Tables, namespace_id: str, change: AuditedChange, amounts: Mapping[str, int]
+) -> bool:
     """Add tokens up to the capacity; False if there is no bucket, which means that it is full."""
-    image, window = _rolled(_subject(tables, namespace_id, change), change.now_ms)
-    if image is not None:
-        after = settling.top_up(image, amounts, change.now_ms)
-        _write(tables, namespace_id, change.entity_id, change.bucket_resource, after, window)
-        record(
-            tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, {"amounts": dict(amounts)}
-        )
-    return image is not None
+    image, window = _changed_bucket(tables, namespace_id, change)
+    if image is None:
+        return False
+    after = settling.top_up(image, amounts, change.now_ms)
+    _write_change(tables, namespace_id, change, after, window)
+    details = {"amounts": dict(amounts)}
+    record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
+    return True
 
 
 def drop(tables: Tables, row: BucketRow) -> None:
-    """Remove a bucket; what it used in the open window is kept."""
+    """Delete a bucket; the usage of its open window is kept."""
     window = open_window(row.image)
     if window is not None:
         tables.add_usage(row.namespace_id, row.entity_id, row.resource, window)
     tables.delete_bucket(row.namespace_id, row.entity_id, row.resource)
 
 
-def _subject(tables: Tables, namespace_id: str, change: Change) -> BucketImage | None:
-    return tables.get_bucket(namespace_id, change.entity_id, change.bucket_resource)
+def _changed_bucket(
+    tables: Tables, namespace_id: str, change: AuditedChange
+) -> tuple[BucketImage | None, WindowUsage | None]:
+    """Return the bucket that a change is about, and the usage window that it closes."""
+    image = tables.get_bucket(namespace_id, change.subject, change.resource or "")
+    return _rolled(image, change.now_ms)
+
+
+def _write_change(
+    tables: Tables,
+    namespace_id: str,
+    change: AuditedChange,
+    image: BucketImage,
+    closed: WindowUsage | None,
+) -> None:
+    resource = change.resource or ""
+    _write(tables, namespace_id, change.subject, resource, image, closed=closed)
 
 
 def _rolled(
@@ -159,14 +178,18 @@ def _rejection(
     plans: list[_Decision],
     now_ms: int,
 ) -> Rejection:
-    """Nothing is charged. But limits that have changed take effect now: a bucket that stayed at
-    its old rate would never grow to what a larger request needs."""
-    found = []
+    """Reject the request, but re-base buckets whose limits have changed.
+
+    A bucket that kept its old rate would never hold what a request under larger limits needs.
+    """
+    listed = []
     for wanted, (plan, window, image) in zip(request.charges, plans, strict=True):
-        found.extend(statuses(wanted, plan.seen, now_ms))
+        listed.extend(statuses(wanted, plan.seen, now_ms))
         if image is not None and plan.seen is not image:
-            _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, window)
-    return Rejection(tuple(found))
+            _write(
+                tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, closed=window
+            )
+    return Rejection(tuple(listed))
 
 
 def _write(
@@ -175,8 +198,10 @@ def _write(
     entity_id: str,
     resource: str,
     image: BucketImage,
+    *,
     closed: WindowUsage | None,
 ) -> None:
+    """Store a bucket, and the usage of the window that the write has closed."""
     if closed is not None:
         tables.add_usage(namespace_id, entity_id, resource, closed)
     tables.put_bucket(namespace_id, entity_id, resource, image)

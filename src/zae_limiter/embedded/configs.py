@@ -1,32 +1,19 @@
-"""Stored limits of every level. Each change counts the namespace's configuration version up."""
+"""Stored limits of all configuration levels.
+
+Each change increments the configuration version of the namespace.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from zae_limiter.embedded.audit import Change, record
+from zae_limiter.embedded.history import record
 from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Tables
-from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditAction, resource_subject
-from zae_limiter.models.config import ConfigSnapshot, LevelConfig
+from zae_limiter.models.audit import AuditAction, AuditedChange
+from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 
-class Level(NamedTuple):
-    """Key of a level: an entity's resource, an entity's default, a resource, or the system."""
-
-    entity_id: str = NO_ENTITY
-    resource: str = NO_RESOURCE
-
-    @property
-    def subject(self) -> str:
-        """Whom the audit log names."""
-        if self.entity_id:
-            return self.entity_id
-        return resource_subject(self.resource) if self.resource else SYSTEM_SUBJECT
-
-
 def snapshot(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> ConfigSnapshot:
-    """Everything that decides an (entity, resource), at one moment."""
+    """Read everything that decides which limits an entity has on a resource."""
     return ConfigSnapshot(
         version=tables.config_version(namespace_id),
         entity=tables.get_entity(namespace_id, entity_id),
@@ -37,14 +24,18 @@ def snapshot(tables: Tables, namespace_id: str, entity_id: str, resource: str) -
     )
 
 
-def get(tables: Tables, namespace_id: str, level: Level) -> LevelConfig | None:
+def get(tables: Tables, namespace_id: str, level: ConfigLevel) -> LevelConfig | None:
     return tables.get_config(namespace_id, *level)
 
 
 def put(
-    tables: Tables, namespace_id: str, level: Level, config: LevelConfig, change: Change
+    tables: Tables,
+    namespace_id: str,
+    level: ConfigLevel,
+    config: LevelConfig,
+    change: AuditedChange,
 ) -> None:
-    """Replace what the level holds."""
+    """Replace the limits of a configuration level."""
     before = tables.get_config(namespace_id, *level)
     tables.put_config(namespace_id, *level, config)
     tables.bump_config_version(namespace_id)
@@ -52,8 +43,8 @@ def put(
     record(tables, namespace_id, change, AuditAction.LIMITS_SET, details)
 
 
-def delete(tables: Tables, namespace_id: str, level: Level, change: Change) -> bool:
-    """Remove what the level holds; False if it held nothing."""
+def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: AuditedChange) -> bool:
+    """Delete the limits of a configuration level; False if it has none."""
     before = tables.get_config(namespace_id, *level)
     if before is None:
         return False
@@ -65,7 +56,8 @@ def delete(tables: Tables, namespace_id: str, level: Level, change: Change) -> b
 
 
 def resources_with_defaults(tables: Tables, namespace_id: str) -> list[str]:
-    return [each for each in tables.config_resources(namespace_id, NO_ENTITY) if each]
+    resources = tables.config_resources(namespace_id, NO_ENTITY)
+    return [resource for resource in resources if resource != NO_RESOURCE]
 
 
 def resources_with_entity_configs(tables: Tables, namespace_id: str) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from zae_limiter.embedded import buckets
-from zae_limiter.embedded.audit import Change, record
+from zae_limiter.embedded.history import record
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.exceptions import EntityExistsError
-from zae_limiter.models.audit import AuditAction
+from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.entity import Entity
 
 
-def create(tables: Tables, namespace_id: str, entity: Entity, change: Change) -> None:
+def create(tables: Tables, namespace_id: str, entity: Entity, change: AuditedChange) -> None:
     """Add an entity that does not exist yet."""
     if tables.get_entity(namespace_id, entity.id) is not None:
         raise EntityExistsError(entity.id)
@@ -34,13 +34,16 @@ def page(
     return tables.entities(namespace_id, parent_id, after, limit)
 
 
-def delete(tables: Tables, namespace_id: str, change: Change) -> bool:
-    """Remove the entity, its limits and its buckets; usage and audit stay. False if none."""
-    entity_id = change.entity_id
-    known = tables.get_entity(namespace_id, entity_id) is not None
+def delete(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
+    """Delete an entity, its limits and its buckets; usage and audit events stay.
+
+    Return False if there is nothing to delete.
+    """
+    entity_id = change.subject
+    exists = tables.get_entity(namespace_id, entity_id) is not None
     resources = tables.config_resources(namespace_id, entity_id)
     rows = tables.buckets(namespace_id, entity_id, None)
-    if not (known or resources or rows):
+    if not (exists or resources or rows):
         return False
     tables.delete_entity(namespace_id, entity_id)
     for resource in resources:

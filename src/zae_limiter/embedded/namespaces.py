@@ -1,13 +1,15 @@
-"""The life of a namespace: active, deleted (recoverable), purging, gone."""
+"""The life of a namespace (active, deleted, purging, gone), and the documents it holds."""
 
 from __future__ import annotations
 
-from zae_limiter.embedded.audit import Change, record
+from typing import Any
+
+from zae_limiter.embedded.history import record
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.identifiers import new_namespace_id
-from zae_limiter.models.audit import AuditAction, namespace_subject
-from zae_limiter.models.config import Namespace
+from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
+from zae_limiter.models.entity import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE
 
@@ -17,15 +19,15 @@ ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
 def register(
     tables: Tables, names: tuple[str, ...], now_ms: int, principal: str | None
 ) -> dict[str, str]:
-    """Ids of the namespaces, made where they do not exist."""
+    """Return the ids of the namespaces; create those that do not exist."""
     ids = {}
     for name in names:
-        known = tables.active_namespace(name)
-        if known is None:
-            known = Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms))
-            tables.put_namespace(known)
-            _log(tables, known, AuditAction.NAMESPACE_REGISTERED, now_ms, principal)
-        ids[name] = known.namespace_id
+        namespace = tables.active_namespace(name)
+        if namespace is None:
+            namespace = Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms))
+            tables.put_namespace(namespace)
+            _log(tables, namespace, AuditAction.NAMESPACE_REGISTERED, now_ms, principal)
+        ids[name] = namespace.namespace_id
     return ids
 
 
@@ -38,69 +40,79 @@ def listing(tables: Tables) -> list[Namespace]:
 
 
 def soft_delete(tables: Tables, name: str, now_ms: int, principal: str | None) -> str:
-    """The name is free again; the data stays under its id until purged."""
-    known = tables.active_namespace(name)
-    if known is None:
+    """Free the name; the data stays under the returned id until it is purged."""
+    namespace = tables.active_namespace(name)
+    if namespace is None:
         raise NamespaceNotFoundError(name)
-    gone = Namespace(known.namespace_id, name, DELETED, known.created_at, iso_from_ms(now_ms))
+    gone = Namespace(
+        namespace.namespace_id, name, DELETED, namespace.created_at, iso_from_ms(now_ms)
+    )
     tables.put_namespace(gone)
     _log(tables, gone, AuditAction.NAMESPACE_DELETED, now_ms, principal)
-    return known.namespace_id
+    return namespace.namespace_id
 
 
 def recover(tables: Tables, namespace_id: str, now_ms: int, principal: str | None) -> str:
-    """Give a deleted namespace its name back."""
-    known = tables.get_namespace(namespace_id)
-    if known is None:
+    """Give a deleted namespace its name back, and return the name."""
+    namespace = tables.get_namespace(namespace_id)
+    if namespace is None:
         raise NamespaceNotFoundError(namespace_id)
-    if known.status != DELETED:
+    if namespace.status != DELETED:
         raise NamespaceStateError(
-            namespace_id, f"is {known.status}; only a deleted one can be recovered"
+            namespace_id, f"is {namespace.status}; only a deleted one can be recovered"
         )
-    if tables.active_namespace(known.name) is not None:
+    if tables.active_namespace(namespace.name) is not None:
         raise NamespaceStateError(
-            namespace_id, f"its name {known.name!r} is in use; delete that namespace first"
+            namespace_id, f"its name {namespace.name!r} is in use; delete that namespace first"
         )
-    back = Namespace(namespace_id, known.name, ACTIVE, known.created_at)
+    back = Namespace(namespace_id, namespace.name, ACTIVE, namespace.created_at)
     tables.put_namespace(back)
     _log(tables, back, AuditAction.NAMESPACE_RECOVERED, now_ms, principal)
-    return known.name
+    return namespace.name
 
 
 def begin_purge(tables: Tables, namespace_id: str) -> int:
-    """Only a deleted namespace may be purged, or one whose purge was interrupted.
+    """Mark a deleted namespace as being purged, also one whose purge was interrupted.
 
-    A client that was open during a purge may have written since: such rows can be purged, too.
-    Returns how many rows this has removed already.
+    A namespace that is gone is accepted as long as there are rows of it: a client that was open
+    during the purge may have written them. Return how many rows this call has deleted.
     """
-    known = tables.get_namespace(namespace_id)
-    if known is None:
+    namespace = tables.get_namespace(namespace_id)
+    if namespace is None:
         removed = 0 if namespace_id == RESERVED_NAMESPACE else tables.purge_rows(namespace_id, 1)
         if not removed:
             raise NamespaceNotFoundError(namespace_id)
         return removed
-    if known.status == ACTIVE:
+    if namespace.status == ACTIVE:
         raise NamespaceStateError(namespace_id, "is active; delete_namespace() it before a purge")
     tables.put_namespace(
-        Namespace(namespace_id, known.name, PURGING, known.created_at, known.deleted_at)
+        Namespace(namespace_id, namespace.name, PURGING, namespace.created_at, namespace.deleted_at)
     )
     return 0
 
 
 def purge_batch(tables: Tables, namespace_id: str, limit: int) -> int:
-    """Remove up to ``limit`` rows; 0 when nothing is left."""
+    """Delete up to ``limit`` rows; return how many, 0 when none is left."""
     return tables.purge_rows(namespace_id, limit)
 
 
 def finish_purge(tables: Tables, namespace_id: str, now_ms: int, principal: str | None) -> None:
-    known = tables.get_namespace(namespace_id)
-    if known is not None:
+    namespace = tables.get_namespace(namespace_id)
+    if namespace is not None:
         tables.delete_namespace(namespace_id)
-        _log(tables, known, AuditAction.NAMESPACE_PURGED, now_ms, principal)
+        _log(tables, namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal)
+
+
+def get_document(tables: Tables, namespace_id: str, key: str) -> dict[str, Any] | None:
+    return tables.get_document(namespace_id, key)
+
+
+def put_document(tables: Tables, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+    tables.put_document(namespace_id, key, value)
 
 
 def _log(
     tables: Tables, namespace: Namespace, action: AuditAction, now_ms: int, principal: str | None
 ) -> None:
-    change = Change(namespace_subject(namespace.name), now_ms, principal)
+    change = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
     record(tables, RESERVED_NAMESPACE, change, action, {"namespace_id": namespace.namespace_id})

@@ -1,4 +1,4 @@
-"""What an embedded engine must be able to keep. All calls happen inside one transaction."""
+"""The tables that an embedded engine supplies. Every call runs inside a transaction."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.config import LevelConfig, Namespace
-from zae_limiter.models.entity import Entity
+from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.entity import Entity, Namespace
 
 NO_ENTITY = ""  # key part of resource and system defaults
 NO_RESOURCE = ""  # key part of system defaults
 
 
 class BucketRow(NamedTuple):
+    """A bucket with its key."""
+
     namespace_id: str
     entity_id: str
     resource: str
     image: BucketImage
 
 
-class UsageRow(NamedTuple):
-    entity_id: str
-    resource: str
-    usage: WindowUsage
-
-
 class Tables(Protocol):
-    """Rows by key. Listings are sorted by id, so that a page can start after the last one."""
+    """Rows by key. Listings are sorted by id, so that a page can start after the last id seen."""
 
     # buckets
     def get_bucket(
@@ -55,8 +51,8 @@ class Tables(Protocol):
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> Iterator[UsageRow]: ...
-    def forget_usage(self, before_hour: int, limit: int) -> int: ...
+    ) -> Iterator[BucketHour]: ...
+    def delete_usage(self, before_hour: int, limit: int) -> int: ...
 
     # configuration; system defaults have neither entity nor resource
     def get_config(
@@ -96,8 +92,8 @@ class Tables(Protocol):
     def audit(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]: ...
-    def forget_audit(self, before_event_id: str, limit: int) -> int: ...
+    def delete_audit(self, before_event_id: str, limit: int) -> int: ...
 
-    # small documents: version record, state of the provisioner
-    def get_record(self, namespace_id: str, key: str) -> dict[str, Any] | None: ...
-    def put_record(self, namespace_id: str, key: str, value: dict[str, Any]) -> None: ...
+    # small JSON documents: version of the store, state of the provisioner
+    def get_document(self, namespace_id: str, key: str) -> dict[str, Any] | None: ...
+    def put_document(self, namespace_id: str, key: str, value: dict[str, Any]) -> None: ...

@@ -1,26 +1,39 @@
-"""Who changed what, and when."""
+"""The audit log: its events, their subjects, and the changes that they report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zae_limiter.identifiers import new_event_id
+from zae_limiter.models.timestamps import iso_from_ms
+
+if TYPE_CHECKING:
+    from zae_limiter.models.config import ConfigLevel
 
 SYSTEM_SUBJECT = "$SYSTEM"
 
 
 def resource_subject(resource: str) -> str:
-    """The ``entity_id`` under which changes of a resource's defaults are logged."""
+    """Return the ``entity_id`` under which changes of a resource's defaults are logged."""
     return f"$RESOURCE:{resource}"
 
 
 def namespace_subject(namespace: str) -> str:
-    """The ``entity_id`` under which the life of a namespace is logged."""
+    """Return the ``entity_id`` under which the life of a namespace is logged."""
     return f"$NAMESPACE:{namespace}"
 
 
+def config_subject(level: ConfigLevel) -> str:
+    """Return the ``entity_id`` under which changes of a configuration level are logged."""
+    if level.entity_id:
+        return level.entity_id
+    return resource_subject(level.resource) if level.resource else SYSTEM_SUBJECT
+
+
 class AuditAction(StrEnum):
-    """What happened."""
+    """Kind of a change."""
 
     ENTITY_CREATED = "entity_created"
     ENTITY_DELETED = "entity_deleted"
@@ -45,3 +58,35 @@ class AuditEvent:
     principal: str | None = None
     resource: str | None = None
     details: dict[str, Any] = field(default_factory=dict)
+
+
+class AuditedChange(NamedTuple):
+    """A change that is about to be made: subject, moment and author, as its event will name them.
+
+    ``event_id`` is chosen before the first attempt, so that every retry logs the same event.
+    ``subject`` is an entity's id, or one of the ``$`` subjects above.
+    """
+
+    subject: str
+    now_ms: int
+    event_id: str
+    principal: str | None = None
+    resource: str | None = None
+
+    @classmethod
+    def by(
+        cls, principal: str | None, subject: str, now_ms: int, resource: str | None = None
+    ) -> AuditedChange:
+        """Return the change with a new event id."""
+        return cls(subject, now_ms, new_event_id(now_ms), principal, resource)
+
+    def event(self, action: AuditAction, details: dict[str, Any] | None = None) -> AuditEvent:
+        return AuditEvent(
+            event_id=self.event_id,
+            timestamp=iso_from_ms(self.now_ms),
+            action=action.value,
+            entity_id=self.subject,
+            principal=self.principal,
+            resource=self.resource,
+            details=details or {},
+        )

@@ -1,4 +1,4 @@
-"""What an engine can do, declared rather than sniffed."""
+"""What a store can do, and what a client has asked of it so far."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BackendCapabilities:
-    """Declared by each engine; tests and callers ask here."""
+    """What an engine can do, declared by the engine instead of found out by trying.
+
+    ``atomic_cascade``: entity and parent are charged in one transaction. ``infrastructure``: the
+    store has a table or stack that can be created and deleted.
+    """
 
     engine: str
     durable: bool
@@ -15,3 +19,62 @@ class BackendCapabilities:
     atomic_cascade: bool
     usage_history: bool
     infrastructure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """Counts since the repository was opened; scoped repositories share them.
+
+    ``calls`` are requests to the store, ``retries`` those that repeat one. ``writes`` are requests
+    to change a bucket, ``refused_writes`` those whose condition failed; ``plain_moves`` and
+    ``clamp_moves`` count the limits written in either form. ``charges`` and ``settlements`` are
+    what callers asked for; ``grouped`` of them shared a write with others, in ``groups`` writes.
+    ``unknown_writes`` got no answer, so that it is unknown whether they were made.
+    ``lost_refunds`` could not be given back to one side of a cascade when the other refused.
+    ``splits`` and ``merges`` are those of shards, ``gathers`` are charges taken from several
+    shards. An embedded engine makes no calls and counts nothing here.
+    """
+
+    calls: int = 0
+    retries: int = 0
+    charges: int = 0
+    granted: int = 0
+    rejected: int = 0
+    cached_rejections: int = 0
+    settlements: int = 0
+    writes: int = 0
+    refused_writes: int = 0
+    unknown_writes: int = 0
+    plain_moves: int = 0
+    clamp_moves: int = 0
+    groups: int = 0
+    grouped: int = 0
+    largest_group: int = 0
+    lost_refunds: int = 0
+    splits: int = 0
+    merges: int = 0
+    gathers: int = 0
+
+    @property
+    def writes_per_charge(self) -> float:
+        """Writes for each charge, settlements included; below 1 where callers share writes."""
+        return self.writes / self.charges if self.charges else 0.0
+
+    @property
+    def round_trips_per_granted(self) -> float:
+        """Writes for each granted charge or settlement: 1 at best where every caller is alone.
+
+        Writes of charges that were rejected in the end count, too.
+        """
+        done = self.granted + self.settlements
+        return self.writes / done if done else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Counters of the configuration cache."""
+
+    hits: int
+    misses: int
+    size: int
+    ttl_seconds: float

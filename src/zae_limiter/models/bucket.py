@@ -9,7 +9,7 @@ from zae_limiter.models.limit import MILLI, Limit
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """``tokens_milli`` is the level at ``last_refill_ms``, the moment it was read."""
+    """One limit of a bucket; ``tokens_milli`` is its level at ``last_refill_ms``, when read."""
 
     entity_id: str
     resource: str
@@ -41,7 +41,7 @@ class BucketState:
 
     @classmethod
     def from_limit(cls, entity_id: str, resource: str, limit: Limit, now_ms: int) -> BucketState:
-        """A full bucket."""
+        """Return a full bucket."""
         return cls(
             entity_id,
             resource,
@@ -57,7 +57,7 @@ class BucketState:
 
 @dataclass(frozen=True, slots=True)
 class EntityCapacity:
-    """One entity's part of a resource."""
+    """One limit of one entity on a resource, in whole tokens."""
 
     entity_id: str
     capacity: int

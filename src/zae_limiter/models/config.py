@@ -1,14 +1,15 @@
-"""Stored configuration: limits of a level, where limits come from, what to do in an outage."""
+"""Stored configuration: levels, their limits, and what to do in an outage."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.entity import Entity
-from zae_limiter.models.limit import Limit
+
+if TYPE_CHECKING:
+    from zae_limiter.models.entity import Entity
+    from zae_limiter.models.limit import Limit
 
 
 class OnUnavailable(StrEnum):
@@ -26,7 +27,7 @@ class OnUnavailable(StrEnum):
 
 
 class ConfigSource(StrEnum):
-    """The level that limits come from."""
+    """The configuration level that limits come from."""
 
     ENTITY = "entity"
     ENTITY_DEFAULT = "entity_default"
@@ -39,24 +40,37 @@ class ConfigSource(StrEnum):
         return self in (ConfigSource.ENTITY, ConfigSource.ENTITY_DEFAULT)
 
 
-@dataclass(frozen=True, slots=True)
-class LevelConfig:
-    """What is stored at one level."""
+class ConfigLevel(NamedTuple):
+    """Where limits are stored: for an entity's resource, a resource, or the whole namespace.
+
+    An entity's default is its resource ``_default_``. The empty string stands for none: resource
+    defaults have no entity, system defaults neither entity nor resource.
+    """
+
+    entity_id: str = ""
+    resource: str = ""
+
+    @property
+    def is_system(self) -> bool:
+        return not self.entity_id and not self.resource
+
+
+class LevelConfig(NamedTuple):
+    """What is stored at one configuration level."""
 
     limits: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the audit log shows it."""
+        """Return it as the audit log shows it."""
         described: dict[str, Any] = {"limits": [limit.to_dict() for limit in self.limits]}
         if self.on_unavailable is not None:
             described["on_unavailable"] = self.on_unavailable.value
         return described
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSnapshot:
-    """Everything that decides an (entity, resource), read at one moment.
+class ConfigSnapshot(NamedTuple):
+    """Everything that decides which limits an entity has on a resource, read at one moment.
 
     ``version`` counts every change of configuration in the namespace.
     """
@@ -75,24 +89,3 @@ class SharedConfig(NamedTuple):
     version: int
     resource: LevelConfig | None
     system: LevelConfig | None
-
-
-@dataclass(frozen=True, slots=True)
-class CacheStats:
-    """Counters of the configuration cache."""
-
-    hits: int
-    misses: int
-    size: int
-    ttl_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    """An isolated part of a store."""
-
-    namespace_id: str
-    name: str
-    status: str
-    created_at: str
-    deleted_at: str | None = None

@@ -1,4 +1,4 @@
-"""Entities: who is limited, and under whom."""
+"""Entities: what is limited, and the parent that is charged with it."""
 
 from __future__ import annotations
 
@@ -22,5 +22,16 @@ class Entity:
 
     @property
     def is_parent(self) -> bool:
-        """At the top of its tree: it has no parent itself."""
+        """Whether it has no parent itself."""
         return self.parent_id is None
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """An isolated part of a store, with entities, limits and buckets of its own."""
+
+    namespace_id: str
+    name: str
+    status: str
+    created_at: str
+    deleted_at: str | None = None

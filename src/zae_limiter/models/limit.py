@@ -1,4 +1,4 @@
-"""A limit: how much fits, and how fast it comes back."""
+"""Limits, and the checks of limits and amounts that callers pass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.naming import check_limit_name
 
-MILLI = 1000
+MILLI = 1000  # levels are counted in millitokens, so that slow limits accrue every millisecond
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of the narrowest store
-MAX_PERIOD_SECONDS = 100 * 366 * 86_400
-MAX_LIMITS = 32
+MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
+MAX_LIMITS = 32  # per call or configuration level; bounds the size of an item and of a write
 
 SECOND, MINUTE, HOUR, DAY = 1, 60, 3600, 86_400
 
@@ -31,7 +31,7 @@ class LimitName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most ``capacity`` tokens at once; ``refill_amount`` come back every period, continuously.
+    """At most ``capacity`` tokens at once; ``refill_amount`` accrue every period, continuously.
 
     Whole tokens and whole seconds. All amounts must be positive.
     """
@@ -53,29 +53,29 @@ class Limit:
 
     @classmethod
     def per_second(cls, name: str, rate: int, burst: int | None = None) -> Limit:
-        """``rate`` tokens a second; up to ``burst`` at once."""
+        """Allow ``rate`` tokens a second, up to ``burst`` at once."""
         return cls._per(name, rate, burst, SECOND)
 
     @classmethod
     def per_minute(cls, name: str, rate: int, burst: int | None = None) -> Limit:
-        """``rate`` tokens a minute; up to ``burst`` at once."""
+        """Allow ``rate`` tokens a minute, up to ``burst`` at once."""
         return cls._per(name, rate, burst, MINUTE)
 
     @classmethod
     def per_hour(cls, name: str, rate: int, burst: int | None = None) -> Limit:
-        """``rate`` tokens an hour; up to ``burst`` at once."""
+        """Allow ``rate`` tokens an hour, up to ``burst`` at once."""
         return cls._per(name, rate, burst, HOUR)
 
     @classmethod
     def per_day(cls, name: str, rate: int, burst: int | None = None) -> Limit:
-        """``rate`` tokens a day; up to ``burst`` at once."""
+        """Allow ``rate`` tokens a day, up to ``burst`` at once."""
         return cls._per(name, rate, burst, DAY)
 
     @classmethod
     def custom(
         cls, name: str, capacity: int, refill_amount: int, refill_period_seconds: int
     ) -> Limit:
-        """Capacity and refill chosen freely."""
+        """Choose capacity and refill independently."""
         return cls(name, capacity, refill_amount, refill_period_seconds)
 
     @classmethod
@@ -101,7 +101,7 @@ class Limit:
 
     @property
     def time_to_fill_ms(self) -> int:
-        """From empty to full."""
+        """The time from empty to full."""
         return -(-self.capacity * self.refill_period_ms // self.refill_amount)
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Limit:
 
 
 def check_positive(value: object, field: str) -> int:
-    """A whole number above zero; booleans, floats and NaN are refused."""
+    """Accept a whole number above zero; booleans, floats and NaN are refused."""
     if type(value) is not int:
         raise ValidationError(field, value, "must be a whole number")
     if value <= 0:
@@ -132,13 +132,13 @@ def check_positive(value: object, field: str) -> int:
     return value
 
 
-def check_at_most(value: int, most: int, field: str) -> None:
-    if value > most:
-        raise ValidationError(field, value, f"must be at most {most}")
+def check_at_most(value: int, maximum: int, field: str) -> None:
+    if value > maximum:
+        raise ValidationError(field, value, f"must be at most {maximum}")
 
 
 def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
-    """At least one limit, no name twice."""
+    """Accept at least one limit, no name twice."""
     if isinstance(limits, Limit | str | Mapping) or not isinstance(limits, Iterable):
         raise ValidationError(field, limits, "must be a list of Limit")
     checked = tuple(limits)
@@ -159,7 +159,7 @@ def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
 def check_amounts(
     amounts: object, field: str = "consume", *, signed: bool = False
 ) -> dict[str, int]:
-    """``{limit name: whole tokens}``; negative amounts only where ``signed``."""
+    """Accept ``{limit name: whole tokens}``; negative amounts only where ``signed``."""
     least = -MAX_TOKENS if signed else 0
     if type(amounts) is dict:
         for name, amount in amounts.items():
@@ -173,7 +173,7 @@ def check_amounts(
 
 
 def _check_amounts_one_by_one(amounts: object, field: str, signed: bool) -> dict[str, int]:
-    """For other mappings, and to say what is wrong."""
+    """Check mappings other than dict, and find out what is wrong with a bad one."""
     if not isinstance(amounts, Mapping):
         raise ValidationError(field, amounts, "must be a mapping of limit name to whole tokens")
     checked: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Answers about limits: how a request stands against each of them."""
+"""How a request compares with the limits in force."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zae_limiter.models.limit import Limit
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """One limit against one request. Whole tokens; a debt shows as a negative ``available``."""
+    """One limit compared with one request, in whole tokens; ``available`` is negative in debt."""
 
     entity_id: str
     resource: str
@@ -28,7 +28,7 @@ class LimitStatus:
         return max(0, self.requested - self.available)
 
     def as_dict(self) -> dict[str, Any]:
-        """Strict JSON; an infinite wait is null."""
+        """Return strict JSON; an infinite wait is null."""
         never = math.isinf(self.retry_after_seconds)
         return {
             "entity_id": self.entity_id,
@@ -47,7 +47,7 @@ class LimitStatus:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a request would be admitted now, why, and when it would be."""
+    """Whether a request would be admitted now, by which limits not, and when it would be."""
 
     available: bool
     statuses: tuple[LimitStatus, ...]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from zae_limiter.exceptions import ValidationError
 
-_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+if TYPE_CHECKING:
+    from datetime import datetime
+
+# `datetime` is imported inside of the functions: it takes 2 ms, and no acquire needs it.
 
 
 def iso_from_ms(ms: int) -> str:
-    """``2026-01-31T12:00:00Z``; with milliseconds only where there are any."""
-    moment = _UNIX + timedelta(milliseconds=ms)
+    """Return ``2026-01-31T12:00:00Z``; with milliseconds only where there are any."""
+    from datetime import UTC, datetime, timedelta
+
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     style = "milliseconds" if ms % 1000 else "seconds"
     return moment.isoformat(timespec=style).replace("+00:00", "Z")
 
 
 def ms_from_iso(value: str | datetime, field: str = "time") -> int:
-    """Accepts ISO text or a datetime, rounded up; without a zone it is UTC."""
+    """Accept ISO text or a datetime, rounded up; without a zone it is UTC."""
+    from datetime import UTC, datetime, timedelta
+
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -27,4 +34,4 @@ def ms_from_iso(value: str | datetime, field: str = "time") -> int:
         raise ValidationError(field, value, "must be ISO text or a datetime")
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
-    return -(-(value - _UNIX) // timedelta(milliseconds=1))
+    return -(-(value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))

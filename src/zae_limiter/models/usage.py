@@ -1,4 +1,4 @@
-"""What was consumed in a window of time."""
+"""Usage: what was consumed in a window of time."""
 
 from __future__ import annotations
 

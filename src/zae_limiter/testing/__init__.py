@@ -1,7 +1,6 @@
-"""Tools for tests: a clock that stands still, and the suite that every engine passes.
+"""For tests of your own code: ``FakeClock``, which goes wherever a ``clock=`` is taken.
 
-``FakeClock`` goes wherever a ``clock=`` is taken; ``zae_limiter.testing.contract`` checks an
-engine against the promises of its ports (needs pytest and pytest-asyncio).
+The suite that every engine passes is a package of its own: ``contract/`` in the repository.
 """
 
 from zae_limiter.testing.clock import FakeClock

@@ -1,135 +1,131 @@
-"""Where the table is and who we are, found once and renewed before it runs out."""
+"""Where the table is and which credentials to use, looked up once and renewed in time."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.transport.choosing import Route, choose
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
 from zae_limiter.transport.errors import NotSent
+from zae_limiter.transport.messages import Destination, Endpoint, parse_endpoint
+from zae_limiter.transport.proxy import find_proxy
 from zae_limiter.transport.signing import Credentials, Signer
-from zae_limiter.transport.sources import Sources, frozen, unusable
-from zae_limiter.transport.wire import Endpoint, parse_endpoint
 
+logger = logging.getLogger(__name__)
+
+# botocore renews credentials minutes before they expire: to ask it for each request is waste.
 _CHECK_EVERY_S = 1.0
-_FRUITLESS_FOR_S = 5.0
+# Where a lookup has found the credentials that were just refused, it is not repeated before.
+_SAME_CREDENTIALS_S = 5.0
 
 
 class Access(NamedTuple):
-    """Everything that a request needs beside its content. Replaced when credentials change."""
+    """What a request needs beside its content. Replaced when credentials change."""
 
-    endpoint: Endpoint
+    destination: Destination
     signer: Signer
     credentials: Credentials
 
 
 class AccessSource:
-    """Finds access when it is first needed and renews it.
+    """Looks up access when it is first needed, and renews it.
 
-    That may take seconds (a credential process, a metadata service), so it happens in a thread
-    of its own, one at a time; as long as there is some access, nobody waits for a new one.
+    That may take seconds (a credential process, a metadata service), so it happens in a thread,
+    one at a time. Requests go on with the access they have until there is a new one.
     """
 
-    def __init__(
-        self,
-        region: str | None,
-        endpoint_url: str | None,
-        transport: str = "lean",
-        settle: Callable[[Route], None] | None = None,
-    ) -> None:
-        """``settle`` is told once how requests travel, before there is access."""
+    def __init__(self, region: str | None, endpoint_url: str | None) -> None:
         self._region = region
-        self._transport = transport
-        self._settle = settle
         self._endpoint = parse_endpoint(endpoint_url) if endpoint_url else None
         self._access: Access | None = None
         self._provider: Any = None
         self._check_at = 0.0
-        self._fruitless_until = 0.0
-        self._pending: Future[Access] | None = None
-        self._lock = threading.RLock()
+        self._same_credentials_until = 0.0
+        self._lookup: Future[Access] | None = None
+        self._lock = SignalSafeLock()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """The thread that was finding it is the parent's."""
-        self._lock = threading.RLock()
-        self._pending = None
+        """Drop a lookup in flight: its thread exists in the parent only."""
+        self._lookup = None
 
     def current(self) -> Access | None:
-        """What is known, None before it is found. Has it renewed when that is due."""
+        """Return the access, None before the first lookup. Starts a renewal if it is due."""
         if self._provider is not None and time.monotonic() >= self._check_at:
             self._check_at = time.monotonic() + _CHECK_EVERY_S
             if self._provider.refresh_needed():
-                self.find()
+                self.look_up()
         return self._access
 
-    def find(self, refused: Access | None = None) -> Future[Access]:
-        """Look it up anew; ``refused`` is known to be of no use any more."""
+    def look_up(self, refused: Access | None = None) -> Future[Access]:
+        """Start a lookup, or join the one in flight; the server has refused ``refused``."""
         with self._lock:
-            if self._pending is None:
-                self._pending = Future()
-                self._pending.set_running_or_notify_cancel()  # so that no waiter can cancel it
-                return self._started(self._pending, refused)
-            return self._pending
+            if self._lookup is None:
+                self._lookup = Future()
+                self._lookup.set_running_or_notify_cancel()  # so that no waiter can cancel it
+                return self._start(self._lookup, refused)
+            return self._lookup
 
-    def _started(self, future: Future[Access], refused: Access | None) -> Future[Access]:
+    def _start(self, future: Future[Access], refused: Access | None) -> Future[Access]:
         thread = threading.Thread(
-            target=self._find_into, args=(future, refused), daemon=True, name="zael-credentials"
+            target=self._run, args=(future, refused), daemon=True, name="zael-credentials"
         )
         try:
             thread.start()
         except RuntimeError as error:  # no more threads, or the process is ending
-            self._finished()
+            self._end_lookup()
             future.set_exception(
                 NotSent(f"AWS credentials were not looked up: {error}; try again", cause=error)
             )
         return future
 
-    def _find_into(self, future: Future[Access], refused: Access | None) -> None:
+    def _run(self, future: Future[Access], refused: Access | None) -> None:
         try:
-            access = self._access = self._look_up(self._access, refused)
+            access = self._access = self._find(self._access, refused)
         except Exception as error:  # noqa: BLE001 - whatever botocore and its helpers raise
-            self._finished()
-            future.set_exception(unusable(error))
+            self._end_lookup()
+            future.set_exception(lookup_error(error))
         else:
-            self._finished()
+            self._end_lookup()
             future.set_result(access)
 
-    def _finished(self) -> None:
+    def _end_lookup(self) -> None:
         with self._lock:
-            self._pending = None
+            self._lookup = None
 
-    def _look_up(self, known: Access | None, refused: Access | None) -> Access:
-        if known is None:
-            sources = Sources()
-            endpoint, region = sources.place(self._endpoint, self._region)
-            route = choose(self._transport, endpoint, sources)
-            credentials, self._provider = sources.credentials(endpoint.is_local)
-            self._settled(endpoint, route)
-            return Access(endpoint, Signer(endpoint, region), credentials)
+    def _find(self, access: Access | None, refused: Access | None) -> Access:
+        if access is None:
+            return self._find_first()
         if refused is None:
             provider = self._provider
-            credentials = known.credentials if provider is None else frozen(provider)
-        elif known.credentials != refused.credentials or time.monotonic() < self._fruitless_until:
-            return known
+            credentials = access.credentials if provider is None else current_credentials(provider)
+        elif (
+            access.credentials != refused.credentials
+            or time.monotonic() < self._same_credentials_until
+        ):
+            return access
         else:
-            credentials, self._provider = Sources().credentials(known.endpoint.is_local)
+            is_local = access.destination.endpoint.is_local
+            credentials, self._provider = AwsConfig().credentials(is_local)
             if credentials == refused.credentials:
-                self._fruitless_until = time.monotonic() + _FRUITLESS_FOR_S
-        return known._replace(credentials=credentials)
+                self._same_credentials_until = time.monotonic() + _SAME_CREDENTIALS_S
+        return access._replace(credentials=credentials)
 
-    def _settled(self, endpoint: Endpoint, route: Route) -> None:
-        logging.getLogger("zae_limiter").debug(
-            "DynamoDB at %s is reached by transport=%r: %s",
-            endpoint.url,
-            route.transport,
-            route.why,
-        )
-        if self._settle is not None:
-            self._settle(route)
-            self._settle = None
+    def _find_first(self) -> Access:
+        config = AwsConfig()
+        endpoint, region = config.endpoint_and_region(self._endpoint, self._region)
+        destination = find_destination(endpoint, config)
+        credentials, self._provider = config.credentials(endpoint.is_local)
+        logger.debug("DynamoDB is reached at %s", destination)
+        return Access(destination, Signer(destination, region), credentials)
+
+
+def find_destination(endpoint: Endpoint, config: AwsConfig) -> Destination:
+    """Find the proxy and the certificates that apply to an endpoint."""
+    ca_bundle = config.ca_bundle() if endpoint.scheme == "https" else None
+    return Destination(endpoint, find_proxy(endpoint), ca_bundle)

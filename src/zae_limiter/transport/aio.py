@@ -1,9 +1,8 @@
-"""The transport of the async tree: a pool of plain connections per event loop."""
+"""The transport of the async tree: a pool of connections per event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -11,145 +10,158 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.transport.aio_connection import Connection, connect, fail
-from zae_limiter.transport.http1 import Malformed
-from zae_limiter.transport.names import Names
-from zae_limiter.transport.tls import Trust
-from zae_limiter.transport.wire import (
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.transport.aio_connection import AioConnection, connect, fail, open_tunnel
+from zae_limiter.transport.http1 import MalformedResponse
+from zae_limiter.transport.messages import (
     IDLE_S,
     MAX_CONNECTIONS,
-    Endpoint,
-    RawAnswer,
-    Request,
+    Destination,
+    HttpResponse,
     no_answer,
     no_connection,
 )
+from zae_limiter.transport.sockets import Resolver, TrustStore
 
 T = TypeVar("T")
 
 
 class AHttp:
-    """Sends requests over connections that are kept; may be used from several event loops."""
+    """Sends requests over pooled connections; may be used from several event loops."""
 
     def __init__(self) -> None:
-        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
-        self._of_parent: dict[asyncio.AbstractEventLoop, Pool] = {}
-        self._names = Names()
-        self._trust = Trust()
+        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
+        self._pools_of_parent: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
+        self._resolver = Resolver()
+        self._trust = TrustStore()
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = SignalSafeLock()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Event loops do not survive a fork; their sockets are left to the parent, untouched."""
-        self._lock = threading.Lock()
-        self._of_parent, self._pools = self._pools, {}
+        """Start without pools. Event loops do not survive a fork; their sockets are the parent's.
 
-    async def send(self, request: Request, timeout: float, connect_timeout: float) -> RawAnswer:
-        """One exchange; raises NotSent or NoAnswer."""
+        The old pools are kept: to collect them would close sockets and selectors that the parent
+        still uses.
+        """
+        self._pools_of_parent, self._pools = self._pools, {}
+
+    async def send(
+        self, destination: Destination, message: bytes, timeout: float, connect_timeout: float
+    ) -> HttpResponse:
+        """Send one request and return its response.
+
+        Raises NotSent or NoAnswer, and PermissionDenied if a proxy refuses our credentials.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         pool = self._pools.get(loop)
-        connection = None if pool is None else pool.take_kept()
+        connection = None if pool is None else pool.take_idle(destination)
         if pool is None or connection is None:
             try:
                 pool = pool or await self._new_pool(loop)
-                connection = await pool.take(request.endpoint, now + connect_timeout)
-            except OSError as error:
-                raise no_connection(request.endpoint, error) from error
+                connection = await pool.take(destination, now + connect_timeout)
+            except (OSError, ValueError) as error:  # ValueError: a host that TLS cannot spell
+                raise no_connection(destination, error) from error
         try:
-            return await connection.send(request.message, now + timeout)
-        except (OSError, Malformed) as error:
-            raise no_answer(request.endpoint, error) from error
+            return await connection.send(message, now + timeout)
+        except (OSError, MalformedResponse) as error:
+            raise no_answer(destination, error) from error
         finally:
             pool.give_back(connection)
 
     async def close(self) -> None:
-        """Let go of all connections, also those of other event loops."""
+        """Close all connections, also those of other event loops."""
         with self._lock:
             self._closed = True
             pools, self._pools = self._pools, {}
-        here = asyncio.get_running_loop()
+        running_loop = asyncio.get_running_loop()
         for loop, pool in pools.items():
-            if loop is here:
+            if loop is running_loop:
                 await pool.close()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(pool.close(), loop)
             elif not loop.is_closed():
                 pool.abort()
 
-    async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
+    async def _new_pool(self, loop: asyncio.AbstractEventLoop) -> ConnectionPool:
         with self._lock:
             if self._closed:
                 raise OSError("the client is closed")
-            for ended in [other for other in self._pools if other.is_closed()]:
-                del self._pools[ended]
-            pool = self._pools[loop] = Pool(self._names, self._trust)
-        await pool.live_with_loop(lambda: self._forget(loop))
+            for closed in [other for other in self._pools if other.is_closed()]:
+                del self._pools[closed]
+            pool = self._pools[loop] = ConnectionPool(self._resolver, self._trust)
+        await pool.close_with_loop(lambda: self._drop_pool(loop))
         return pool
 
-    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _drop_pool(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
             self._pools.pop(loop, None)
 
 
-class Pool:
-    """The connections of one event loop; the one used last is used first."""
+class ConnectionPool:
+    """The connections of one event loop; the one used last is used first.
 
-    def __init__(self, names: Names, trust: Trust) -> None:
-        self._names = names
+    At most ``MAX_CONNECTIONS`` are in use; further callers queue for a slot.
+    """
+
+    def __init__(self, resolver: Resolver, trust: TrustStore) -> None:
+        self._resolver = resolver
         self._trust = trust
-        self._idle: list[Connection] = []
-        self._all: set[Connection] = set()
+        self._idle: list[AioConnection] = []
+        self._all: set[AioConnection] = set()
         self._in_use = 0
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._keeper: AsyncGenerator[None, None] | None = None
+        self._closer: AsyncGenerator[None, None] | None = None
         self._closed = False
 
-    async def live_with_loop(self, forget: Callable[[], None]) -> None:
-        """Event loops end their async generators before they end: that closes this pool."""
-        self._keeper = self._until_closed(forget)
-        await anext(self._keeper)
+    async def close_with_loop(self, on_close: Callable[[], None]) -> None:
+        """Close this pool when its event loop ends.
+
+        An event loop closes its async generators before it ends; it has no other hook.
+        """
+        self._closer = self._close_at_end(on_close)
+        await anext(self._closer)
 
     async def close(self) -> None:
-        """Drop every connection, also those in use."""
-        if self._keeper is not None:
-            await self._keeper.aclose()
+        """Close every connection, also those in use."""
+        if self._closer is not None:
+            await self._closer.aclose()
 
     def abort(self) -> None:
-        """Drop them when the event loop next runs."""
+        """Close every connection when the event loop next runs."""
         for connection in list(self._all):
             connection.abort()
 
-    async def _until_closed(self, forget: Callable[[], None]) -> AsyncGenerator[None, None]:
+    async def _close_at_end(self, on_close: Callable[[], None]) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
             self._closed = True
-            forget()
+            on_close()
             self.abort()
-            for turn in self._queue:
-                fail(turn, ConnectionError("the client was closed"))
-            await asyncio.sleep(0)  # the loop lets go of the sockets one turn later
+            for slot in self._queue:
+                fail(slot, ConnectionError("the client was closed"))
+            await asyncio.sleep(0)  # an aborted transport closes its socket one iteration later
 
-    def take_kept(self) -> Connection | None:
-        """A connection that stands already, if there is one that nobody uses."""
+    def take_idle(self, destination: Destination) -> AioConnection | None:
+        """Return the connection that was used last if it can be used again."""
         if not self._idle or self._in_use >= MAX_CONNECTIONS:
             return None
-        kept = self._idle.pop()
-        if not kept.is_usable(time.monotonic()):
-            self._drop(kept)
+        connection = self._idle.pop()
+        if not connection.is_usable(destination, time.monotonic()):
+            self._drop(connection)
             return None
         self._in_use += 1
-        return kept
+        return connection
 
-    async def take(self, endpoint: Endpoint, until: float) -> Connection:
-        """A connection that stands; raises OSError if there is none in time."""
-        await self._turn(until)
-        kept = self._kept()
-        if kept is not None:
-            return kept
-        connecting = asyncio.ensure_future(self._connected(endpoint, until))
+    async def take(self, destination: Destination, until: float) -> AioConnection:
+        """Return an idle or new connection; raises OSError if there is none in time."""
+        await self._wait_for_slot(until)
+        idle = self._pop_idle(destination)
+        if idle is not None:
+            return idle
+        connecting = asyncio.ensure_future(self._connect(destination, until))
         try:
             connection = await connecting
             if self._closed:
@@ -157,14 +169,14 @@ class Pool:
             return connection
         except BaseException:
             if connecting.done() and not connecting.cancelled() and not connecting.exception():
-                self._drop(connecting.result())  # it stands, but the caller was stopped
-            self._leave()
+                self._drop(connecting.result())  # it is open, but the caller was cancelled
+            self._free_slot()
             raise
 
-    def give_back(self, connection: Connection) -> None:
-        """Keep it, and drop the one that nobody has needed for longest if it is too old."""
+    def give_back(self, connection: AioConnection) -> None:
+        """Keep the connection for reuse, and drop the one idle for longest if it is too old."""
         if self._queue:
-            self._leave()
+            self._free_slot()
         else:
             self._in_use -= 1
         connection.waiter = None
@@ -176,57 +188,59 @@ class Pool:
         else:
             self._drop(connection)
 
-    async def _turn(self, until: float) -> None:
-        """Wait until there is room for one more; those who came first go first."""
+    async def _wait_for_slot(self, until: float) -> None:
+        """Wait until one more connection may be in use, first come, first served."""
         if self._in_use < MAX_CONNECTIONS:
             self._in_use += 1
             return
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._queue.append(turn)
-        timer = loop.call_at(until, fail, turn, TimeoutError())
+        slot: asyncio.Future[None] = loop.create_future()
+        self._queue.append(slot)
+        timer = loop.call_at(until, fail, slot, TimeoutError())
         try:
-            await turn
+            await slot
         except BaseException:
-            if turn.done() and not turn.cancelled() and not turn.exception():
-                self._leave()  # it came just as the caller was stopped
+            if slot.done() and not slot.cancelled() and not slot.exception():
+                self._free_slot()  # it was granted just as the caller was cancelled
             raise
         finally:
             timer.cancel()
 
-    def _leave(self) -> None:
-        """Hand the room on, or have more of it."""
+    def _free_slot(self) -> None:
+        """Hand the slot to the next caller in the queue, if there is one."""
         while self._queue:
-            turn = self._queue.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            slot = self._queue.popleft()
+            if not slot.done():
+                slot.set_result(None)
                 return
         self._in_use -= 1
 
-    def _kept(self) -> Connection | None:
+    def _pop_idle(self, destination: Destination) -> AioConnection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_usable(time.monotonic()):
+            if connection.is_usable(destination, time.monotonic()):
                 return connection
             self._drop(connection)
         return None
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: AioConnection) -> None:
         self._all.discard(connection)
         connection.abort()
 
-    async def _connected(self, endpoint: Endpoint, until: float) -> Connection:
+    async def _connect(self, destination: Destination, until: float) -> AioConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout_at(until):
-            addresses = await aoutcome(self._names.addresses(endpoint), until - loop.time())
-            sock = await connect(addresses, until)
+            lookup = self._resolver.addresses(*destination.first_hop)
+            sock = await connect(await aoutcome(lookup, until - loop.time()), until)
             try:
-                secure = endpoint.scheme == "https"
+                if destination.is_tunnelled:
+                    await open_tunnel(sock, destination)
+                is_tls = destination.is_tls
                 _, connection = await loop.create_connection(
-                    Connection,
+                    lambda: AioConnection(destination),
                     sock=sock,
-                    ssl=self._trust.context() if secure else None,
-                    server_hostname=endpoint.host if secure else None,
+                    ssl=self._trust.context(destination.ca_bundle) if is_tls else None,
+                    server_hostname=destination.endpoint.tls_name if is_tls else None,
                 )
             except BaseException:
                 sock.close()
@@ -240,7 +254,7 @@ async def asleep(seconds: float) -> None:
 
 
 async def aoutcome(future: Future[T], seconds: float) -> T:
-    """The result of what another thread does; raises TimeoutError if it takes longer."""
+    """Wait for the result of another thread; raises TimeoutError if it takes longer."""
     if future.done():
         return future.result()
     waiting = asyncio.wrap_future(future)

@@ -1,4 +1,4 @@
-"""One connection of an event loop."""
+"""One connection of an event loop, and how it is opened."""
 
 from __future__ import annotations
 
@@ -6,34 +6,38 @@ import asyncio
 import socket
 from typing import Any, cast
 
-from zae_limiter.concurrency.steady import Steady
-from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
-from zae_limiter.transport.names import Address
-from zae_limiter.transport.sockets import Watch, new_socket, share_of
-from zae_limiter.transport.wire import IDLE_S, RawAnswer
+from zae_limiter.concurrency.async_shield import ShieldedFuture
+from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
+from zae_limiter.transport.messages import IDLE_S, Destination, HttpResponse
+from zae_limiter.transport.proxy import TunnelReader, tunnel_request
+from zae_limiter.transport.sockets import Address, SocketPoll, new_socket, time_per_address
+
+# More than the consent of any proxy.
+_TUNNEL_PIECE = 4096
 
 
-class Connection(asyncio.Protocol):
-    """One socket and where it stands; ``may_keep`` only between two exchanges."""
+class AioConnection(asyncio.Protocol):
+    """One socket; ``may_keep`` is False while a response is awaited, and once it has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
         self._loop = asyncio.get_running_loop()
-        self.waiter: Steady[RawAnswer] | None = None
-        self._reader: AnswerReader | None = None
+        self.waiter: ShieldedFuture[HttpResponse] | None = None
+        self._reader: ResponseReader | None = None
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.may_keep = True
         self.idle_since = 0.0
 
-    def send(self, message: bytes, until: float) -> Steady[RawAnswer]:
-        """What it returns is done when the answer is whole.
+    def send(self, message: bytes, until: float) -> ShieldedFuture[HttpResponse]:
+        """Send a request; the returned future has its response.
 
-        Whoever does not wait any more sets ``waiter`` to None.
+        A caller that no longer waits sets ``waiter`` to None.
         """
         self.may_keep = False
         self._reader = None
-        waiter: Steady[RawAnswer] = Steady(loop=self._loop)
+        waiter: ShieldedFuture[HttpResponse] = ShieldedFuture(loop=self._loop)
         self.waiter = waiter
         self._until = until
         if self._timer is None or until < self._timer_at:
@@ -42,15 +46,16 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def _set_timer(self) -> None:
-        """One timer serves many exchanges: it is only set anew when it is too late or has gone off.
+        """Set the timer to the deadline of this exchange.
 
-        Setting and cancelling one for each exchange would cost more than the exchange's own part.
+        One timer serves many exchanges: it is left alone unless it would fire too late. To set and
+        cancel one per exchange takes longer than all else that this class does.
         """
         self._drop_timer()
         self._timer_at = self._until
-        self._timer = self._loop.call_at(self._until, self._look_at_time)
+        self._timer = self._loop.call_at(self._until, self._check_deadline)
 
-    def _look_at_time(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self.waiter is None:
             return
@@ -64,63 +69,73 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def is_usable(self, now: float) -> bool:
-        """Whether the peer has not closed it and is not about to."""
-        return self.may_keep and now - self.idle_since < IDLE_S and not self._watch.readable()
+    def is_usable(self, destination: Destination, now: float) -> bool:
+        """Whether it leads there, and the peer has not closed it and is not about to."""
+        return (
+            self.may_keep
+            and self.destination == destination
+            and now - self.idle_since < IDLE_S
+            and not self._poll.readable()
+        )
 
     def abort(self) -> None:
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._watch = Watch(transport.get_extra_info("socket"))
+        self._poll = SocketPoll(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         waiter = self.waiter
-        if waiter is None or waiter.done():  # nobody asked
+        if waiter is None or waiter.done():  # unasked
             self.may_keep = False
             return
         if self._reader is None:
-            answer = in_one_piece(data)
-            if answer is not None:
+            response = parse_complete(data)
+            if response is not None:
                 self.may_keep = True
-                waiter.set_result(answer)
+                waiter.set_result(response)
                 return
-            self._reader = AnswerReader()
+            self._reader = ResponseReader()
         self._read_on(self._reader, data, waiter)
 
-    def _read_on(self, reader: AnswerReader, data: bytes, waiter: Steady[RawAnswer]) -> None:
+    def _read_on(
+        self, reader: ResponseReader, data: bytes, waiter: ShieldedFuture[HttpResponse]
+    ) -> None:
         try:
-            answer = reader.feed(data)
-        except Malformed as error:
+            response = reader.feed(data)
+        except MalformedResponse as error:
             fail(waiter, error)
             return
-        if answer is not None:
+        if response is not None:
             self.may_keep = reader.may_keep
-            waiter.set_result(answer)
+            waiter.set_result(response)
 
     def eof_received(self) -> None:
         self.may_keep = False
-        answer = None if self._reader is None else self._reader.end()
-        if answer is not None and self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(answer)
+        response = None if self._reader is None else self._reader.end()
+        if response is not None and self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.may_keep = False
         self._drop_timer()
         if self.waiter is not None:
-            fail(self.waiter, exc or ConnectionError("it was closed before the answer was whole"))
+            fail(
+                self.waiter,
+                exc or ConnectionError("the connection was closed before the answer was complete"),
+            )
 
 
 async def connect(addresses: list[Address], until: float) -> socket.socket:
-    """The first address that answers; each gets its share of the time."""
+    """Connect to the first address that answers; each gets its share of the time."""
     loop = asyncio.get_running_loop()
     error = OSError("the name has no address")
     for index, address in enumerate(addresses):
         sock = new_socket(address)
         try:
             sock.setblocking(False)
-            share = share_of(until - loop.time(), len(addresses) - index)
+            share = time_per_address(until - loop.time(), len(addresses) - index)
             async with asyncio.timeout(share):
                 await loop.sock_connect(sock, address[4])
             return sock
@@ -133,7 +148,16 @@ async def connect(addresses: list[Address], until: float) -> socket.socket:
     raise error
 
 
+async def open_tunnel(sock: socket.socket, destination: Destination) -> None:
+    """Have the proxy connect the socket to the endpoint; raises OSError or PermissionDenied."""
+    loop = asyncio.get_running_loop()
+    reader = TunnelReader(destination)
+    await loop.sock_sendall(sock, tunnel_request(destination))
+    while not reader.feed(await loop.sock_recv(sock, _TUNNEL_PIECE)):
+        pass
+
+
 def fail(waiter: asyncio.Future[Any], error: Exception) -> None:
-    """Raise it where somebody still waits."""
+    """Raise the error in the caller, if it still waits."""
     if not waiter.done():
         waiter.set_exception(error)

@@ -1,24 +1,26 @@
-"""Reads one HTTP/1.1 answer from the pieces in which it arrives."""
+"""Reads one HTTP/1.1 response from the pieces in which it arrives."""
 
 from __future__ import annotations
 
 import re
 
-from zae_limiter.transport.wire import RawAnswer
+from zae_limiter.transport.messages import HttpResponse
 
-_MOST_DIGITS = 15
+# Lengths of more digits are nonsense, and int() is slow for very long ones.
+_MAX_DIGITS = 15
+# What http.client and most servers allow; DynamoDB's heads have some 300 bytes.
 _MAX_HEAD = 65_536
 _END_OF_HEAD = b"\r\n\r\n"
 _HEX = re.compile(rb"[0-9A-Fa-f]+")
-_GOOD = b"HTTP/1.1 200 "
+_STATUS_200 = b"HTTP/1.1 200 "
 
 
-class Malformed(Exception):
-    """These bytes are no HTTP answer."""
+class MalformedResponse(Exception):
+    """The bytes received are not an HTTP response."""
 
 
-class AnswerReader:
-    """``feed`` it until it returns the answer; then ask whether the connection can be kept."""
+class ResponseReader:
+    """Parses one response: ``feed`` it until it returns the response, then ask ``may_keep``."""
 
     __slots__ = (
         "_chunked",
@@ -43,11 +45,11 @@ class AnswerReader:
 
     @property
     def may_keep(self) -> bool:
-        """Whether the connection stands at the start of a next answer."""
+        """Whether the connection can be used for another request."""
         return self._keeps and not self._surplus
 
-    def feed(self, piece: bytes) -> RawAnswer | None:
-        """The answer, once it is whole."""
+    def feed(self, piece: bytes) -> HttpResponse | None:
+        """Return the response once it is complete."""
         self._pieces.append(piece)
         self._size += len(piece)
         if not self._status and not self._read_head():
@@ -59,12 +61,23 @@ class AnswerReader:
         else:
             self._surplus = self._size > self._length
             body = self._joined()[: self._length]
-        return None if body is None else RawAnswer(self._status, self._headers, body)
+        return None if body is None else HttpResponse(self._status, self._headers, body)
 
-    def end(self) -> RawAnswer | None:
-        """The peer has closed: the answer, if it was one without a length; None if it was cut."""
+    def feed_head(self, piece: bytes) -> int | None:
+        """Return the status once the head is complete; the body is left unread."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return self._status if self._read_head() else None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes came after the head that ``feed_head`` has read."""
+        return self._size > 0
+
+    def end(self) -> HttpResponse | None:
+        """Return a response that ends with the connection; None if one with a length was cut."""
         if self._status and self._length is None and not self._chunked:
-            return RawAnswer(self._status, self._headers, self._joined())
+            return HttpResponse(self._status, self._headers, self._joined())
         return None
 
     def _joined(self) -> bytes:
@@ -73,13 +86,13 @@ class AnswerReader:
         return self._pieces[0]
 
     def _read_head(self) -> bool:
-        """Take off the head if it is whole, and those of interim answers before it."""
+        """Take the head off the data if it is complete, and interim (1xx) responses before it."""
         while True:
             data = self._joined()
             end = data.find(_END_OF_HEAD)
             if end < 0:
                 if self._size > _MAX_HEAD:
-                    raise Malformed("the head of the answer does not end")
+                    raise MalformedResponse("the head of the response does not end")
                 return False
             self._pieces = [data[end + 4 :]]
             self._size -= end + 4
@@ -92,26 +105,29 @@ class AnswerReader:
         lines = head.split("\r\n")
         version, _, rest = lines[0].partition(" ")
         if not version.startswith("HTTP/1.") or not _is_number(rest[:3]):
-            raise Malformed("the answer is not HTTP/1.1")
+            raise MalformedResponse("the response is not HTTP/1.1")
         self._headers = _headers(lines)
-        self._frame(int(rest[:3]), version == "HTTP/1.0")
+        self._read_framing(int(rest[:3]), version == "HTTP/1.0")
         return int(rest[:3])
 
-    def _frame(self, status: int, old: bool) -> None:
-        """How long the body is, and whether anything can follow it."""
+    def _read_framing(self, status: int, is_http_1_0: bool) -> None:
+        """Find out how long the body is, and whether another response can follow it."""
         headers = self._headers
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self._length = 0 if status in (204, 304) else None
         if "content-length" in headers:
             if not _is_number(headers["content-length"]):
-                raise Malformed("the length of the answer is not a number")
+                raise MalformedResponse("the length of the response is not a number")
             self._length = int(headers["content-length"])
         connection = headers.get("connection", "").lower()
-        keeps = "keep-alive" in connection if old else "close" not in connection
+        keeps = "keep-alive" in connection if is_http_1_0 else "close" not in connection
         self._keeps = keeps and (self._chunked or self._length is not None)
 
     def _unchunked(self) -> bytes | None:
-        """The body if its last chunk is here. Read from the start each time: chunks are rare."""
+        """Return the body if its last chunk has arrived.
+
+        It is parsed from the start each time: DynamoDB hardly ever sends chunks.
+        """
         data, at = self._joined(), 0
         parts: list[bytes] = []
         while True:
@@ -128,7 +144,7 @@ class AnswerReader:
             at += size + 2
 
     def _after_last_chunk(self, data: bytes, at: int, body: bytes) -> bytes | None:
-        """Trailers, which nobody needs, end like a head."""
+        """Skip trailers, which end like a head."""
         end = at + 2 if data.startswith(b"\r\n", at) else data.find(_END_OF_HEAD, at) + 4
         if end < at + 2:
             return None
@@ -136,44 +152,45 @@ class AnswerReader:
         return body
 
 
-def in_one_piece(data: bytes) -> RawAnswer | None:
-    """The answer if it is all of ``data``, good, and of the usual form, so that another may follow.
+def parse_complete(data: bytes) -> HttpResponse | None:
+    """Parse ``data`` if it is exactly one successful response after which the connection is kept.
 
-    Its headers are in lower case. None: a reader has to look at it.
+    That is nearly always so, and takes two thirds of a ResponseReader's time. Names and values of
+    headers are in lower case then. None: use a ResponseReader.
     """
     head, end, body = data.partition(_END_OF_HEAD)
-    if not end or not head.startswith(_GOOD):
+    if not end or not head.startswith(_STATUS_200):
         return None
     try:
         headers = _headers(head.decode("latin-1").lower().split("\r\n"))
-    except Malformed:
+    except MalformedResponse:
         return None
-    usual = (
+    is_plain = (
         headers.get("content-length") == str(len(body))
         and "transfer-encoding" not in headers
         and headers.get("connection", "keep-alive") == "keep-alive"
     )
-    return RawAnswer(200, headers, body) if usual else None
+    return HttpResponse(200, headers, body) if is_plain else None
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """All lines but the first."""
+    """Parse all lines but the first."""
     headers = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon:
-            raise Malformed("a header of the answer has no colon")
+            raise MalformedResponse("a header of the response has no colon")
         headers[name.lower()] = value.strip()
     return headers
 
 
 def _is_number(text: str) -> bool:
-    """Digits only, and no more than make sense."""
-    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    """Whether it is ASCII digits only, and not absurdly many."""
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def _chunk_size(line: bytes) -> int:
     size = line.split(b";")[0].strip()
     if not _HEX.fullmatch(size):
-        raise Malformed("a chunk of the answer has no size")
+        raise MalformedResponse("a chunk of the response has no size")
     return int(size, 16)

@@ -8,7 +8,8 @@ from hmac import digest
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter._version import __version__
-from zae_limiter.transport.wire import Endpoint
+from zae_limiter.transport.messages import Destination
+from zae_limiter.transport.proxy import authorization_header
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -23,7 +24,7 @@ _SIGNED_WITH_TOKEN = "content-type;host;x-amz-date;x-amz-security-token;x-amz-ta
 
 
 class Credentials(NamedTuple):
-    """Never shown."""
+    """An AWS access key. Its repr shows nothing of it."""
 
     access_key: str
     secret_key: str
@@ -34,7 +35,7 @@ class Credentials(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """A signing key and what it is good for."""
+    """A signing key, and the credentials and the day it is derived from."""
 
     credentials: Credentials
     day: str
@@ -45,44 +46,53 @@ class _Key(NamedTuple):
         return "_Key(…)"
 
 
-class _Form(NamedTuple):
-    """All that the requests of one operation have in common within a second."""
+class _SignedForm(NamedTuple):
+    """What the requests of one operation that are signed within the same second share."""
 
     credentials: Credentials
     second: int
     canonical: bytes  # without the digest of the body
     to_sign: bytes  # without the digest of that
     head: bytes  # up to the signature
-    inner: _Hash  # of the HMAC, as far as the key goes
+    inner: _Hash  # the two hashes of HMAC, after the key
     outer: _Hash
 
     def __repr__(self) -> str:
-        return "_Form(…)"
+        return "_SignedForm(…)"
 
 
 class Signer:
-    """Writes the heads of requests to one endpoint; keeps the key of the day.
+    """Builds signed requests to one endpoint.
 
-    What it keeps is replaced as a whole, so that threads need no lock.
+    A proxy that forwards requests needs the whole URL in the first line, and its own credentials;
+    neither is part of the signature.
+
+    The key of the day and the forms of the second are cached. Each cache entry is replaced as a
+    whole, so that threads need no lock.
     """
 
-    def __init__(self, endpoint: Endpoint, region: str) -> None:
+    def __init__(self, destination: Destination, region: str) -> None:
+        endpoint, proxy = destination.endpoint, destination.proxy
         host = endpoint.host_header
+        target, proxy_header = endpoint.path, ""
+        if proxy is not None and destination.is_forwarded:
+            target, proxy_header = endpoint.url, authorization_header(proxy)
         self._region = region
         self._canonical = (
             f"POST\n{endpoint.path}\n\ncontent-type:{CONTENT_TYPE}\nhost:{host}\nx-amz-date:"
         )
         self._head = (
-            f"POST {endpoint.path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {CONTENT_TYPE}\r\n"
+            f"POST {target} HTTP/1.1\r\nHost: {host}\r\n{proxy_header}"
+            f"Content-Type: {CONTENT_TYPE}\r\n"
             f"User-Agent: {USER_AGENT}\r\nAccept-Encoding: identity\r\nX-Amz-Date: "
         )
-        self._forms: dict[str, _Form] = {}
+        self._forms: dict[str, _SignedForm] = {}
         self._key: _Key | None = None
 
     def message(
         self, operation: str, body: bytes, credentials: Credentials, epoch_s: float
     ) -> bytes:
-        """The whole request, signed."""
+        """Build the whole request, as it is sent."""
         form, second = self._forms.get(operation), int(epoch_s)
         if form is None or form.second != second or form.credentials is not credentials:
             form = self._forms[operation] = self._form(operation, credentials, second)
@@ -93,7 +103,7 @@ class Signer:
         signature = outer.hexdigest().encode()
         return b"%b%b\r\nContent-Length: %d\r\n\r\n%b" % (form.head, signature, len(body), body)
 
-    def _form(self, operation: str, credentials: Credentials, second: int) -> _Form:
+    def _form(self, operation: str, credentials: Credentials, second: int) -> _SignedForm:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         key = self._signing_key(credentials, stamp[:8])
         signed, token_line, token_header = _SIGNED, "", ""
@@ -112,7 +122,7 @@ class Signer:
         to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n"
         padded = key.value.ljust(_BLOCK, b"\0")
         inner, outer = (sha256(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
-        return _Form(
+        return _SignedForm(
             credentials,
             second,
             canonical.encode(),

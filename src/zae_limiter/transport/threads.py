@@ -1,86 +1,99 @@
-"""The transport of the sync tree: a pool of plain connections that threads share."""
+"""The transport of the sync tree: a pool of connections that threads share."""
 
 from __future__ import annotations
 
 import socket
 import ssl
-import threading
 import time
 from concurrent.futures import Future
 from typing import TypeVar
 
 from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
-from zae_limiter.transport.names import Address, Names
-from zae_limiter.transport.sockets import Watch, new_socket, share_of
-from zae_limiter.transport.tls import Trust
-from zae_limiter.transport.wire import (
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
+from zae_limiter.transport.messages import (
     IDLE_S,
-    Endpoint,
-    RawAnswer,
-    Request,
+    Destination,
+    HttpResponse,
     no_answer,
     no_connection,
+)
+from zae_limiter.transport.proxy import TunnelReader, tunnel_request
+from zae_limiter.transport.sockets import (
+    Address,
+    Resolver,
+    SocketPoll,
+    TrustStore,
+    new_socket,
+    time_per_address,
 )
 
 T = TypeVar("T")
 
+# Most responses come in one piece: those of DynamoDB have a few hundred bytes.
 _PIECE = 65_536
 
 
 class Http:
-    """Sends requests over connections that are kept; the one used last is used first."""
+    """Sends requests over pooled connections; the one used last is used first.
+
+    Their number is that of the threads that send at once.
+    """
 
     def __init__(self) -> None:
-        self._idle: list[Connection] = []
+        self._idle: list[ThreadConnection] = []
         self._closed = False
-        self._names = Names()
-        self._trust = Trust()
-        self._lock = threading.RLock()  # a signal handler may send while its thread is in here
+        self._resolver = Resolver()
+        self._trust = TrustStore()
+        self._lock = SignalSafeLock()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """The connections are the parent's: two processes on one would mix up their answers."""
-        self._lock = threading.RLock()
+        """Drop the parent's connections: two processes on one would mix up their responses."""
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
-    def send(self, request: Request, timeout: float, connect_timeout: float) -> RawAnswer:
-        """One exchange; raises NotSent or NoAnswer."""
+    def send(
+        self, destination: Destination, message: bytes, timeout: float, connect_timeout: float
+    ) -> HttpResponse:
+        """Send one request and return its response.
+
+        Raises NotSent or NoAnswer, and PermissionDenied if a proxy refuses our credentials.
+        """
         until = time.monotonic() + timeout
-        connection = self._kept() or self._connected(request.endpoint, connect_timeout)
+        connection = self._pop_idle(destination) or self._connect(destination, connect_timeout)
         try:
-            answer = connection.exchange(request.message, until)
-        except (OSError, Malformed) as error:
+            response = connection.exchange(message, until)
+        except (OSError, MalformedResponse) as error:
             connection.close()
-            raise no_answer(request.endpoint, error) from error
-        except BaseException:  # an interrupt in the middle: the answer may still come
+            raise no_answer(destination, error) from error
+        except BaseException:  # an interrupt: the response may still come, for the next request
             connection.close()
             raise
         self._give_back(connection)
-        return answer
+        return response
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all idle connections; those in use are closed when they are given back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
-    def _kept(self) -> Connection | None:
+    def _pop_idle(self, destination: Destination) -> ThreadConnection | None:
         while True:
             with self._lock:
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
-            if connection.is_usable(time.monotonic()):
+            if connection.is_usable(destination, time.monotonic()):
                 return connection
             connection.close()
 
-    def _give_back(self, connection: Connection) -> None:
-        """Keep it, and drop the one that nobody has needed for longest if it is too old."""
+    def _give_back(self, connection: ThreadConnection) -> None:
+        """Keep the connection for reuse, and drop the one idle for longest if it is too old."""
         now = connection.idle_since = time.monotonic()
         dropped = []
         with self._lock:
@@ -90,55 +103,61 @@ class Http:
                 self._idle.append(connection)
             else:
                 dropped.append(connection)
-        for each in dropped:
-            each.close()
+        for old in dropped:
+            old.close()
 
-    def _connected(self, endpoint: Endpoint, seconds: float) -> Connection:
+    def _connect(self, destination: Destination, seconds: float) -> ThreadConnection:
         until = time.monotonic() + seconds
         try:
-            sock = _connect(outcome(self._names.addresses(endpoint), seconds), until)
-            if endpoint.scheme == "https":
-                sock = self._secured(sock, endpoint, until)
-        except (OSError, ValueError) as error:
-            raise no_connection(endpoint, error) from error
-        return Connection(sock)
+            lookup = self._resolver.addresses(*destination.first_hop)
+            sock = _connect(outcome(lookup, seconds), until)
+            try:
+                if destination.is_tunnelled:
+                    _open_tunnel(sock, destination, until)
+                if destination.is_tls:
+                    sock = self._start_tls(sock, destination, until)
+            except BaseException:
+                sock.close()
+                raise
+        except (OSError, ValueError) as error:  # ValueError: a host that TLS cannot spell
+            raise no_connection(destination, error) from error
+        return ThreadConnection(sock, destination)
 
-    def _secured(self, sock: socket.socket, endpoint: Endpoint, until: float) -> ssl.SSLSocket:
-        try:
-            context = self._trust.context()
-            sock.settimeout(_left(until))
-            return context.wrap_socket(sock, server_hostname=endpoint.host)
-        except BaseException:
-            sock.close()
-            raise
+    def _start_tls(
+        self, sock: socket.socket, destination: Destination, until: float
+    ) -> ssl.SSLSocket:
+        context = self._trust.context(destination.ca_bundle)
+        sock.settimeout(_left(until))
+        return context.wrap_socket(sock, server_hostname=destination.endpoint.tls_name)
 
 
-class Connection:
-    """One socket and where it stands."""
+class ThreadConnection:
+    """One socket; ``may_keep`` says whether another request can be sent over it."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, destination: Destination) -> None:
+        self.destination = destination
         self._sock = sock
-        self._watch = Watch(sock)
+        self._poll = SocketPoll(sock)
         self.may_keep = True
         self.idle_since = 0.0
 
-    def exchange(self, message: bytes, until: float) -> RawAnswer:
-        """Send, and read until the answer is whole."""
+    def exchange(self, message: bytes, until: float) -> HttpResponse:
+        """Send a request and read until its response is complete."""
         self._send(message, until)
         self._sock.settimeout(_left(until))
         piece = self._sock.recv(_PIECE)
-        answer = in_one_piece(piece)
-        return self._read_on(piece, until) if answer is None else answer
+        response = parse_complete(piece)
+        return self._read_on(piece, until) if response is None else response
 
-    def _read_on(self, piece: bytes, until: float) -> RawAnswer:
-        reader = AnswerReader()
+    def _read_on(self, piece: bytes, until: float) -> HttpResponse:
+        reader = ResponseReader()
         while True:
-            answer = reader.feed(piece) if piece else reader.end()
-            if answer is not None:
+            response = reader.feed(piece) if piece else reader.end()
+            if response is not None:
                 self.may_keep = bool(piece) and reader.may_keep
-                return answer
+                return response
             if not piece:
-                raise ConnectionError("the connection was closed before the answer was whole")
+                raise ConnectionError("the connection was closed before the answer was complete")
             self._sock.settimeout(_left(until))
             piece = self._sock.recv(_PIECE)
 
@@ -149,9 +168,13 @@ class Connection:
             self._sock.settimeout(_left(until))
             sent += self._sock.send(memoryview(message)[sent:])
 
-    def is_usable(self, now: float) -> bool:
-        """Whether the peer has not closed it and is not about to."""
-        return now - self.idle_since < IDLE_S and not self._watch.readable()
+    def is_usable(self, destination: Destination, now: float) -> bool:
+        """Whether it leads there, and the peer has not closed it and is not about to."""
+        return (
+            self.destination == destination
+            and now - self.idle_since < IDLE_S
+            and not self._poll.readable()
+        )
 
     def close(self) -> None:
         self._sock.close()
@@ -162,7 +185,7 @@ def _connect(addresses: list[Address], until: float) -> socket.socket:
     for index, address in enumerate(addresses):
         sock = new_socket(address)
         try:
-            sock.settimeout(share_of(_left(until), len(addresses) - index))
+            sock.settimeout(time_per_address(_left(until), len(addresses) - index))
             sock.connect(address[4])
             return sock
         except OSError as failure:
@@ -172,6 +195,16 @@ def _connect(addresses: list[Address], until: float) -> socket.socket:
             sock.close()
             raise
     raise error
+
+
+def _open_tunnel(sock: socket.socket, destination: Destination, until: float) -> None:
+    """Have the proxy connect the socket to the endpoint; raises OSError or PermissionDenied."""
+    reader = TunnelReader(destination)
+    sock.settimeout(_left(until))
+    sock.sendall(tunnel_request(destination))
+    sock.settimeout(_left(until))
+    while not reader.feed(sock.recv(_PIECE)):
+        sock.settimeout(_left(until))
 
 
 def _left(until: float) -> float:
@@ -186,5 +219,5 @@ def sleep(seconds: float) -> None:
 
 
 def outcome(future: Future[T], seconds: float) -> T:
-    """The result of what another thread does; raises TimeoutError if it takes longer."""
+    """Wait for the result of another thread; raises TimeoutError if it takes longer."""
     return future.result(seconds)

@@ -1,5 +1,7 @@
 """How the engines that come with the package are opened."""
 
+from zae_limiter_contract._async.spec import EngineSpec
+
 from tests.contract.engines import (
     DYNAMODB,
     MEMORY,
@@ -9,7 +11,6 @@ from tests.contract.engines import (
     dynamodb_url,
     sqlite_url,
 )
-from zae_limiter.testing.contract._async.spec import EngineSpec
 
 
 class SqliteSpec(SqliteOutage, EngineSpec):

@@ -2,14 +2,17 @@
 
 from fractions import Fraction
 
+from zae_limiter_contract._async.spec import EngineSpec
+
 from tests.contract.engines import DYNAMODB, DynamoOutage, dynamodb_url
 from zae_limiter._async.builder import RepositoryBuilder
-from zae_limiter._async.engines.dynamodb.opening import open_dynamodb
+from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter.admission.request import Grant
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
-from zae_limiter.testing.contract._async.spec import EngineSpec
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.calls import Deadline
 
 SPLITS = (Shard(0, 1), Shard(0, 2))  # into quarters 0 and 2, and half 1
 
@@ -28,17 +31,17 @@ class SplittingBuckets:
         try:
             return await self._buckets.charge(namespace_id, request, receipt)
         finally:
-            if receipt and isinstance(receipt[-1], Grant):
-                for charge in receipt[-1].charges:
-                    place = (namespace_id, charge.entity_id, charge.resource)
-                    await self._break_up(place, request.clock)
+            if isinstance(receipt.outcome, Grant):
+                for charge in receipt.outcome.charges:
+                    bucket_id = BucketId(namespace_id, charge.entity_id, charge.resource)
+                    await self._break_up(bucket_id, request.clock)
 
-    async def _break_up(self, place, clock):
-        if place in self._split:
+    async def _break_up(self, bucket_id, clock):
+        if bucket_id in self._split:
             return
-        self._split.add(place)
+        self._split.add(bucket_id)
         for shard in SPLITS:
-            await self._buckets.reshaping.split(place, shard, clock, Deadline(10))
+            await self._buckets.resharder.split(bucket_id, shard, clock, Deadline(10))
 
 
 class SplitSpec(DynamoOutage, EngineSpec):
@@ -53,20 +56,8 @@ class SplitSpec(DynamoOutage, EngineSpec):
         request_timeout=10,
         on_unavailable=None,
     ):
-        url = parse_url(self.url)
-        engine = await open_dynamodb(
-            url.place,
-            region=url.options.get("region"),
-            endpoint_url=url.options["endpoint_url"],
-            provision="never",
-            request_timeout=request_timeout,
-            transport="lean",
-            clock=clock,
-            parallel_mode="auto",
-            audit_retention_days=90,
-            rejection_cache_ttl=1.0,
-            max_shards=32,
-        )
+        settings = Settings(provision="never", request_timeout=request_timeout, clock=clock)
+        engine = await open_dynamodb(parse_url(self.url), settings)
         engine.buckets = SplittingBuckets(engine.buckets)
         builder = RepositoryBuilder().namespace(namespace).clock(clock)
         builder.config_cache_ttl(config_cache_ttl).on_unavailable(on_unavailable)

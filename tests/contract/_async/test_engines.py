@@ -1,9 +1,9 @@
 """The suite for the engines that come with the package."""
 
 import pytest
+from zae_limiter_contract._async.engine import EngineContract
 
 from tests.contract._async import specs
-from zae_limiter.testing.contract._async.engine import EngineContract
 
 
 class TestMemory(EngineContract):

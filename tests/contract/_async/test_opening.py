@@ -1,7 +1,11 @@
 """URLs, the environment, the builder, and keywords of old."""
 
-import pytest
+import math
 
+import pytest
+from zae_limiter_contract.bad_input import TTL_MULTIPLIERS
+
+from tests.support.dynamodb import shared_endpoint
 from zae_limiter import (
     InfrastructureNotFoundError,
     Limit,
@@ -10,9 +14,16 @@ from zae_limiter import (
     Repository,
     ValidationError,
 )
-from zae_limiter.testing.dynamodb import shared_endpoint
 
 LIMITS = [Limit.per_minute("rpm", 10)]
+NOT_SECONDS = [math.inf, -math.inf, math.nan, -1, "2", None, True, 1e300]
+NOT_CLOCKS = [
+    lambda: 1_767_225_600_000.0,
+    lambda: "1767225600000",
+    lambda: None,
+    lambda: True,
+    1_767_225_600_000,
+]
 
 
 async def take(limiter, limits=None):
@@ -95,12 +106,9 @@ async def test_a_url_that_leads_nowhere_is_refused(monkeypatch, url):
     ("setting", "value"),
     [
         ("namespace", "a b"),
-        ("config_cache_ttl", -1),
-        ("config_cache_ttl", "60"),
-        ("config_cache_ttl", float("nan")),
+        *(("config_cache_ttl", seconds) for seconds in NOT_SECONDS),
         ("request_timeout", 0),
-        ("request_timeout", -1),
-        ("request_timeout", None),
+        *(("request_timeout", seconds) for seconds in NOT_SECONDS),
         ("provision", "sometimes"),
     ],
 )
@@ -113,9 +121,9 @@ async def test_a_setting_that_makes_no_sense_is_refused_by_name(setting, value):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("bucket_ttl_multiplier", -1),
-        ("bucket_ttl_multiplier", 1.5),
-        ("bucket_ttl_multiplier", True),
+        *(("bucket_ttl_multiplier", multiplier) for multiplier in TTL_MULTIPLIERS),
+        *(("config_cache_ttl", seconds) for seconds in NOT_SECONDS),
+        *(("request_timeout", seconds) for seconds in NOT_SECONDS),
         ("on_unavailable", "maybe"),
         ("usage_retention_days", 0),
         ("audit_retention_days", "90"),
@@ -125,6 +133,19 @@ async def test_a_setting_of_the_builder_that_makes_no_sense_is_refused_by_name(s
     with pytest.raises(ValidationError) as caught:
         getattr(Repository.builder(), setting)(value)
     assert caught.value.field == setting
+
+
+@pytest.mark.parametrize("clock", NOT_CLOCKS)
+async def test_a_clock_that_does_not_return_whole_milliseconds_is_refused(clock):
+    with pytest.raises(ValidationError, match="clock"):
+        RateLimiter(clock=clock)
+    with pytest.raises(ValidationError, match="clock"):
+        Repository.builder().clock(clock)
+    with pytest.raises(ValidationError, match="clock"):
+        await Repository.open(url="memory://", clock=clock)
+    async with await Repository.open(url="memory://") as repository:
+        with pytest.raises(ValidationError, match="clock"):
+            RateLimiter(repository, clock=clock)
 
 
 async def test_keywords_of_old_work_and_warn():

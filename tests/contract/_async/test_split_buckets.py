@@ -1,9 +1,9 @@
-"""Nobody notices that a bucket has been split."""
+"""The suite again, with every bucket split: no caller notices."""
 
 import pytest
+from zae_limiter_contract._async.engine import EngineContract
 
 from tests.contract._async.splitting import split_dynamodb
-from zae_limiter.testing.contract._async.engine import EngineContract
 
 
 class TestSplitBuckets(EngineContract):

@@ -2,6 +2,8 @@
 # tests/contract/_async/specs.py
 """How the engines that come with the package are opened."""
 
+from zae_limiter_contract._sync.spec import EngineSpec
+
 from tests.contract.engines import (
     DYNAMODB,
     MEMORY,
@@ -11,7 +13,6 @@ from tests.contract.engines import (
     dynamodb_url,
     sqlite_url,
 )
-from zae_limiter.testing.contract._sync.spec import EngineSpec
 
 
 class SqliteSpec(SqliteOutage, EngineSpec):

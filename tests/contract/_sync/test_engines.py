@@ -3,9 +3,9 @@
 """The suite for the engines that come with the package."""
 
 import pytest
+from zae_limiter_contract._sync.engine import EngineContract
 
 from tests.contract._sync import specs
-from zae_limiter.testing.contract._sync.engine import EngineContract
 
 
 class TestMemory(EngineContract):

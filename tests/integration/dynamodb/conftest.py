@@ -2,9 +2,9 @@ import boto3
 import botocore.config
 import pytest
 
-from tests.integration.dynamodb.exactness.world import World
-from zae_limiter.testing.dynamodb import Proxy, shared_endpoint
-from zae_limiter.testing.dynamodb.tables import temporary_table
+from tests.support.dynamodb import Proxy, shared_endpoint
+from tests.support.dynamodb.tables import temporary_table
+from tests.support.dynamodb.world import World
 
 # Any server for tests takes them.
 CREDENTIALS = {

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.support.dynamodb.tables import store_url, temporary_table
 from zae_limiter import (
     IncompatibleSchemaError,
     InfrastructureError,
@@ -18,7 +19,6 @@ from zae_limiter import (
     ValidationError,
 )
 from zae_limiter.testing import FakeClock
-from zae_limiter.testing.dynamodb.tables import store_url, temporary_table
 
 LIMITS = [Limit.per_minute("rpm", 10)]
 
@@ -121,7 +121,7 @@ def test_without_credentials_the_ways_out_are_named(no_aws):
     assert "sqlite:///" in str(caught.value)
 
 
-def test_a_table_of_somebody_else_is_left_alone(table, endpoint):
+def test_a_table_of_another_program_is_left_alone(table, endpoint):
     with pytest.raises(InfrastructureError, match="another stack"):
         SyncRepository.open(stack=table, endpoint_url=endpoint, provision="table")
 
@@ -141,7 +141,7 @@ def test_opening_writes_the_version_down(stack, endpoint):
 # --- who does not answer
 
 
-def test_an_endpoint_where_nobody_listens_is_unavailable_at_once(proxy):
+def test_an_endpoint_without_a_server_is_unavailable_at_once(proxy):
     with proxy.refusing():
         start = time.monotonic()
         with pytest.raises(RateLimiterUnavailable):
@@ -166,7 +166,7 @@ def test_an_endpoint_without_a_name_is_unavailable():
         )
 
 
-def test_whoever_may_not_read_the_table_is_told(proxy, stack):
+def test_a_caller_without_permission_to_read_the_table_is_told(proxy, stack):
     with proxy.fault("deny"), pytest.raises(PermissionDenied):
         SyncRepository.open(stack=stack, endpoint_url=proxy.url)
 
@@ -184,10 +184,10 @@ def test_a_failed_opening_leaves_no_connection_open(proxy, unique_name):
 def test_a_host_clock_that_is_off_is_corrected_by_the_servers(proxy, stack):
     """Two clients, one of which sees a server that is five minutes ahead."""
     with SyncRepository.open(stack=stack, endpoint_url=proxy.url) as repository:
-        now_ms = repository.admission.clock()
+        now_ms = repository.charging.clock()
     proxy.link.date_offset_s = 300
     with SyncRepository.open(stack=stack, endpoint_url=proxy.url) as repository:
-        assert 298_000 <= repository.admission.clock() - now_ms <= 303_000
+        assert 298_000 <= repository.charging.clock() - now_ms <= 303_000
 
 
 def test_a_clock_that_is_given_is_never_corrected(proxy, stack):

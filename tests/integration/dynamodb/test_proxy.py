@@ -274,7 +274,7 @@ def test_a_late_request_arrives_although_its_client_has_given_up(proxy, counter)
     assert counter.value() == 2
 
 
-def test_a_black_hole_answers_nobody_until_it_is_closed(proxy, counter):
+def test_a_black_hole_answers_nothing_until_it_is_closed(proxy, counter):
     with ThreadPoolExecutor(1) as pool:
         with proxy.fault("black_hole") as fault:
             call = pool.submit(counter.add)

@@ -8,18 +8,18 @@ import time
 
 import pytest
 
-from zae_limiter.testing.dynamodb import DynamoServer, Proxy
-from zae_limiter.testing.dynamodb.server import ServerError
+from tests.support.dynamodb import DynamoServer, Proxy
+from tests.support.dynamodb.server import ServerError
 
 CHILD = """
-from zae_limiter.testing.dynamodb import DynamoServer
+from tests.support.dynamodb import DynamoServer
 server = DynamoServer().start()
 print(server.pid, flush=True)
 input()
 """
 
 SHARED = """
-from zae_limiter.testing.dynamodb import shared_endpoint
+from tests.support.dynamodb import shared_endpoint
 print(shared_endpoint())
 """
 

@@ -111,7 +111,7 @@ def test_a_server_without_time_to_live_will_do(settings, proxy, caplog, code):
     with proxy.fault("throttle", operation="UpdateTimeToLive", code=code) as fault:
         SyncRepository.open(**through, provision="table").close()
     assert fault.used
-    assert "forgets nothing" in caplog.text
+    assert "TTL could not be enabled" in caplog.text
 
 
 def test_an_answer_to_the_making_that_is_lost_does_not_matter(settings, proxy):

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from zae_limiter.testing import FakeClock
+
 FOLDER = Path(__file__).parent
 
 
@@ -15,6 +17,17 @@ def path(tmp_path):
 @pytest.fixture
 def url(path):
     return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def sqlite_url(path):
+    """The same file, without waiting for the disk."""
+    return f"sqlite:///{path}?synchronous=OFF"
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ OBEYS = "obeys"
 
 
 def obey_permissions():
-    """Begin again as a root to whom the permissions of files apply as to others."""
+    """Start again as a root user to which the permissions of files apply."""
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in PAST_PERMISSIONS:
         if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:

@@ -29,14 +29,24 @@ def make_foreign(path):
         other.commit()
 
 
+def make_foreign_with_version(path):
+    """Another program that counts its own schema, too, and is at the number of ours."""
+    make_foreign(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version = 1")
+
+
 def make_text(path):
-    path.write_text("This is not a database, and nobody may overwrite it.\n" * 100)
+    path.write_text("This is not a database, and must not be overwritten.\n" * 100)
 
 
 def make_newer(path):
     SyncRepository.open(url=f"sqlite:///{path}").close()
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA user_version = 999")
+
+
+REFUSED = [make_foreign, make_foreign_with_version, make_text, make_newer]
 
 
 def test_a_file_of_a_newer_version_is_refused_with_both_versions(path, url):
@@ -48,11 +58,13 @@ def test_a_file_of_a_newer_version_is_refused_with_both_versions(path, url):
     assert str(path) in str(caught.value)
 
 
-def test_a_sqlite_file_of_another_program_is_refused_by_name(path, url):
-    make_foreign(path)
+@pytest.mark.parametrize("make", [make_foreign, make_foreign_with_version])
+def test_a_sqlite_file_of_another_program_is_refused_by_name(path, url, make):
+    make(path)
     with pytest.raises(InfrastructureError, match="another program") as caught:
         SyncRepository.open(url=url)
     assert str(path) in str(caught.value)
+    assert not isinstance(caught.value, RateLimiterUnavailable)
 
 
 def test_a_file_that_is_no_database_is_refused_by_name(path, url):
@@ -62,7 +74,7 @@ def test_a_file_that_is_no_database_is_refused_by_name(path, url):
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("make", [make_foreign, make_text, make_newer])
+@pytest.mark.parametrize("make", REFUSED)
 def test_a_file_that_is_refused_is_not_touched(path, url, make):
     make(path)
     before = path.read_bytes()
@@ -71,7 +83,7 @@ def test_a_file_that_is_refused_is_not_touched(path, url, make):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("make", [make_foreign, make_text, make_newer])
+@pytest.mark.parametrize("make", REFUSED)
 async def test_a_file_that_is_refused_is_not_kept_open(path, url, make):
     make(path)
     before = _open_files()
@@ -127,6 +139,25 @@ def test_a_path_may_contain_what_paths_contain(tmp_path, name):
     with SyncRepository.open(url=f"sqlite:///{tmp_path}/{quoted}") as repository:
         repository.set_system_defaults(LIMITS)
     assert (tmp_path / name).is_file()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///:memory:",
+        "sqlite:///%3Amemory%3A",
+        "sqlite:///",
+        "sqlite://",
+        "sqlite:///limits%00.db",
+    ],
+)
+async def test_a_url_that_names_no_file_is_refused(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValidationError, match="url"):
+        SyncRepository.open(url=url)
+    with pytest.raises(ValidationError, match="url"):
+        await Repository.open(url=url)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_three_slashes_name_a_relative_path(tmp_path, monkeypatch):

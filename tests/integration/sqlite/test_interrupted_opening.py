@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from zae_limiter_contract.signal_points import InterruptAt
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter.testing.contract.signal_points import InterruptAt
 
 LIMITS = [Limit.custom("rpm", 1_000_000, 1, 86_400)]
 
@@ -26,7 +26,7 @@ def open_files():
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_repository_that_nobody_closes_keeps_no_file_open_when_it_is_gone(tmp_path):
+def test_a_repository_that_is_not_closed_keeps_no_file_open_when_it_is_gone(tmp_path):
     before = open_files()
     for number in range(5):
         repository = SyncRepository.open(url=f"sqlite:///{tmp_path}/{number}.db")

@@ -54,7 +54,7 @@ def test_many_threads_wait_at_the_same_time_not_one_after_the_other(repository, 
     assert time.monotonic() - begin < 2 * TIMEOUT_S + 0.5
 
 
-def test_a_stopped_process_that_goes_on_lets_everybody_go_on(repository, holder):
+def test_a_stopped_process_that_goes_on_lets_all_others_go_on(repository, holder):
     holder.send_signal(signal.SIGSTOP)
     with pytest.raises(RateLimiterUnavailable):
         take(repository)
@@ -65,7 +65,7 @@ def test_a_stopped_process_that_goes_on_lets_everybody_go_on(repository, holder)
     assert take(repository) == {"rpm": 1}
 
 
-def test_a_holder_that_dies_lets_everybody_go_on(repository, holder):
+def test_a_holder_that_dies_lets_all_others_go_on(repository, holder):
     holder.kill()
     holder.wait(5)
     assert take(repository) == {"rpm": 1}

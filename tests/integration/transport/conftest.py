@@ -5,10 +5,8 @@ import pytest
 
 from tests.integration.transport.trees import (
     AsyncClient,
-    AsyncSdkTransport,
     AsyncTransport,
     SyncClient,
-    SyncSdkTransport,
     SyncTransport,
 )
 
@@ -40,36 +38,25 @@ def environment(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
 
 
-LEAN = {"aio": AsyncTransport, "threads": SyncTransport}
-SDK = {"sdk-aio": AsyncSdkTransport, "sdk-threads": SyncSdkTransport}
+TRANSPORTS = {"aio": AsyncTransport, "threads": SyncTransport}
+CLIENTS = {"async": AsyncClient, "sync": SyncClient}
 
 
-@pytest.fixture(params=(LEAN | SDK).values(), ids=(LEAN | SDK).keys())
+@pytest.fixture(params=TRANSPORTS.values(), ids=TRANSPORTS.keys())
 def transport(request):
-    """One of all, called as if it were sync."""
+    """One of the two, called as if it were sync."""
     transport = request.param()
     yield transport
     transport.close()
 
 
-@pytest.fixture(params=LEAN.values(), ids=LEAN.keys())
-def lean_transport(request):
-    """One of our own two, called as if it were sync."""
-    transport = request.param()
-    yield transport
-    transport.close()
-
-
-@pytest.fixture(params=["async", "sync", "async-sdk", "sync-sdk"])
+@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
 def open_client(request):
-    """Opens clients of one tree over one transport, called as if they were sync."""
+    """Opens clients of one tree, called as if they were sync."""
     clients = []
-    tree, _, transport = request.param.partition("-")
-    kind = {"async": AsyncClient, "sync": SyncClient}[tree]
 
     def open_client(url, table="some-table-name", **options):
-        options = {"transport": transport or "auto", **options}
-        clients.append(kind(table, endpoint_url=url, **options))
+        clients.append(request.param(table, endpoint_url=url, **options))
         return clients[-1]
 
     yield open_client
@@ -79,7 +66,7 @@ def open_client(request):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A file with a key and a certificate for localhost and the loopback addresses."""
+    """A file with a key and a certificate for localhost, loopback addresses and dynamodb.test."""
     if shutil.which("openssl") is None:
         pytest.fail("openssl is needed to make a certificate for the tests of TLS; install it")
     folder = tmp_path_factory.mktemp("tls")
@@ -88,7 +75,10 @@ def certificate(tmp_path_factory):
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
             *("-subj", "/CN=localhost", "-keyout", key, "-out", crt),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"),
+            *(
+                "-addext",
+                "subjectAltName=DNS:localhost,DNS:dynamodb.test,IP:127.0.0.1,IP:::1,IP:0.0.0.0",
+            ),
         ],
         check=True,
         capture_output=True,

@@ -16,7 +16,7 @@ from zae_limiter.exceptions import (
     RateLimiterUnavailable,
     ValidationError,
 )
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import (
     ConditionFailed,
     NoAnswer,
@@ -226,7 +226,7 @@ def test_a_doubt_is_not_forgotten_when_the_repetition_is_refused(open_client, fi
     assert len(server.seen) > 1
 
 
-def test_where_nobody_listens_is_told_at_once(open_client):
+def test_a_missing_server_is_told_at_once(open_client):
     with Script(scripted.answer()) as server:
         pass
     start = time.monotonic()
@@ -332,5 +332,5 @@ def test_secrets_are_shown_nowhere(open_client, monkeypatch, caplog):
             open_client(server.url, request_timeout=0.2).call("UpdateItem", KEY)
         texts += [str(caught.value), repr(caught.value), repr(vars(caught.value))]
     client = open_client("http://localhost:1").client
-    texts += [repr(client), repr(vars(client)), repr(vars(client._source)), caplog.text]  # noqa: SLF001
+    texts += [repr(client), repr(vars(client)), repr(vars(client._access_source)), caplog.text]  # noqa: SLF001
     assert not any("HUSH" in text or "TOKEN" in text for text in texts)

@@ -1,4 +1,4 @@
-"""Whoever is on the way to a connection when the pool is closed gets none."""
+"""A caller that waits for a connection when the pool is closed gets none."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from tests.integration.transport.trees import request
 from zae_limiter.transport.aio import AHttp
 from zae_limiter.transport.errors import NoAnswer, NotSent
-from zae_limiter.transport.wire import MAX_CONNECTIONS
+from zae_limiter.transport.messages import MAX_CONNECTIONS
 
 WAITING = 5
 
@@ -53,14 +53,14 @@ async def server():
 
 
 def _sent(http, server, count):
-    return [asyncio.ensure_future(http.send(request(server.url), 5, 5)) for _ in range(count)]
+    return [asyncio.ensure_future(http.send(*request(server.url), 5, 5)) for _ in range(count)]
 
 
 async def _kinds(sends):
     return [type(each) for each in await asyncio.gather(*sends, return_exceptions=True)]
 
 
-async def test_who_waits_for_room_when_the_pool_is_closed_does_not_connect(server):
+async def test_a_call_that_waits_for_room_when_the_pool_is_closed_does_not_connect(server):
     http = AHttp()
     first = _sent(http, server, MAX_CONNECTIONS)
     await server.until(lambda: server.requests == MAX_CONNECTIONS)
@@ -74,7 +74,7 @@ async def test_who_waits_for_room_when_the_pool_is_closed_does_not_connect(serve
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_who_is_connecting_when_the_pool_is_closed_keeps_nothing(server, turns):
+async def test_a_call_that_is_connecting_when_the_pool_is_closed_keeps_nothing(server, turns):
     """The pool is closed after so many turns of the loop."""
     http = AHttp()
     sends = _sent(http, server, 3)
@@ -86,7 +86,7 @@ async def test_who_is_connecting_when_the_pool_is_closed_keeps_nothing(server, t
     await server.until(lambda: not server.open)
 
 
-async def test_nobody_connects_after_the_pool_is_closed(server):
+async def test_no_call_connects_after_the_pool_is_closed(server):
     http = AHttp()
     for _ in range(2):
         await http.close()

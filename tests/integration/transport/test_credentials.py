@@ -1,4 +1,4 @@
-"""Who we are, where we go, and what happens when either changes."""
+"""Credentials, region and endpoint, and what happens when they change."""
 
 import json
 import subprocess
@@ -11,8 +11,8 @@ import pytest
 from tests.integration.transport import scripted
 from tests.integration.transport.scripted import Script, refuse
 from zae_limiter.exceptions import PermissionDenied, ValidationError
+from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.errors import NotSent
-from zae_limiter.transport.sources import Sources
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 
@@ -60,7 +60,7 @@ def scopes(server):
 
 
 def taking(*keys):
-    """Answers those who sign with one of these keys."""
+    """Answers requests that are signed with one of these keys."""
 
     def step(wire):
         headers, _ = wire.read()
@@ -160,7 +160,7 @@ def test_the_public_endpoint_is_the_one_that_boto3_uses(monkeypatch, region, var
     if variant:
         monkeypatch.setenv(f"AWS_USE_{variant}_ENDPOINT", "true")
     client = boto3.session.Session().client("dynamodb", region_name=region)
-    endpoint, signed_for = Sources().place(None, region)
+    endpoint, signed_for = AwsConfig().endpoint_and_region(None, region)
     assert endpoint.url == client.meta.endpoint_url + "/"
     assert signed_for == region
     client.close()
@@ -252,7 +252,7 @@ def test_new_credentials_that_are_refused_too_are_a_refusal(open_client, without
     assert access_keys(server) == ["AKIAOLD", "AKIAOLD", "AKIANEW"]
 
 
-def test_credentials_are_renewed_before_they_run_out_and_nobody_waits(
+def test_credentials_are_renewed_before_they_run_out_without_a_wait(
     open_client, credential_process
 ):
     """botocore renews what lasts less than ten minutes; these last five."""

@@ -19,10 +19,9 @@ from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient as SyncDynamoClient
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.transport.aio import AHttp
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls
 from zae_limiter.transport.errors import NoAnswer
-from zae_limiter.transport.flights import Flight, Flights
-from zae_limiter.transport.wire import MAX_CONNECTIONS
+from zae_limiter.transport.messages import MAX_CONNECTIONS
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 TABLE = "some-table-name"
@@ -34,18 +33,12 @@ def ask(number):
 
 @pytest.fixture
 def no_leaks():
-    """A socket that nobody closed warns when it is collected."""
+    """A socket that was not closed warns when it is collected."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
-
-
-@pytest.fixture(params=["lean", "sdk"])
-def way(request):
-    """Both transports."""
-    return request.param
 
 
 def wait_for_requests(server, count):
@@ -58,56 +51,55 @@ def wait_for_requests(server, count):
 # --- event loops
 
 
-def test_a_client_may_be_used_in_one_loop_after_the_other(no_leaks, way):
+def test_a_client_may_be_used_in_one_loop_after_the_other(no_leaks):
     async def twice(client):
         return [await client.call("GetItem", ask(number)) for number in range(2)]
 
     with Script(scripted.echo) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
         for _ in range(3):
             assert asyncio.run(twice(client)) == [ask(0), ask(1)]
-        if way == "lean":  # nothing is held of loops that ended
-            assert client._http._pools == {}  # noqa: SLF001
+        assert client._http._pools == {}  # noqa: SLF001 - nothing is held of loops that ended
         asyncio.run(client.close())
-    assert server.connections == (3 if way == "lean" else 1)
+    assert server.connections == 3
     assert server.open_now == 0
 
 
-def test_loops_in_several_threads_use_a_client_at_once(no_leaks, way):
+def test_loops_in_several_threads_use_a_client_at_once(no_leaks):
     async def many(client, base):
         numbers = range(base, base + 20)
         answers = await asyncio.gather(*(client.call("GetItem", ask(n)) for n in numbers))
         return [answer["Number"] for answer in answers] == list(numbers)
 
     with Script(scripted.echo) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
         with ThreadPoolExecutor(4) as pool:
             runs = [pool.submit(asyncio.run, many(client, 100 * n)) for n in range(8)]
             assert all(run.result() for run in runs)
         asyncio.run(client.close())
 
 
-def test_a_loop_that_ends_in_the_middle_of_a_call_leaves_nothing(no_leaks, way):
+def test_a_loop_that_ends_in_the_middle_of_a_call_leaves_nothing(no_leaks):
     async def leave_early(client):
         task = asyncio.ensure_future(client.call("UpdateItem", KEY))
         await asyncio.sleep(0.1)
         return task
 
     with Script(scripted.hang_after_reading, scripted.echo) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
         assert asyncio.run(leave_early(client)).cancelled()
         assert asyncio.run(client.call("GetItem", ask(1))) == ask(1)
         asyncio.run(client.close())
 
 
-async def test_a_cancelled_call_does_not_spoil_the_next_ones(no_leaks, way):
+async def test_a_cancelled_call_does_not_spoil_the_next_ones(no_leaks):
     def slow_echo(wire):
         _, body = wire.read()
         time.sleep(0.02)
         wire.write(scripted.message(body))
 
     with Script(slow_echo) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
         for number in range(30):
             task = asyncio.ensure_future(client.call("GetItem", ask(-number)))
             await asyncio.sleep(number / 1000)
@@ -117,9 +109,9 @@ async def test_a_cancelled_call_does_not_spoil_the_next_ones(no_leaks, way):
         await client.close()
 
 
-async def test_calls_cancelled_by_the_hundred_leave_room(no_leaks, way):
+async def test_calls_cancelled_by_the_hundred_leave_room(no_leaks):
     with Script(scripted.hang_after_reading) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
         for _ in range(2):
             tasks = [asyncio.ensure_future(client.call("GetItem", KEY)) for _ in range(300)]
             await asyncio.sleep(0.2)
@@ -134,13 +126,13 @@ async def test_calls_cancelled_by_the_hundred_leave_room(no_leaks, way):
 async def test_connecting_that_is_cancelled_leaves_room(no_leaks):
     http = AHttp()
     with full_listener() as url, Script(scripted.echo) as server:
-        sends = [http.send(request(url), 10, 10) for _ in range(MAX_CONNECTIONS + 20)]
+        sends = [http.send(*request(url), 10, 10) for _ in range(MAX_CONNECTIONS + 20)]
         tasks = [asyncio.ensure_future(send) for send in sends]
         await asyncio.sleep(0.2)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert (await http.send(request(server.url, b"next"), 2, 2)).body == b"next"
+        assert (await http.send(*request(server.url, b"next"), 2, 2)).body == b"next"
         await http.close()
 
 
@@ -157,7 +149,7 @@ def test_a_closed_client_says_so(open_client):
     assert len(server.seen) == 1
 
 
-def test_closing_waits_for_what_is_under_way_sync(no_leaks, way):
+def test_closing_waits_for_what_is_under_way_sync(no_leaks):
     release = threading.Event()
 
     def held(wire):
@@ -166,7 +158,7 @@ def test_closing_waits_for_what_is_under_way_sync(no_leaks, way):
         wire.write(scripted.message(b'{"late": 1}'))
 
     with Script(held) as server, ThreadPoolExecutor(9) as pool:
-        client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = SyncDynamoClient(TABLE, endpoint_url=server.url)
         calls = [pool.submit(client.call, "UpdateItem", KEY) for _ in range(8)]
         wait_for_requests(server, 8)
         closing = pool.submit(client.close)
@@ -178,7 +170,7 @@ def test_closing_waits_for_what_is_under_way_sync(no_leaks, way):
         client.close()
 
 
-async def test_closing_waits_for_what_is_under_way_async(no_leaks, way):
+async def test_closing_waits_for_what_is_under_way_async(no_leaks):
     release = threading.Event()
 
     def held(wire):
@@ -187,7 +179,7 @@ async def test_closing_waits_for_what_is_under_way_async(no_leaks, way):
         wire.write(scripted.message(b'{"late": 1}'))
 
     with Script(held) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
         calls = [asyncio.ensure_future(client.call("UpdateItem", KEY)) for _ in range(8)]
         await asyncio.to_thread(wait_for_requests, server, 8)
         closing = asyncio.ensure_future(client.close())
@@ -199,9 +191,9 @@ async def test_closing_waits_for_what_is_under_way_async(no_leaks, way):
         await client.close()
 
 
-async def test_closing_does_not_wait_longer_than_a_request_may_take(no_leaks, way):
+async def test_closing_does_not_wait_longer_than_a_request_may_take(no_leaks):
     with Script(scripted.hang_after_reading) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url, request_timeout=0.3)
+        client = DynamoClient(TABLE, endpoint_url=server.url, request_timeout=0.3)
         call = asyncio.ensure_future(client.call("UpdateItem", KEY, deadline=Deadline(30)))
         await asyncio.sleep(0.1)
         start = time.monotonic()
@@ -214,9 +206,9 @@ async def test_closing_does_not_wait_longer_than_a_request_may_take(no_leaks, wa
 # --- threads, interrupts, forks
 
 
-def test_threads_share_connections(no_leaks, way):
+def test_threads_share_connections(no_leaks):
     with Script(scripted.echo) as server:
-        client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = SyncDynamoClient(TABLE, endpoint_url=server.url)
 
         def many(base):
             return [client.call("GetItem", ask(base + n))["Number"] - base for n in range(50)]
@@ -227,7 +219,7 @@ def test_threads_share_connections(no_leaks, way):
     assert server.connections <= 8
 
 
-def test_an_interrupt_in_the_middle_does_not_spoil_the_next_call(no_leaks, way):
+def test_an_interrupt_in_the_middle_does_not_spoil_the_next_call(no_leaks):
     """The answer to the interrupted request must not be taken for the next one's."""
 
     def slow_echo(wire):
@@ -241,7 +233,7 @@ def test_an_interrupt_in_the_middle_does_not_spoil_the_next_call(no_leaks, way):
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with Script(slow_echo) as server:
-            client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+            client = SyncDynamoClient(TABLE, endpoint_url=server.url)
             for number in range(5):
                 signal.setitimer(signal.ITIMER_REAL, 0.05)
                 with pytest.raises(KeyboardInterrupt):
@@ -252,9 +244,9 @@ def test_an_interrupt_in_the_middle_does_not_spoil_the_next_call(no_leaks, way):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signal_handler_may_call_while_its_thread_is_calling(no_leaks, way):
+def test_a_signal_handler_may_call_while_its_thread_is_calling(no_leaks):
     with Script(scripted.echo) as server:
-        client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = SyncDynamoClient(TABLE, endpoint_url=server.url)
         handled = []
         before = signal.signal(
             signal.SIGALRM, lambda *_: handled.append(client.call("GetItem", ask(7)))
@@ -272,21 +264,21 @@ def test_a_signal_handler_may_call_while_its_thread_is_calling(no_leaks, way):
 
 
 def test_a_signal_handler_may_start_a_call_while_one_is_being_counted():
-    flights, handled = Flights(), []
+    calls, handled = InFlightCalls(), []
 
     def handler(*_):
-        Flight(flights).end()
+        InFlightCall(calls).end()
         handled.append(1)
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         while len(handled) < 200:
-            Flight(flights).end()
+            InFlightCall(calls).end()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert flights.close().done()
+    assert calls.close().done()
 
 
 def in_child(work):
@@ -305,9 +297,9 @@ def in_child(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_forked_child_opens_connections_of_its_own(way):
+def test_a_forked_child_opens_connections_of_its_own():
     with Script(scripted.echo) as server:
-        client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = SyncDynamoClient(TABLE, endpoint_url=server.url)
         assert client.call("GetItem", ask(0)) == ask(0)
 
         def work():
@@ -321,9 +313,9 @@ def test_a_forked_child_opens_connections_of_its_own(way):
     assert server.connections == 4
 
 
-def test_a_fork_in_the_middle_of_other_threads_calls(way):
+def test_a_fork_in_the_middle_of_other_threads_calls():
     with Script(scripted.echo) as server:
-        client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = SyncDynamoClient(TABLE, endpoint_url=server.url)
         stop = threading.Event()
         wrong = []
 
@@ -350,9 +342,9 @@ def test_a_fork_in_the_middle_of_other_threads_calls(way):
     assert wrong == []
 
 
-def test_a_forked_child_does_not_wait_for_the_parents_calls(way):
+def test_a_forked_child_does_not_wait_for_the_parents_calls():
     with Script(scripted.hang_after_reading) as server, ThreadPoolExecutor(1) as pool:
-        client = SyncDynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = SyncDynamoClient(TABLE, endpoint_url=server.url)
         call = pool.submit(client.call, "UpdateItem", KEY)
         wait_for_requests(server, 1)
 
@@ -367,14 +359,14 @@ def test_a_forked_child_does_not_wait_for_the_parents_calls(way):
         client.close()
 
 
-def test_a_forked_child_of_an_event_loop_starts_its_own(way):
+def test_a_forked_child_of_an_event_loop_starts_its_own():
     async def calls(client):
         return [await client.call("GetItem", ask(n)) for n in range(3)] == [
             ask(n) for n in range(3)
         ]
 
     with Script(scripted.echo) as server:
-        client = DynamoClient(TABLE, transport=way, endpoint_url=server.url)
+        client = DynamoClient(TABLE, endpoint_url=server.url)
 
         async def parent():
             assert await calls(client)

@@ -1,19 +1,19 @@
 """Through a forward proxy: both trees, tunnels and plain requests, and proxies that misbehave."""
 
+import asyncio
 import socket
 import time
 from contextlib import ExitStack
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.integration.transport import scripted
 from tests.integration.transport.forward import ForwardProxy, TlsFront
 from tests.integration.transport.scripted import Script
-from tests.integration.transport.trees import AsyncClient, SyncClient
-from zae_limiter import Repository, SyncRepository
+from tests.support.dynamodb import shared_endpoint
+from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
-from zae_limiter.testing.dynamodb import shared_endpoint
-from zae_limiter.testing.dynamodb.tables import store_url, temporary_table
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
 LATE_S = 0.2
@@ -32,17 +32,10 @@ ADD = {
 REFUSED = {**ADD, "ConditionExpression": "attribute_not_exists(PK)"}
 
 
-@pytest.fixture(params=[AsyncClient, SyncClient], ids=["async", "sync"])
-def open_client(request):
-    """Opens clients of one tree, called as if they were sync."""
-    with ExitStack() as stack:
-
-        def open_client(url, table="some-table-name", transport="sdk", **options):
-            client = request.param(table, endpoint_url=url, transport=transport, **options)
-            stack.callback(client.close)
-            return client
-
-        yield open_client
+def named(url):
+    """The URL under a name that only the proxy knows: local servers are reached without one."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"dynamodb.test:{parts.port}").geturl()
 
 
 @pytest.fixture(params=["http", "https"])
@@ -83,6 +76,7 @@ def test_a_real_server_through_a_proxy(open_client, scheme, certificate, use, un
         url = shared_endpoint()
         if scheme == "https":
             url = stack.enter_context(TlsFront(url, certificate)).url
+        url = named(url)
         proxy = stack.enter_context(ForwardProxy())
         use(proxy.url)
         client = open_client(url, unique_name, request_timeout=20)
@@ -99,19 +93,20 @@ def test_a_real_server_through_a_proxy(open_client, scheme, certificate, use, un
         assert len(proxy.seen) <= 50
     else:
         assert proxy.seen == [("POST", f"{url}/")] * 53
+        assert proxy.connections <= 50
 
 
 def test_what_was_signed_arrives_as_it_was(open_client, serve, use):
     server = serve(scripted.answer())
     with ForwardProxy() as proxy:
         use(proxy.url)
-        client = open_client(server.url)
+        client = open_client(named(server.url))
         assert [client.call("UpdateItem", KEY) for _ in range(5)] == [scripted.OK] * 5
-        direct = open_client(server.url, transport="lean")
-        direct.call("UpdateItem", KEY)
-    signed = ("host", "content-type", "x-amz-target", "content-length", "user-agent")
+        open_client(server.url).call("UpdateItem", KEY)
+    signed = ("content-type", "x-amz-target", "content-length", "user-agent")
     through, past = server.seen[0], server.seen[-1]
     assert [through[0][name] for name in signed] == [past[0][name] for name in signed]
+    assert through[0]["host"] == f"dynamodb.test:{server.port}"
     assert through[1] == past[1]
     assert through[0]["authorization"].split("Signature=")[0] in past[0]["authorization"]
     assert "proxy-authorization" not in through[0]
@@ -122,26 +117,15 @@ def test_an_endpoint_with_a_path(open_client, serve, use):
     server = serve(scripted.answer())
     with ForwardProxy() as proxy:
         use(proxy.url)
-        assert open_client(f"{server.url}/a/b").call("GetItem", KEY) == scripted.OK
+        assert open_client(f"{named(server.url)}/a/b").call("GetItem", KEY) == scripted.OK
 
 
 def test_a_proxy_that_wants_a_password(open_client, serve, use):
     server = serve(scripted.answer())
     with ForwardProxy(auth="us@er:pass word") as proxy:
         use(proxy.with_user("us%40er:pass%20word"))
-        assert open_client(server.url).call("UpdateItem", KEY) == scripted.OK
+        assert open_client(named(server.url)).call("UpdateItem", KEY) == scripted.OK
     assert "proxy-authorization" not in server.seen[0][0]
-
-
-def test_a_proxy_that_is_spoken_to_in_tls(open_client, serve, use, certificate, tmp_path):
-    config = f"[default]\nproxies_config =\n  proxy_ca_bundle = {certificate}\n"
-    (tmp_path / "config").write_text(config)
-    server = serve(scripted.answer())
-    with ForwardProxy(certificate=certificate) as proxy:
-        use(proxy.url)
-        client = open_client(server.url)
-        assert [client.call("UpdateItem", KEY) for _ in range(3)] == [scripted.OK] * 3
-    assert proxy.connections == 1
 
 
 def test_other_schemes_proxies_do_not_matter(open_client, scheme, serve, monkeypatch, certificate):
@@ -151,97 +135,91 @@ def test_other_schemes_proxies_do_not_matter(open_client, scheme, serve, monkeyp
     assert open_client(serve(scripted.answer()).url).call("GetItem", KEY) == scripted.OK
 
 
-async def test_repositories_have_it_as_an_option(use):
-    with temporary_table() as table, ForwardProxy() as proxy:
-        use(proxy.url)
-        url = shared_endpoint()
-        SyncRepository.open(stack=table, endpoint_url=url, transport="sdk").close()
-        count = len(proxy.seen)
-        repository = await Repository.open(url=f"{store_url(table, url)}&transport=sdk")
-        await repository.close()
-        assert 0 < count < len(proxy.seen)
-    for options in ({"transport": "tcp"}, {"url": "dynamodb://some-stack?transport=tcp"}):
-        with pytest.raises(ValidationError, match=r"transport.*auto, lean, sdk"):
-            SyncRepository.open(**options)
-
-
 # --- what is chosen
 
 
-def test_a_name_that_only_the_proxy_knows_is_reached_without_being_asked(open_client, use, caplog):
+def test_a_name_that_only_the_proxy_knows_is_reached_and_secrets_are_not_shown(
+    open_client, serve, use, caplog
+):
     caplog.set_level("DEBUG", "zae_limiter")
-    with Script(scripted.answer()) as server:
-        hosts = {"dynamodb.test": ("127.0.0.1", server.port)}
-        with ForwardProxy(auth="user:HUSH", hosts=hosts) as proxy:
-            use(proxy.with_user("user:HUSH"))
-            url = "http://dynamodb.test:8000/"
-            client = open_client(url, transport="auto")
-            for _ in range(3):
-                assert client.call("UpdateItem", KEY) == scripted.OK
-    told = [record.getMessage() for record in caplog.records if record.name == "zae_limiter"]
-    assert told == [
-        f"DynamoDB at {url} is reached by transport='sdk': the proxy {proxy.url} applies"
-    ]
-    assert "HUSH" not in repr(vars(client.client)) + caplog.text
+    server = serve(scripted.answer())
+    with ForwardProxy(auth="user:HUSH") as proxy:
+        use(proxy.with_user("user:HUSH"))
+        client = open_client(named(server.url))
+        for _ in range(3):
+            assert client.call("UpdateItem", KEY) == scripted.OK
+    logged = [record.getMessage() for record in caplog.records if "zae_limiter" in record.name]
+    assert logged == [f"DynamoDB is reached at {named(server.url)}/ through the proxy {proxy.url}"]
+    source = client.client._access_source  # noqa: SLF001
+    assert "HUSH" not in repr(vars(client.client)) + repr(vars(source)) + caplog.text
 
 
-def test_a_local_server_is_not_asked_through_a_proxy(open_client, use, caplog):
+def test_a_local_server_is_reached_without_a_proxy(open_client, serve, use, caplog):
     caplog.set_level("DEBUG", "zae_limiter")
-    with Script(scripted.answer()) as server, ForwardProxy() as proxy:
-        use(proxy.url)
-        assert open_client(server.url, transport="auto").call("GetItem", KEY) == scripted.OK
-    assert proxy.seen == []
-    assert "transport='lean'" in caplog.text
-
-
-def test_no_proxy_names_hosts_that_are_reached_without(open_client, serve, use, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.1")
     server = serve(scripted.answer())
     with ForwardProxy() as proxy:
         use(proxy.url)
         assert open_client(server.url).call("GetItem", KEY) == scripted.OK
     assert proxy.seen == []
+    assert f"reached at {server.url}/\n" in caplog.text
 
 
-def test_a_name_that_ends_with_a_dot_is_one_that_certificates_know(open_client, certificate, use):
-    server = Script(scripted.answer(), certificate=certificate)
-    proxy = ForwardProxy(hosts={"localhost.": ("127.0.0.1", server.port)})
-    with server, proxy:
+def test_no_proxy_names_hosts_that_are_reached_without(open_client, serve, use, monkeypatch):
+    """0.0.0.0 is this machine, but not a loopback address."""
+    server = serve(scripted.answer())
+    url = server.url.replace("127.0.0.1", "0.0.0.0")
+    with ForwardProxy() as proxy:
         use(proxy.url)
-        client = open_client("https://localhost.:8000", transport="auto")
+        assert open_client(url).call("GetItem", KEY) == scripted.OK
+        assert len(proxy.seen) == 1
+        monkeypatch.setenv("NO_PROXY", f"example.com,0.0.0.0:{server.port}")
+        assert open_client(url).call("GetItem", KEY) == scripted.OK
+    assert len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost.", "dynamodb.test"])
+def test_a_name_that_ends_with_a_dot_is_one_that_certificates_know(
+    open_client, certificate, use, host
+):
+    with Script(scripted.answer(), certificate=certificate) as server, ForwardProxy() as proxy:
+        use(proxy.url)
+        client = open_client(f"https://{host}:{server.port}")
         assert client.call("GetItem", KEY) == scripted.OK
+    assert proxy.seen == [("CONNECT", f"{host}:{server.port}")]
 
 
 def test_a_list_of_certificates_in_the_profile(open_client, certificate, tmp_path):
     (tmp_path / "config").write_text(f"[default]\nca_bundle = {certificate}\n")
     with Script(scripted.answer(), certificate=certificate) as server:
-        assert open_client(server.url, transport="auto").call("GetItem", KEY) == scripted.OK
+        assert open_client(server.url).call("GetItem", KEY) == scripted.OK
 
 
-@pytest.mark.parametrize("transport", ["auto", "sdk"])
 @pytest.mark.parametrize(
-    "url", ["socks5://user:HUSH@127.0.0.1:1080", "http://u:HÜSH@h:1", "http://"]
+    "url",
+    [
+        "socks5://user:HUSH@127.0.0.1:1080",
+        "https://user:HUSH@127.0.0.1:1080",
+        "http://u:HÜSH@h:1",
+        "http://",
+    ],
 )
-def test_a_proxy_that_cannot_be_used_is_a_mistake(open_client, monkeypatch, transport, url):
+def test_a_proxy_that_cannot_be_used_is_a_mistake(open_client, monkeypatch, url):
     monkeypatch.setenv("HTTP_PROXY", url)
     with pytest.raises(ValidationError, match=r"HTTP_PROXY.*http://HOST:PORT") as caught:
-        open_client("http://192.0.2.1", transport=transport).call("GetItem", KEY)
+        open_client("http://192.0.2.1").call("GetItem", KEY)
     assert "HUSH" not in str(caught.value)
 
 
-@pytest.mark.parametrize("transport", ["", "SDK", None, True])
-def test_an_unknown_transport_is_a_mistake(open_client, transport):
-    with pytest.raises(ValidationError, match=r"transport.*auto, lean, sdk"):
-        open_client("http://127.0.0.1:1", transport=transport)
-
-
-def test_certificates_that_cannot_be_read_are_a_mistake(open_client, monkeypatch):
+def test_certificates_that_cannot_be_read_are_a_mistake(open_client, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_CA_BUNDLE", "/no/such/file")
     with pytest.raises(ValidationError, match=r"AWS_CA_BUNDLE.*/no/such/file"):
         open_client("https://127.0.0.1:1").call("GetItem", KEY)
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("no certificate")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(nonsense))
     with Script(scripted.answer()) as server:
-        client = open_client(f"https://127.0.0.1:{server.port}", transport="lean")
-        with pytest.raises(NotSent, match=r"AWS_CA_BUNDLE.*cannot be read"):
+        client = open_client(f"https://127.0.0.1:{server.port}")
+        with pytest.raises(NotSent, match=r"nonsense.pem cannot be read"):
             client.call("GetItem", KEY)
 
 
@@ -254,7 +232,7 @@ def test_a_proxy_that_is_given_no_or_a_wrong_password(open_client, serve, use, u
     with ForwardProxy(auth="user:right") as proxy:
         use(proxy.url.replace("://", f"://{user}"))
         with pytest.raises(PermissionDenied, match=r"proxy http.*407.*USER:PASSWORD") as caught:
-            open_client(server.url).call("UpdateItem", KEY)
+            open_client(named(server.url)).call("UpdateItem", KEY)
     assert "HUSH" not in str(caught.value)
     assert len(proxy.seen) == 1
     assert server.seen == []
@@ -266,20 +244,20 @@ def test_a_proxy_that_does_not_let_us_through(open_client, serve, scheme, use):
         proxy.says = "403 Forbidden"
         use(proxy.url)
         kind = NotSent if scheme == "https" else PermissionDenied
-        with pytest.raises(kind, match=r"proxy http.*403.*NO_PROXY=127\.0\.0\.1"):
-            open_client(server.url).call("UpdateItem", KEY)
+        with pytest.raises(kind, match=r"proxy http.*403.*NO_PROXY=dynamodb\.test"):
+            open_client(named(server.url)).call("UpdateItem", KEY)
     assert server.seen == []
 
 
 def test_a_proxy_that_does_not_reach_the_server(open_client, scheme, use):
-    """Without a tunnel nobody can tell whether the request was passed on."""
+    """Without a tunnel it is unknown whether the request was passed on."""
     with ForwardProxy() as proxy, socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         listener.close()
         use(proxy.url)
         kind = NotSent if scheme == "https" else ServerFault
         with pytest.raises(kind, match="502"):
-            open_client(f"{scheme}://127.0.0.1:{port}").call("UpdateItem", KEY)
+            open_client(f"{scheme}://dynamodb.test:{port}").call("UpdateItem", KEY)
 
 
 def test_a_proxy_that_refuses_connections_is_told_at_once(open_client, serve, use):
@@ -289,7 +267,7 @@ def test_a_proxy_that_refuses_connections_is_told_at_once(open_client, serve, us
     use(proxy.with_user("user:HUSH"))
     start = time.monotonic()
     with pytest.raises(NotSent, match=r"through the proxy .*refused.*check the proxy") as caught:
-        open_client(server.url).call("UpdateItem", KEY)
+        open_client(named(server.url)).call("UpdateItem", KEY)
     assert time.monotonic() - start < 1
     assert "HUSH" not in str(caught.value) + repr(vars(caught.value))
     assert server.seen == []
@@ -298,18 +276,54 @@ def test_a_proxy_that_refuses_connections_is_told_at_once(open_client, serve, us
 def test_a_proxy_whose_name_is_unknown(open_client, serve, use):
     use("http://no-such-proxy.invalid:3128")
     with pytest.raises(NotSent, match=r"through the proxy http://no-such-proxy"):
-        open_client(serve(scripted.answer()).url).call("UpdateItem", KEY)
+        open_client(named(serve(scripted.answer()).url)).call("UpdateItem", KEY)
 
 
-def test_a_server_behind_a_tunnel_that_nobody_vouches_for(open_client, certificate, monkeypatch):
+def test_a_server_behind_a_tunnel_with_an_untrusted_certificate(
+    open_client, certificate, monkeypatch
+):
     with Script(scripted.answer(), certificate=certificate) as server, ForwardProxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         with pytest.raises(NotSent, match=r"(?i)certificate"):
-            open_client(server.url).call("UpdateItem", KEY)
+            open_client(named(server.url)).call("UpdateItem", KEY)
     assert server.seen == []
 
 
-# --- the proxy fails: nobody knows
+@pytest.mark.parametrize(
+    ("consent", "words"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "more than its consent"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "did not answer CONNECT in HTTP"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /login\r\n\r\n", "status 302"),
+        (b"HTTP/1.1 200", "closed the connection before there was a tunnel"),
+    ],
+)
+def test_what_is_no_consent_to_a_tunnel_is_no_connection(open_client, use, consent, words):
+    def answer(wire):
+        wire._recv()  # noqa: SLF001 - CONNECT has no length
+        wire.write(consent)
+        raise scripted.Gone
+
+    with Script(answer) as proxy:
+        use(proxy.url)
+        with pytest.raises(NotSent, match=words):
+            open_client("https://dynamodb.test:1").call("UpdateItem", KEY)
+
+
+def test_an_interim_response_before_the_consent_is_skipped(open_client, certificate, use):
+    with Script(scripted.answer(), certificate=certificate) as server:
+
+        class Hesitant(ForwardProxy):
+            def _tunnel(self, sock, target):
+                sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                super()._tunnel(sock, target)
+
+        with Hesitant() as proxy:
+            use(proxy.url)
+            assert open_client(named(server.url)).call("GetItem", KEY) == scripted.OK
+
+
+# --- the proxy fails: the outcome is unknown
 
 
 def test_a_proxy_that_dies_in_the_middle_of_an_answer(open_client, serve, scheme, use):
@@ -318,7 +332,7 @@ def test_a_proxy_that_dies_in_the_middle_of_an_answer(open_client, serve, scheme
         proxy.cut_after = 4000
         use(proxy.url)
         with pytest.raises(NoAnswer, match=r"no answer from .* through the proxy"):
-            open_client(server.url).call("UpdateItem", KEY)
+            open_client(named(server.url)).call("UpdateItem", KEY)
     assert len(server.seen) == 1
 
 
@@ -326,7 +340,7 @@ def test_a_read_is_made_again_when_the_proxy_dies(open_client, serve, use):
     server = serve(scripted.answer({"text": "x" * 5000}))
     with ForwardProxy() as proxy:
         use(proxy.url)
-        client = open_client(server.url)
+        client = open_client(named(server.url))
         proxy.cut_after = 4000
         with pytest.raises(NoAnswer):
             client.call("UpdateItem", KEY)
@@ -340,7 +354,7 @@ def test_a_proxy_that_hangs_is_given_up_in_time(open_client, serve, scheme, use)
     with ForwardProxy() as proxy:
         proxy.held.clear()
         use(proxy.url)
-        client = open_client(server.url, request_timeout=0.5)
+        client = open_client(named(server.url), request_timeout=0.5)
         start = time.monotonic()
         with pytest.raises(NotSent if scheme == "https" else NoAnswer, match="took too long"):
             client.call("UpdateItem", KEY)
@@ -350,12 +364,22 @@ def test_a_proxy_that_hangs_is_given_up_in_time(open_client, serve, scheme, use)
     assert len(server.seen) == (0 if scheme == "https" else 1)
 
 
-def test_nobody_waits_for_a_tunnel_that_is_granted_byte_by_byte(open_client, use):
+def test_a_handshake_behind_a_tunnel_that_does_not_end_is_given_up_in_time(open_client, use):
+    with Script(scripted.hang_before_reading) as server, ForwardProxy() as proxy:
+        use(proxy.url)
+        client = open_client(f"https://dynamodb.test:{server.port}", request_timeout=0.5)
+        start = time.monotonic()
+        with pytest.raises(NotSent):
+            client.call("UpdateItem", KEY)
+        assert time.monotonic() - start < 0.5 + LATE_S
+
+
+def test_a_tunnel_that_is_granted_byte_by_byte_is_given_up_in_time(open_client, use):
     with Script(drip_grant) as proxy:
         use(proxy.url)
         start = time.monotonic()
         with pytest.raises(InfrastructureError, match="took too long"):
-            open_client("https://127.0.0.1:1", request_timeout=0.5).call("UpdateItem", KEY)
+            open_client("https://dynamodb.test:1", request_timeout=0.5).call("UpdateItem", KEY)
         assert time.monotonic() - start < 0.5 + LATE_S
 
 
@@ -367,10 +391,6 @@ def drip_grant(wire):
 
 
 def test_an_event_loop_goes_on_while_a_proxy_hangs(serve, use):
-    import asyncio
-
-    from zae_limiter._async.engines.dynamodb.client import DynamoClient
-
     server = serve(scripted.answer())
 
     async def beat(gaps):
@@ -380,9 +400,8 @@ def test_an_event_loop_goes_on_while_a_proxy_hangs(serve, use):
             gaps.append(time.monotonic() - start)
 
     async def run():
-        client = DynamoClient(
-            "some-table-name", endpoint_url=server.url, transport="sdk", request_timeout=1
-        )
+        url = named(server.url)
+        client = DynamoClient("some-table-name", endpoint_url=url, request_timeout=1)
         await client.call("GetItem", KEY)
         proxy.held.clear()
         gaps = []

@@ -3,15 +3,10 @@
 import pytest
 
 from tests.integration.transport.trees import AsyncClient, SyncClient
+from tests.support.dynamodb import DynamoServer, Proxy, shared_endpoint
 from zae_limiter.clock import ServerClock
 from zae_limiter.exceptions import InfrastructureNotFoundError
-from zae_limiter.testing.dynamodb import DynamoServer, Proxy, shared_endpoint
-from zae_limiter.transport.errors import (
-    ConditionFailed,
-    NotSent,
-    Refused,
-    TransactionCanceled,
-)
+from zae_limiter.transport.errors import ConditionFailed, NotSent, Refused, TransactionCanceled
 
 SCHEMA = {
     "KeySchema": [{"AttributeName": "PK", "KeyType": "HASH"}],

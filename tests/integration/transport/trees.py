@@ -8,24 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient as SyncDynamoClient
-from zae_limiter.transport import sdk_aio, sdk_threads
+from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aio import AHttp
-from zae_limiter.transport.choosing import choose
-from zae_limiter.transport.sources import Sources
+from zae_limiter.transport.aws_config import AwsConfig
+from zae_limiter.transport.messages import parse_endpoint
 from zae_limiter.transport.threads import Http
-from zae_limiter.transport.wire import Request, parse_endpoint
 
 
 def request(url, body=b"{}"):
-    """Unsigned, as it goes over the wire."""
-    endpoint = parse_endpoint(url)
-    head = f"POST / HTTP/1.1\r\nHost: {endpoint.host_header}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return Request(endpoint, head.encode() + body)
-
-
-def by_sdk(kind, endpoint):
-    """A sender of botocore's stack for one endpoint, as a client would make it."""
-    return kind(choose("sdk", endpoint, Sources()))
+    """Destination and message of an unsigned request."""
+    destination = find_destination(parse_endpoint(url), AwsConfig())
+    host = destination.endpoint.host_header
+    head = f"POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return destination, head.encode() + body
 
 
 class LoopThread:
@@ -53,12 +48,12 @@ class AsyncTransport:
         self._http = AHttp()
 
     def send(self, url, body=b"{}", timeout=5.0, connect_timeout=2.0):
-        return self._loop.run(self._http.send(request(url, body), timeout, connect_timeout))
+        return self._loop.run(self._http.send(*request(url, body), timeout, connect_timeout))
 
     def send_many(self, url, bodies, timeout=20.0):
         async def all_of_them():
             return await asyncio.gather(
-                *(self._http.send(request(url, body), timeout, timeout) for body in bodies)
+                *(self._http.send(*request(url, body), timeout, timeout) for body in bodies)
             )
 
         return self._loop.run(all_of_them())
@@ -68,37 +63,12 @@ class AsyncTransport:
         self._loop.end()
 
 
-class AsyncSdkTransport(AsyncTransport):
-    """Its sender is made when the endpoint is known."""
-
-    def __init__(self):
-        self._loop = LoopThread()
-        self._http = None
-
-    def send(self, url, *args, **options):
-        self._make(url)
-        return super().send(url, *args, **options)
-
-    def send_many(self, url, *args, **options):
-        self._make(url)
-        return super().send_many(url, *args, **options)
-
-    def _make(self, url):
-        if self._http is None:
-            self._http = by_sdk(sdk_aio.SdkHttp, parse_endpoint(url))
-
-    def close(self):
-        if self._http is not None:
-            self._loop.run(self._http.close())
-        self._loop.end()
-
-
 class SyncTransport:
     def __init__(self):
         self._http = Http()
 
     def send(self, url, body=b"{}", timeout=5.0, connect_timeout=2.0):
-        return self._http.send(request(url, body), timeout, connect_timeout)
+        return self._http.send(*request(url, body), timeout, connect_timeout)
 
     def send_many(self, url, bodies, timeout=20.0):
         with ThreadPoolExecutor(len(bodies)) as pool:
@@ -106,22 +76,6 @@ class SyncTransport:
 
     def close(self):
         self._http.close()
-
-
-class SyncSdkTransport(SyncTransport):
-    def __init__(self):
-        self._http = None
-        self._lock = threading.Lock()
-
-    def send(self, url, *args, **options):
-        with self._lock:
-            if self._http is None:
-                self._http = by_sdk(sdk_threads.SdkHttp, parse_endpoint(url))
-        return super().send(url, *args, **options)
-
-    def close(self):
-        if self._http is not None:
-            self._http.close()
 
 
 class AsyncClient:

@@ -4,20 +4,21 @@ from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.image import Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.records.dynamodb import bucket_item
-from zae_limiter.records.dynamodb.attributes import n, s
+from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.bucket import BucketId
 
 NOW_MS = 1_767_225_600_000
-PLACE = ("ns", "user", "api")
+BUCKET_ID = BucketId("ns", "user", "api")
 LIMIT = Limit.per_minute("rpm", 100)
 IN_FORCE = InForce((LIMIT,), ConfigSource.SYSTEM, 1)
 
 
-def item_of(shard=WHOLE, generation=1, *, writes=1, consumed=0, place=PLACE):
+def item_of(shard=WHOLE, generation=1, *, writes=1, consumed=0, bucket_id=BUCKET_ID):
     """One shard, or a whole bucket."""
     rate = Rate.of(LIMIT)
     return {
-        **bucket_item.key(*place, shard.number),
+        **bucket_item.key(*bucket_id, shard.number),
         "t_rpm": n(0),
         "c_rpm": n(consumed),
         "p_rpm": s(bucket_item.pack(rate)),

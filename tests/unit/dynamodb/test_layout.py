@@ -2,8 +2,7 @@
 
 import pytest
 
-from zae_limiter.admission.shards.tree import WHOLE, Shard
-from zae_limiter.dynamodb.layout import UNKNOWN, Layout
+from zae_limiter.admission.shards.tree import UNKNOWN, WHOLE, Layout, Shard
 
 HALVES = [Shard(0, 2), Shard(1, 2)]
 QUARTERS = [Shard(number, 4) for number in range(4)]

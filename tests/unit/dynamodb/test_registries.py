@@ -1,21 +1,23 @@
-from zae_limiter.records.dynamodb import keys, registries
-from zae_limiter.records.dynamodb.attributes import n
+from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items.attributes import n
 
 KEY = keys.entity_config_resources("ns")
 
 
 def registry(**counts):
-    return {**KEY.item, **{f"r_{name}": n(count) for name, count in counts.items()}}
+    return {**KEY.attributes, **{f"r_{name}": n(count) for name, count in counts.items()}}
 
 
 def test_resources_that_count_are_listed_in_order():
-    assert registries.listed(registry(b=2, a=1, gone=0)) == ["a", "b"]
-    assert registries.listed(None) == []
-    assert registries.count(None, "a") == 0
+    assert system.registered_resources(registry(b=2, a=1, gone=0)) == ["a", "b"]
+    assert system.registered_resources(None) == []
+    assert system.resource_count(None, "a") == 0
 
 
-def test_whoever_is_the_last_removes_the_attribute():
-    action = registries.removed(KEY, registry(last=1, shared=3), ["last", "shared", "unknown"])
+def test_the_last_count_removes_the_attribute():
+    action = system.uncount_resources(
+        KEY, registry(last=1, shared=3), ["last", "shared", "unknown"]
+    )
     assert action is not None
     body = action.action()
     names, values = body["ExpressionAttributeNames"], body["ExpressionAttributeValues"]
@@ -30,13 +32,13 @@ def test_whoever_is_the_last_removes_the_attribute():
 
 
 def test_what_was_never_counted_is_not_counted_down():
-    assert registries.removed(KEY, None, ["api"]) is None
-    assert registries.removed(KEY, registry(other=1), ["api"]) is None
+    assert system.uncount_resources(KEY, None, ["api"]) is None
+    assert system.uncount_resources(KEY, registry(other=1), ["api"]) is None
 
 
 def test_expressions_stay_within_what_dynamodb_allows():
     many = {f"resource-{number}": 1 + number % 2 for number in range(96)}
-    action = registries.removed(KEY, registry(**many), list(many))
+    action = system.uncount_resources(KEY, registry(**many), list(many))
     assert action is not None
     body = action.action()
     assert len(body["UpdateExpression"]) < 4096

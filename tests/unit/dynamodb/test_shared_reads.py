@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from tests.unit.dynamodb.stored import PLACE
+from tests.unit.dynamodb.stored import BUCKET_ID
 from zae_limiter.concurrency.waiter import AWaiter, Waiter
-from zae_limiter.dynamodb.shared_reads import SharedReads
+from zae_limiter.dynamodb.sharding.shared_reads import SharedReads
 
 OTHER = ("ns", "other", "api")
 
@@ -18,53 +18,53 @@ def waits(waiter):
     return True
 
 
-def test_who_comes_first_reads_and_who_comes_later_waits_until_that_is_done():
+def test_the_first_call_reads_and_later_ones_wait_until_that_is_done():
     reads = SharedReads()
-    assert reads.join(PLACE, Waiter) is None
-    waiters = [reads.join(PLACE, Waiter) for _ in range(3)]
+    assert reads.join(BUCKET_ID, Waiter) is None
+    waiters = [reads.join(BUCKET_ID, Waiter) for _ in range(3)]
     assert all(waits(waiter) for waiter in waiters)
-    reads.done(PLACE)
+    reads.done(BUCKET_ID)
     for waiter in waiters:
         waiter.wait(0)
 
 
-def test_who_comes_after_a_read_reads_again():
+def test_a_call_after_a_read_reads_again():
     reads = SharedReads()
     for _ in range(3):
-        assert reads.join(PLACE, Waiter) is None
-        reads.done(PLACE)
+        assert reads.join(BUCKET_ID, Waiter) is None
+        reads.done(BUCKET_ID)
 
 
 def test_reads_of_different_buckets_have_nothing_to_do_with_each_other():
     reads = SharedReads()
-    assert reads.join(PLACE, Waiter) is None
+    assert reads.join(BUCKET_ID, Waiter) is None
     assert reads.join(OTHER, Waiter) is None
-    waiter = reads.join(PLACE, Waiter)
+    waiter = reads.join(BUCKET_ID, Waiter)
     reads.done(OTHER)
     assert waits(waiter)
 
 
-def test_nobody_prepares_to_wait_who_is_to_read():
+def test_a_call_that_is_to_read_prepares_no_wait():
     def never():
         raise AssertionError
 
-    assert SharedReads().join(PLACE, never) is None
+    assert SharedReads().join(BUCKET_ID, never) is None
 
 
 def test_the_end_of_a_read_may_be_told_twice():
     reads = SharedReads()
-    reads.done(PLACE)
-    reads.join(PLACE, Waiter)
-    reads.done(PLACE)
-    reads.done(PLACE)
-    assert reads.join(PLACE, Waiter) is None
+    reads.done(BUCKET_ID)
+    reads.join(BUCKET_ID, Waiter)
+    reads.done(BUCKET_ID)
+    reads.done(BUCKET_ID)
+    assert reads.join(BUCKET_ID, Waiter) is None
 
 
 def test_a_forked_child_does_not_wait_for_a_read_of_its_parent():
     reads = SharedReads()
-    assert reads.join(PLACE, Waiter) is None
+    assert reads.join(BUCKET_ID, Waiter) is None
     reads.after_fork()
-    assert reads.join(PLACE, Waiter) is None
+    assert reads.join(BUCKET_ID, Waiter) is None
 
 
 def test_of_many_threads_one_reads_and_all_go_on():
@@ -73,10 +73,10 @@ def test_of_many_threads_one_reads_and_all_go_on():
 
     def work():
         start.wait(5)
-        waiter = reads.join(PLACE, Waiter)
+        waiter = reads.join(BUCKET_ID, Waiter)
         all_joined.wait(5)
         if waiter is None:
-            reads.done(PLACE)
+            reads.done(BUCKET_ID)
         else:
             waiter.wait(5)
         roles.append("reads" if waiter is None else "waits")
@@ -91,7 +91,7 @@ def test_of_many_threads_one_reads_and_all_go_on():
 
 async def test_a_task_waits_for_a_read_of_another_thread():
     reads = SharedReads()
-    assert reads.join(PLACE, Waiter) is None
-    waiter = reads.join(PLACE, AWaiter)
-    threading.Timer(0.01, reads.done, [PLACE]).start()
+    assert reads.join(BUCKET_ID, Waiter) is None
+    waiter = reads.join(BUCKET_ID, AWaiter)
+    threading.Timer(0.01, reads.done, [BUCKET_ID]).start()
     await waiter.wait(5)

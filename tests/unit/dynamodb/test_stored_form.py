@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.dynamodb.items import audit, configs, entities, system, usage
+from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.config import LevelConfig, Namespace, OnUnavailable
-from zae_limiter.models.entity import Entity
+from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
+from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
-from zae_limiter.records.dynamodb import audit, configs, documents, entities, namespaces, usage
-from zae_limiter.records.dynamodb.attributes import n, s
-from zae_limiter.records.dynamodb.configs import Level
-from zae_limiter.records.dynamodb.usage import UsageRow
 
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,8}", fullmatch=True).filter(
     lambda name: name.lower() != "wcu"
@@ -40,7 +38,7 @@ def is_plain(item):
 @given(levels, st.sampled_from([("user", "api"), ("user", "_default_"), ("", "api")]))
 def test_limits_read_back_in_their_order(stored, whose):
     config = LevelConfig(tuple(stored))
-    item = configs.encode("ns", Level(*whose), config, "r")
+    item = configs.encode("ns", ConfigLevel(*whose), config, "r")
     assert is_plain(item)
     assert configs.decode(stranger(item)) == config
     assert configs.holds_limits(item)
@@ -57,12 +55,12 @@ def test_an_item_with_nothing_but_a_version_holds_no_limits():
 @pytest.mark.parametrize("name", ["a_cp", "l_", "cp", "a_cp_ra", "rev", "a.b-c"])
 def test_limits_may_be_called_like_attributes(name):
     config = LevelConfig((Limit("a", 1, 2, 3), Limit(name, 4, 5, 6)))
-    assert configs.decode(configs.encode("ns", Level("", "api"), config, "r")) == config
+    assert configs.decode(configs.encode("ns", ConfigLevel("", "api"), config, "r")) == config
 
 
 def test_replacing_the_system_s_limits_removes_the_old_ones():
     old = LevelConfig((Limit("a", 1, 2, 3), Limit("b", 1, 2, 3)), OnUnavailable.ALLOW)
-    before = {**configs.encode("ns", Level("", "x"), old, "r1"), "config_version": n(3)}
+    before = {**configs.encode("ns", ConfigLevel("", "x"), old, "r1"), "config_version": n(3)}
     update = configs.system_update("ns", before, LevelConfig((Limit("b", 4, 5, 6),)), "r2")
     action = update.action()
     named = action["ExpressionAttributeNames"]
@@ -129,7 +127,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(texts, json_values, max_size=3))
 def test_documents_and_details_read_back(document):
-    assert documents.decode(documents.encode("ns", "version", document)) == document
+    assert system.decode_document(system.encode_document("ns", "version", document)) == document
     event = AuditEvent("id", "2026-01-01T00:00:00Z", "limits_set", "user", None, "api", document)
     item = audit.encode("ns", event, 90)
     assert is_plain(item)
@@ -140,9 +138,9 @@ def test_documents_and_details_read_back(document):
 def test_both_records_of_a_namespace_read_back(status):
     deleted_at = None if status == "active" else "2026-01-02T00:00:00Z"
     namespace = Namespace("id-1", "red", status, "2026-01-01T00:00:00Z", deleted_at)
-    assert namespaces.decode(stranger(namespaces.encode_by_id(namespace))) == namespace
+    assert system.decode_namespace(stranger(system.encode_by_id(namespace))) == namespace
     if status == "active":
-        assert namespaces.decode(stranger(namespaces.encode_by_name(namespace))) == namespace
+        assert system.decode_namespace(stranger(system.encode_by_name(namespace))) == namespace
 
 
 @given(
@@ -151,7 +149,7 @@ def test_both_records_of_a_namespace_read_back(status):
     st.integers(0, 10**9),
 )
 def test_hours_read_back(hour, counters, events):
-    row = UsageRow("user/1", "a/b.c", WindowUsage(hour, counters, events))
+    row = BucketHour("user/1", "a/b.c", WindowUsage(hour, counters, events))
     item = usage.encode("ns", row, 5)
     assert is_plain(item)
     assert usage.decode(stranger(item)) == row

@@ -3,8 +3,15 @@
 import pytest
 
 from zae_limiter import InvalidNameError
-from zae_limiter.dynamodb.table import INDEXES, create_request, table_name, ttl_request
-from zae_limiter.dynamodb.version import SCHEMA_VERSION, check_record, new_record
+from zae_limiter.dynamodb.table import (
+    INDEXES,
+    SCHEMA_VERSION,
+    check_version_record,
+    create_request,
+    new_version_record,
+    table_name,
+    ttl_request,
+)
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 
@@ -31,7 +38,7 @@ def test_every_key_is_defined_once_as_text():
     assert set(defined.values()) == {"S"}
 
 
-def test_nobody_pays_for_capacity_that_is_not_used():
+def test_capacity_is_paid_for_by_use():
     assert create_request("my-app")["BillingMode"] == "PAY_PER_REQUEST"
 
 
@@ -59,9 +66,9 @@ def test_items_expire_by_the_attribute_ttl():
 
 
 def test_a_table_of_a_newer_schema_is_refused():
-    check_record(new_record(), "my-app")
-    check_record({}, "my-app")
+    check_version_record(new_version_record(), "my-app")
+    check_version_record({}, "my-app")
     with pytest.raises(IncompatibleSchemaError, match="my-app"):
-        check_record({"schema_version": SCHEMA_VERSION + 1}, "my-app")
+        check_version_record({"schema_version": SCHEMA_VERSION + 1}, "my-app")
     with pytest.raises(IncompatibleSchemaError):
-        check_record({"schema_version": "two"}, "my-app")
+        check_version_record({"schema_version": "two"}, "my-app")

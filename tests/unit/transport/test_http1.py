@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
+from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\nDate:  now \r\n\r\nhello"
 CHUNKED = (
@@ -23,7 +23,7 @@ FORMS = {
 
 
 def read(pieces):
-    reader = AnswerReader()
+    reader = ResponseReader()
     answers = [reader.feed(piece) for piece in pieces]
     assert answers[:-1] == [None] * (len(pieces) - 1)
     return reader, answers[-1]
@@ -77,7 +77,7 @@ def test_more_than_one_answer_spoils_the_connection(data):
 
 
 def test_an_answer_without_a_length_ends_with_the_connection():
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert reader.feed(b"HTTP/1.1 200 OK\r\n\r\nab") is None
     assert reader.feed(b"c") is None
     assert reader.end().body == b"abc"
@@ -87,7 +87,7 @@ def test_an_answer_without_a_length_ends_with_the_connection():
 @pytest.mark.parametrize("data", FORMS)
 def test_an_answer_that_was_cut_is_none(data):
     for cut in range(len(data)):
-        reader = AnswerReader()
+        reader = ResponseReader()
         reader.feed(data[:cut])
         assert reader.end() is None
 
@@ -106,8 +106,8 @@ def test_an_answer_that_was_cut_is_none(data):
     ],
 )
 def test_what_is_no_answer_is_told(data):
-    with pytest.raises(Malformed):
-        AnswerReader().feed(data)
+    with pytest.raises(MalformedResponse):
+        ResponseReader().feed(data)
 
 
 HEADS = [
@@ -138,23 +138,23 @@ FIELDS = [
 
 
 @given(st.sampled_from(HEADS), st.lists(st.sampled_from(FIELDS), max_size=4, unique=True))
-def test_what_came_in_one_piece_is_what_a_reader_finds(head, fields):
+def test_what_came_parse_complete_is_what_a_reader_finds(head, fields):
     data = b"\r\n".join([head, *fields]) + b"\r\n\r\nabc"
-    found = in_one_piece(data)
+    found = parse_complete(data)
     if found is not None:
-        reader = AnswerReader()
+        reader = ResponseReader()
         assert reader.feed(data) == found
         assert reader.may_keep
 
 
 def test_an_answer_without_content_is_not_read_before_its_head_has_ended():
     empty = b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 0\r\n\r\n"
-    assert in_one_piece(empty) == (200, {"content-length": "0", "date": "now"}, b"")
-    assert all(in_one_piece(empty[:cut]) is None for cut in range(len(empty)))
+    assert parse_complete(empty) == (200, {"content-length": "0", "date": "now"}, b"")
+    assert all(parse_complete(empty[:cut]) is None for cut in range(len(empty)))
 
 
-def test_the_usual_answer_is_read_in_one_piece():
+def test_the_usual_answer_is_read_parse_complete():
     good = PLAIN.replace(b"400 Bad Request", b"200 OK")
-    assert in_one_piece(good) == (200, {"content-length": "5", "date": "now"}, b"hello")
-    assert all(in_one_piece(good[:cut]) is None for cut in range(len(good)))
-    assert in_one_piece(PLAIN) is None
+    assert parse_complete(good) == (200, {"content-length": "5", "date": "now"}, b"hello")
+    assert all(parse_complete(good[:cut]) is None for cut in range(len(good)))
+    assert parse_complete(PLAIN) is None

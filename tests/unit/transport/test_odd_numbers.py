@@ -2,7 +2,7 @@
 
 import pytest
 
-from zae_limiter.transport.http1 import AnswerReader, Malformed, in_one_piece
+from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
 
 SUPERSCRIPT_TWO = b"\xb2"  # a digit to str.isdigit(), but not to int()
 LENGTHS = {
@@ -43,42 +43,42 @@ ANSWERS = [
 
 @pytest.mark.parametrize("data", ANSWERS)
 def test_a_number_that_is_none_is_malformed(data):
-    with pytest.raises(Malformed):
-        AnswerReader().feed(data)
+    with pytest.raises(MalformedResponse):
+        ResponseReader().feed(data)
 
 
 @pytest.mark.parametrize("data", ANSWERS)
 def test_a_number_that_is_none_is_malformed_byte_by_byte(data):
-    reader = AnswerReader()
-    with pytest.raises(Malformed):
+    reader = ResponseReader()
+    with pytest.raises(MalformedResponse):
         [reader.feed(data[index : index + 1]) for index in range(len(data))]
 
 
 @pytest.mark.parametrize("data", ANSWERS)
-def test_a_number_that_is_none_is_not_read_in_one_piece(data):
-    assert in_one_piece(data) is None
+def test_a_number_that_is_none_is_not_read_parse_complete(data):
+    assert parse_complete(data) is None
 
 
 @pytest.mark.parametrize("length", [b"9" * 15, b"3"])
 def test_a_length_that_is_more_than_has_come_is_waited_for(length):
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert reader.feed(of_length(length)) is None
     assert reader.end() is None
 
 
 @pytest.mark.parametrize("length", [b"2", b"02", b"000000000000002"])
 def test_a_length_may_begin_with_noughts(length):
-    answer = AnswerReader().feed(of_length(length))
+    answer = ResponseReader().feed(of_length(length))
     assert (answer.status, answer.body) == (200, b"{}")
 
 
 @pytest.mark.parametrize("size", [SUPERSCRIPT_TWO, b"-2", b"+2", b"2_0", b"0x2", b"", b" ;x"])
 def test_a_size_of_a_chunk_that_is_none_is_malformed(size):
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with pytest.raises(Malformed):
-        AnswerReader().feed(head + size + b"\r\n{}\r\n0\r\n\r\n")
+    with pytest.raises(MalformedResponse):
+        ResponseReader().feed(head + size + b"\r\n{}\r\n0\r\n\r\n")
 
 
 def test_a_chunk_of_any_size_is_waited_for():
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert AnswerReader().feed(head + b"f" * 5000 + b"\r\n{}") is None
+    assert ResponseReader().feed(head + b"f" * 5000 + b"\r\n{}") is None

@@ -9,7 +9,7 @@ START_NS = 1_800_000_000 * SECOND_NS
 
 
 class World:
-    """True time is the server's; the host's wall clock is off by what somebody set."""
+    """True time is the server's; the host's wall clock is off by what it was set to."""
 
     def __init__(self, off_s=0.0):
         self.boot_ns = 1000 * SECOND_NS

@@ -7,8 +7,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as TheirCredentials
 
+from zae_limiter.transport.messages import Destination, parse_endpoint
 from zae_limiter.transport.signing import Credentials, Signer
-from zae_limiter.transport.wire import parse_endpoint
 
 KEYS = ("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 MOMENTS = [
@@ -64,7 +64,7 @@ def ours(message):
 @pytest.mark.parametrize("token", [None, "IQoJb3JpZ2luX2VjEJr//////////wEaCXVz+LWVhc3QtMSJ="])
 @pytest.mark.parametrize(("url", "region"), ENDPOINTS)
 def test_our_signature_is_botocores(url, region, token, moment):
-    signer = Signer(parse_endpoint(url), region)
+    signer = Signer(Destination(parse_endpoint(url)), region)
     for operation, body in (("GetItem", b"{}"), ("UpdateItem", '{"a":"ü☃"}'.encode())):
         message = signer.message(operation, body, Credentials(*KEYS, token), moment.timestamp())
         _, headers, sent = ours(message)
@@ -77,7 +77,9 @@ def test_our_signature_is_botocores(url, region, token, moment):
 
 def test_the_message_is_a_whole_request():
     endpoint = parse_endpoint("http://127.0.0.1:8000")
-    message = Signer(endpoint, "us-east-1").message("GetItem", b"{}", Credentials(*KEYS), 0)
+    message = Signer(Destination(endpoint), "us-east-1").message(
+        "GetItem", b"{}", Credentials(*KEYS), 0
+    )
     line, headers, _ = ours(message)
     assert line == "POST / HTTP/1.1"
     assert headers["Host"] == "127.0.0.1:8000"
@@ -88,7 +90,7 @@ def test_the_message_is_a_whole_request():
 def test_a_signer_follows_the_day_and_the_credentials():
     """What it keeps of one must not be used for another."""
     url, region = ENDPOINTS[0]
-    signer = Signer(parse_endpoint(url), region)
+    signer = Signer(Destination(parse_endpoint(url)), region)
     for _ in range(2):
         for moment in MOMENTS:
             for token in (None, "token-1", "token-2"):
@@ -104,7 +106,7 @@ def test_a_signer_follows_the_day_and_the_credentials():
 
 def test_credentials_are_never_shown():
     credentials = Credentials("AKIDEXAMPLE", "HUSH", "TOKEN")
-    signer = Signer(parse_endpoint(ENDPOINTS[0][0]), "us-east-1")
+    signer = Signer(Destination(parse_endpoint(ENDPOINTS[0][0])), "us-east-1")
     signer.message("GetItem", b"{}", credentials, 0)
     shown = f"{credentials!r} {credentials} {[credentials]} {vars(signer)!r}"
     assert "HUSH" not in shown

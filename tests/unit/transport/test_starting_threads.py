@@ -6,8 +6,7 @@ import pytest
 
 from zae_limiter.transport.access import AccessSource
 from zae_limiter.transport.errors import NotSent
-from zae_limiter.transport.names import Names
-from zae_limiter.transport.wire import parse_endpoint
+from zae_limiter.transport.sockets import Resolver
 
 SOON_S = 10
 
@@ -56,37 +55,37 @@ def test_credentials_are_found_once_there_are_threads_again(shortage, source, ti
     shortage.of("zael-credentials", times=times)
     for _ in range(times):
         with pytest.raises(NotSent, match=r"credentials were not looked up.*try again"):
-            source.find().result(SOON_S)
+            source.look_up().result(SOON_S)
         assert source.current() is None
     assert shortage.left == 0
-    assert source.find().result(SOON_S).credentials.access_key == "AKIAFIRST"
+    assert source.look_up().result(SOON_S).credentials.access_key == "AKIAFIRST"
     assert source.current() is not None
 
 
 def test_what_is_known_stays_when_it_can_not_be_renewed(shortage, source, monkeypatch):
-    known = source.find().result(SOON_S)
+    known = source.look_up().result(SOON_S)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIASECOND")
     shortage.of("zael-credentials")
     with pytest.raises(NotSent):
-        source.find(refused=known).result(SOON_S)
+        source.look_up(refused=known).result(SOON_S)
     assert source.current() is known
-    assert source.find(refused=known).result(SOON_S).credentials.access_key == "AKIASECOND"
+    assert source.look_up(refused=known).result(SOON_S).credentials.access_key == "AKIASECOND"
 
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_names_are_found_once_there_are_threads_again(shortage, times):
-    names, endpoint = Names(), parse_endpoint("http://localhost:8000")
-    shortage.of("zael-names", times=times)
+    resolver = Resolver()
+    shortage.of("zael-dns", times=times)
     for _ in range(times):
         with pytest.raises(OSError, match="the name was not looked up"):
-            names.addresses(endpoint).result(SOON_S)
+            resolver.addresses("localhost", 8000).result(SOON_S)
     assert shortage.left == 0
-    found = names.addresses(endpoint).result(SOON_S)
+    found = resolver.addresses("localhost", 8000).result(SOON_S)
     assert {address[4][1] for address in found} == {8000}
 
 
 def test_a_numeric_address_needs_no_thread(shortage):
-    shortage.of("zael-names")
-    (found,) = Names().addresses(parse_endpoint("http://127.0.0.1:8000")).result(SOON_S)
+    shortage.of("zael-dns")
+    (found,) = Resolver().addresses("127.0.0.1", 8000).result(SOON_S)
     assert found[4] == ("127.0.0.1", 8000)
     assert shortage.left == 1

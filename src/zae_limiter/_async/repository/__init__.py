@@ -1,33 +1,39 @@
-"""The repository: a facade over an engine's ports, bound to one namespace."""
+"""The repository: the methods of an engine's ports, bound to one namespace."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from zae_limiter._async.ports import Engine
-from zae_limiter._async.repository.buckets import BucketPart
-from zae_limiter._async.repository.context import check_multiplier
-from zae_limiter._async.repository.entities import EntityPart
-from zae_limiter._async.repository.history import HistoryPart
-from zae_limiter._async.repository.limits import LimitPart
-from zae_limiter._async.repository.namespaces import NamespacePart
-from zae_limiter._async.repository.records import RecordPart
-from zae_limiter.clock import Clock
-from zae_limiter.exceptions import NamespaceNotFoundError
-from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter._async.repository.buckets import BucketMethods
+from zae_limiter._async.repository.charging import ChargeService
+from zae_limiter._async.repository.context import Context
+from zae_limiter._async.repository.entities import EntityMethods
+from zae_limiter._async.repository.history import HistoryMethods
+from zae_limiter._async.repository.limits import LimitMethods
+from zae_limiter._async.repository.namespaces import DocumentMethods, NamespaceMethods
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.models.stats import StoreStats
-from zae_limiter.naming import check_namespace
+from zae_limiter.settings import check_ttl_multiplier
 
 if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
+    from zae_limiter._async.ports import Engine
+    from zae_limiter.clock import Clock
+    from zae_limiter.models.backend import BackendCapabilities, StoreStats
+    from zae_limiter.models.bucket import BucketState
+    from zae_limiter.models.entity import Entity
 
-__all__ = ["Repository"]
+__all__ = ["Repository", "RepositoryProtocol"]
 
 
-class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, RecordPart):
+class Repository(
+    EntityMethods, LimitMethods, BucketMethods, NamespaceMethods, HistoryMethods, DocumentMethods
+):
     """Data access for one namespace of one store. Open it with ``await Repository.open()``."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.charging = ChargeService(context)
 
     @classmethod
     async def open(
@@ -44,17 +50,16 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         rejection_cache_ttl: float = 1.0,
         max_shards: int = 32,
         request_timeout: float = 2.0,
-        transport: str = "auto",
         clock: Clock | None = None,
         # sync: parallel_mode: str = "auto",
     ) -> Repository:
-        """Open a store and a namespace of it, making both where they do not exist.
+        """Open a store and a namespace of it, and create what does not exist.
 
         ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
         ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
-        ``dynamodb://STACK?region=…&endpoint_url=…&transport=…``. Without one it is DynamoDB,
+        ``dynamodb://STACK?region=…&endpoint_url=…``. Without one it is DynamoDB,
         with ``stack`` (or ``ZAEL_STACK``, or ``"zae-limiter"``), ``region`` and
-        ``endpoint_url``; a missing table is made with ``provision="table"``. ``namespace``
+        ``endpoint_url``; a missing table is created with ``provision="table"``. ``namespace``
         defaults to ``ZAEL_NAMESPACE`` or ``"default"``. No call waits longer than
         ``request_timeout`` seconds for a store that does not answer.
         """
@@ -62,7 +67,7 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         builder.region(region).endpoint_url(endpoint_url)
         builder.config_cache_ttl(config_cache_ttl).auto_update(auto_update)
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
-        builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl).transport(transport)
+        builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl)
         # sync: builder.parallel_mode(parallel_mode)
         return await builder.register_missing_namespace().build()
 
@@ -75,13 +80,13 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         config_cache_ttl: float = 60,
         clock: Clock | None = None,
     ) -> Repository:
-        """A repository over an engine of your own, which it closes with itself."""
+        """Return a repository over an engine of your own, which is closed with it."""
         builder = cls.builder().namespace(namespace).config_cache_ttl(config_cache_ttl)
         return await builder.clock(clock).register_missing_namespace().over(engine)
 
     @staticmethod
     def builder() -> RepositoryBuilder:
-        """Step by step, for what ``open`` has no argument for."""
+        """Return a builder, for settings that ``open`` has no argument for."""
         from zae_limiter._async.builder import RepositoryBuilder
 
         return RepositoryBuilder()
@@ -93,17 +98,17 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         on_unavailable: OnUnavailable | str | None = None,
         bucket_ttl_multiplier: int | None = None,
     ) -> Repository:
-        """A repository for another namespace of the same store; shares connection and caches.
+        """Return a repository for another namespace of the store; it shares connection and caches.
 
-        Raises NamespaceNotFoundError unless it is registered.
+        Raises NamespaceNotFoundError unless the namespace is registered.
         """
-        found = await self._context.engine.namespaces.find(check_namespace(name))
-        if found is None:
-            raise NamespaceNotFoundError(name)
-        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+        namespace = await self.get_namespace(name)
         return Repository(
             self._context.scoped(
-                found.namespace_id, name, policy, check_multiplier(bucket_ttl_multiplier)
+                namespace.namespace_id,
+                name,
+                None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
+                _ttl_multiplier(bucket_ttl_multiplier),
             )
         )
 
@@ -113,17 +118,17 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
         bucket_ttl_multiplier: int | None = None,
         clock: Clock | None = None,
     ) -> Repository:
-        """The same repository with settings that a limiter brings."""
+        """Return this repository with other settings; None keeps a setting."""
         if on_unavailable is None and bucket_ttl_multiplier is None and clock is None:
             return self
         context = self._context
-        settled = context.scoped(
+        scoped = context.scoped(
             context.namespace_id,
             context.namespace_name,
             None if on_unavailable is None else OnUnavailable.parse(on_unavailable),
-            check_multiplier(bucket_ttl_multiplier),
+            _ttl_multiplier(bucket_ttl_multiplier),
         )
-        return Repository(replace(settled, clock=clock or context.clock))
+        return Repository(replace(scoped, clock=clock or context.clock))
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -132,41 +137,41 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
 
     @property
     def stack_name(self) -> str:
-        """The stack, or the place of an embedded store."""
+        """The stack's name; of an embedded store its file or name."""
         return self._context.stack_name
 
     @property
     def lost_settlements(self) -> int:
-        """Adjustments and refunds that an outage kept from being written; each is logged."""
+        """Adjustments and refunds that were not written because of an outage; each is logged."""
         return self._context.lost_settlements.value + self.get_stats().lost_refunds
 
     @property
     def uncharged_admissions(self) -> int:
-        """Calls that an outage let through without a charge; logged every ten seconds."""
+        """Calls admitted without a charge during an outage; logged every ten seconds."""
         return self._context.uncharged.value
 
     def get_stats(self) -> StoreStats:
-        """Calls, writes and their outcomes since the store was opened."""
+        """Count calls, writes and their outcomes since the store was opened."""
         return self._context.engine.stats()
 
     async def ping(self) -> bool:
-        """True if the store answers; raises what is wrong otherwise."""
+        """Return True if the store answers; raise what is wrong otherwise."""
         await self._context.engine.ping()
         return True
 
     async def ensure_infrastructure(self) -> None:
-        """An open repository has what it needs."""
+        """Check that the store answers: opening the repository has created what it needs."""
         await self._context.engine.ping()
 
     async def delete_table(self) -> None:
-        """Remove everything that the store holds, of all namespaces. There is no way back."""
+        """Delete everything in the store, of all namespaces. This cannot be undone."""
         await self._context.engine.delete_all()
         self._context.cache.clear()
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the store. Scoped repositories close with it.
+        """Finish calls under way and close the store, for its scoped repositories, too.
 
-        Closing a scoped repository leaves the store to the one that opened it.
+        Closing a scoped repository leaves the store open.
         """
         if self._context.owns_engine:
             await self._context.engine.close()
@@ -177,3 +182,39 @@ class Repository(EntityPart, LimitPart, BucketPart, NamespacePart, HistoryPart, 
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+@runtime_checkable
+class RepositoryProtocol(Protocol):
+    """A repository over any engine, for annotations.
+
+    An engine of one's own plugs in below: see ``Repository.over``.
+    """
+
+    charging: ChargeService
+
+    @property
+    def namespace_id(self) -> str: ...
+
+    @property
+    def namespace_name(self) -> str: ...
+
+    @property
+    def stack_name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> BackendCapabilities: ...
+
+    async def get_entity(self, entity_id: str) -> Entity | None: ...
+
+    async def get_buckets(
+        self, entity_id: str, resource: str | None = None
+    ) -> list[BucketState]: ...
+
+    async def ping(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+def _ttl_multiplier(value: int | None) -> int | None:
+    return None if value is None else check_ttl_multiplier(value)

@@ -1,25 +1,28 @@
-"""Buckets: looking at them and mending them."""
+"""Methods of the repository that read, reset and top up buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from zae_limiter._async.repository.part import Part
+from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.models.limit import check_amounts
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import check_entity_id, check_limit_name, check_principal, check_resource
 
+if TYPE_CHECKING:
+    from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
-class BucketPart(Part):
-    """Levels as they are now."""
+
+class BucketMethods(RepositoryMixin):
+    """Read, reset and top up buckets."""
 
     async def get_bucket(
         self, entity_id: str, resource: str, limit_name: str
     ) -> BucketState | None:
-        """One limit's bucket; None if it was never used, which means that it is full."""
+        """Return one limit of a bucket; None if it was never used, which means that it is full."""
         check_limit_name(limit_name, "limit_name")
         for state in await self.get_buckets(entity_id, check_resource(resource)):
             if state.limit_name == limit_name:
@@ -27,7 +30,7 @@ class BucketPart(Part):
         return None
 
     async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
-        """All buckets of an entity, or those on one resource."""
+        """Return all buckets of an entity, or those on one resource."""
         check_entity_id(entity_id)
         if resource is not None:
             check_resource(resource)
@@ -36,9 +39,9 @@ class BucketPart(Part):
         )
 
     async def get_last_use(self, entity_id: str, resource: str) -> str | None:
-        """The hour, as ISO text, in which a bucket was last charged or settled; None if unknown.
+        """Return the hour, as ISO text, in which a bucket was last charged or settled.
 
-        A bucket that was forgotten is not known any more, unless usage is kept.
+        None if the bucket was never used or has expired.
         """
         context, entity = self._context, check_entity_id(entity_id)
         image = await context.engine.buckets.get(
@@ -51,18 +54,18 @@ class BucketPart(Part):
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
-        """Every entity's bucket on a resource."""
+        """Return the buckets of all entities on a resource."""
         if limit_name is not None:
             check_limit_name(limit_name, "limit_name")
-        found = await self._context.engine.buckets.states(
+        states = await self._context.engine.buckets.states(
             self._context.namespace_id, None, check_resource(resource), self._context.clock
         )
-        return [each for each in found if limit_name is None or each.limit_name == limit_name]
+        return [state for state in states if limit_name is None or state.limit_name == limit_name]
 
     async def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
-        """One limit of a resource over all entities that use it, or over those at the top."""
+        """Sum one limit of a resource over all entities, or over those without a parent."""
         return await self._context.engine.buckets.capacity(
             self._context.namespace_id,
             check_resource(resource),
@@ -74,13 +77,13 @@ class BucketPart(Part):
     async def reset_bucket(
         self, entity_id: str, resource: str, principal: str | None = None
     ) -> None:
-        """Fill every limit of a bucket. Consumption stays counted; the reset is logged."""
+        """Fill every limit of a bucket. Usage stays counted; the audit log names the reset."""
         await self._context.engine.buckets.reset(
             self._context.namespace_id,
             check_entity_id(entity_id),
             check_resource(resource),
-            self._context.clock(),
-            check_principal(principal),
+            now_ms=self._context.clock(),
+            principal=check_principal(principal),
         )
 
     async def top_up(
@@ -90,7 +93,7 @@ class BucketPart(Part):
         amounts: Mapping[str, int],
         principal: str | None = None,
     ) -> None:
-        """Add whole tokens, up to the capacity. Consumption stays counted; it is logged."""
+        """Add whole tokens, up to the capacity. Usage stays counted; the audit log names it."""
         checked = check_amounts(amounts, "amounts")
         if not checked:
             raise ValidationError("amounts", amounts, "must name at least one limit")
@@ -99,6 +102,6 @@ class BucketPart(Part):
             check_entity_id(entity_id),
             check_resource(resource),
             checked,
-            self._context.clock(),
-            check_principal(principal),
+            now_ms=self._context.clock(),
+            principal=check_principal(principal),
         )

@@ -1,23 +1,23 @@
-"""What a repository is made of; scoped repositories share it."""
+"""State of a repository, and the base of its methods; scoped repositories share the state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.config_cache import ConfigCache
 from zae_limiter._async.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.counter import Counter
+from zae_limiter.concurrency.locks import Counter
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
 
-MAX_MULTIPLIER = 10**6
+if TYPE_CHECKING:
+    from zae_limiter._async.repository.charging import ChargeService
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)  # each generated method slows down the import
 class Context:
     """An open engine, one namespace of it, and the settings of this repository."""
 
@@ -42,7 +42,7 @@ class Context:
         on_unavailable: OnUnavailable | None,
         bucket_ttl_multiplier: int | None,
     ) -> Context:
-        """The same engine and caches, another namespace."""
+        """Return the same engine and caches for another namespace; None keeps a setting."""
         return replace(
             self,
             namespace_id=namespace_id,
@@ -57,10 +57,8 @@ class Context:
         )
 
 
-def check_multiplier(value: int | None) -> int | None:
-    """How many times its time to fill a bucket is remembered; 0 for ever."""
-    if value is not None and (type(value) is not int or not 0 <= value <= MAX_MULTIPLIER):
-        raise ValidationError(
-            "bucket_ttl_multiplier", value, f"must be a whole number from 0 to {MAX_MULTIPLIER}"
-        )
-    return value
+class RepositoryMixin:
+    """Base of the repository's methods: one mixin per topic, together they are the repository."""
+
+    _context: Context
+    charging: ChargeService

@@ -1,21 +1,24 @@
-"""Entities."""
+"""Methods of the repository that create, read, list and delete entities."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from zae_limiter._async.repository.part import Part
+from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import check_positive
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import check_entity_id, check_principal, check_text
 
-MAX_PAGE = 10**6
+if TYPE_CHECKING:
+    from zae_limiter.models.entity import Entity
+
+MAX_PAGE = 10**6  # one more is asked for, which must stay a number that every store accepts
 
 
-class EntityPart(Part):
-    """Who is limited, and under whom."""
+class EntityMethods(RepositoryMixin):
+    """Create, read, list and delete entities."""
 
     async def create_entity(
         self,
@@ -31,6 +34,8 @@ class EntityPart(Part):
         The parent need not exist as an entity: an unknown parent is limited by the defaults.
         Raises EntityExistsError.
         """
+        from zae_limiter.models.entity import Entity  # not needed to import the limiter
+
         now_ms = self._context.clock()
         entity = Entity(
             id=check_entity_id(entity_id),
@@ -44,18 +49,18 @@ class EntityPart(Part):
             await self._context.engine.entities.create(
                 self._context.namespace_id, entity, now_ms, check_principal(principal)
             )
-        finally:  # also when cancelled: it may have been done
+        finally:  # also when cancelled: the change may be committed
             self._context.cache.evict(self._context.namespace_id, entity_id)
         return entity
 
     async def get_entity(self, entity_id: str) -> Entity | None:
-        """One entity; None if there is none."""
+        """Return an entity; None if there is none."""
         return await self._context.engine.entities.get(
             self._context.namespace_id, check_entity_id(entity_id)
         )
 
     async def get_children(self, parent_id: str) -> list[Entity]:
-        """The entities directly under ``parent_id``, sorted by id."""
+        """Return the entities directly under ``parent_id``, sorted by id."""
         return await self._context.engine.entities.children(
             self._context.namespace_id, check_entity_id(parent_id, "parent_id")
         )
@@ -63,29 +68,29 @@ class EntityPart(Part):
     async def list_entities(
         self, limit: int | None = None, cursor: str | None = None, parent_id: str | None = None
     ) -> tuple[list[Entity], str | None]:
-        """A page of entities, and the cursor of the next one (None at the end).
+        """Return a page of entities, and the cursor of the next page (None at the end).
 
-        All that were created, in the store's own order, or those directly under ``parent_id``,
-        sorted by id. What is created or deleted meanwhile may be in it or not.
+        All entities come in the store's own order, those directly under ``parent_id`` sorted by
+        id. An entity created or deleted meanwhile may be listed or not.
         """
         if limit is not None:
             check_positive(limit, "limit")
         if parent_id is not None:
             check_entity_id(parent_id, "parent_id")
-        found = await self._context.engine.entities.page(
+        entities = await self._context.engine.entities.page(
             self._context.namespace_id,
             parent_id,
             check_text(cursor, "cursor") or "",
             None if limit is None else min(limit, MAX_PAGE) + 1,
         )
-        if limit is None or len(found) <= limit:
-            return found, None
-        return found[:limit], found[limit - 1].id
+        if limit is None or len(entities) <= limit:
+            return entities, None
+        return entities[:limit], entities[limit - 1].id
 
     async def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
         """Remove an entity with its limits and buckets. Usage and audit events stay.
 
-        Children keep pointing to it. Deleting what does not exist does nothing.
+        Children keep naming it as their parent. Deleting an unknown entity does nothing.
         """
         check_entity_id(entity_id)
         check_principal(principal)

@@ -1,28 +1,32 @@
-"""Audit events and usage."""
+"""Methods of the repository that read audit events and usage."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from zae_limiter._async.repository.part import Part
+from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.limit import check_positive
-from zae_limiter.models.usage import UsageSnapshot, UsageSummary
 from zae_limiter.naming import RESERVED_NAMESPACE, check_entity_id, check_resource, check_text
-from zae_limiter.usage_report import UsageQuery
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from zae_limiter.models.audit import AuditEvent
+    from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+    from zae_limiter.usage_report import UsageQuery
 
 
-class HistoryPart(Part):
-    """Who changed what, and who used how much."""
+class HistoryMethods(RepositoryMixin):
+    """Read the audit log and the usage that was counted."""
 
     async def get_audit_events(
         self, entity_id: str, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
-        """Newest first; ``start_event_id`` continues after the last one seen.
+        """Return audit events, newest first, older than ``start_event_id``.
 
-        Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, the life of a
-        namespace under ``$NAMESPACE:name``.
+        Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, lifecycle events
+        of a namespace under ``$NAMESPACE:name``.
         """
         if not check_text(entity_id, "entity_id"):
             raise ValidationError("entity_id", entity_id, "must be an id or a $ subject")
@@ -45,7 +49,7 @@ class HistoryPart(Part):
         limit: int = 100,
         next_key: str | None = None,
     ) -> tuple[list[UsageSnapshot], str | None]:
-        """A page of usage windows, oldest first, and the key of the next page.
+        """Return a page of usage windows, oldest first, and the key of the next page.
 
         Windows that start in ``[start_time, end_time)`` of an entity, a resource, or both.
         """
@@ -55,9 +59,9 @@ class HistoryPart(Part):
             self._context.namespace_id,
             entity_id,
             resource,
-            UsageQuery.parse(window_type, start_time, end_time),
-            limit,
-            next_key,
+            _query(window_type, start_time, end_time),
+            limit=limit,
+            next_key=next_key,
         )
 
     async def get_usage_summary(
@@ -68,14 +72,23 @@ class HistoryPart(Part):
         start_time: str | datetime | None = None,
         end_time: str | datetime | None = None,
     ) -> UsageSummary:
-        """Totals, and averages per window; over hours unless ``window_type`` says otherwise."""
+        """Sum usage, with averages per window: hours unless ``window_type`` says otherwise."""
         _check_subject(entity_id, resource)
         return await self._context.engine.usage.summary(
             self._context.namespace_id,
             entity_id,
             resource,
-            UsageQuery.parse(window_type or "hourly", start_time, end_time),
+            _query(window_type or "hourly", start_time, end_time),
         )
+
+
+def _query(
+    window_type: str | None, start_time: str | datetime | None, end_time: str | datetime | None
+) -> UsageQuery:
+    # Imported on the first report: most programs never ask for one.
+    from zae_limiter.usage_report import UsageQuery
+
+    return UsageQuery.parse(window_type, start_time, end_time)
 
 
 def _check_subject(entity_id: str | None, resource: str | None) -> None:

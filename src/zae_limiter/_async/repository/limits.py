@@ -1,16 +1,12 @@
-"""Stored limits of every level, and what applies in the end."""
+"""Methods of the repository that store limits and resolve those in force."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from zae_limiter._async.repository.part import Part
-from zae_limiter.models.config import (
-    CacheStats,
-    ConfigSource,
-    LevelConfig,
-    OnUnavailable,
-)
+from zae_limiter._async.repository.context import RepositoryMixin
+from zae_limiter.models.config import ConfigSource, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit, check_limits, check_positive
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
@@ -21,12 +17,15 @@ from zae_limiter.naming import (
     check_text,
 )
 
-MAX_PAGE = 10**6
-NONE = ""  # "no entity" or "no resource" in the key of a level
+if TYPE_CHECKING:
+    from zae_limiter.models.backend import CacheStats
+
+MAX_PAGE = 10**6  # one more is asked for, which must stay a number that every store accepts
+NONE = ""  # no entity, or no resource, in the name of a configuration level
 
 
-class LimitPart(Part):
-    """Entity, resource and system limits."""
+class LimitMethods(RepositoryMixin):
+    """Store the limits of entities, resources and the system."""
 
     # --- entities
 
@@ -46,14 +45,14 @@ class LimitPart(Part):
         )
 
     async def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
-        """What is stored for exactly this entity and resource; empty if nothing is."""
+        """Return what is stored for exactly this entity and resource; empty if nothing is."""
         config = await self._get(check_entity_id(entity_id), check_resource_or_default(resource))
         return list(config.limits) if config else []
 
     async def delete_limits(
         self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
     ) -> None:
-        """Let the next level apply again."""
+        """Delete an entity's limits, so that the next configuration level applies."""
         await self._delete(
             check_entity_id(entity_id), check_resource_or_default(resource), principal
         )
@@ -63,7 +62,7 @@ class LimitPart(Part):
     async def set_resource_defaults(
         self, resource: str, limits: Iterable[Limit], principal: str | None = None
     ) -> None:
-        """Limits for every entity on a resource that has none of its own."""
+        """Set the limits of every entity on a resource that has none of its own."""
         config = LevelConfig(check_limits(limits))
         await self._put(NONE, check_resource(resource), config, principal)
 
@@ -87,7 +86,7 @@ class LimitPart(Part):
         on_unavailable: OnUnavailable | str | None = None,
         principal: str | None = None,
     ) -> None:
-        """Limits where nothing else applies, and what to do in an outage."""
+        """Set the limits where no others apply, and what to do in an outage."""
         policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
         await self._put(NONE, NONE, LevelConfig(check_limits(limits), policy), principal)
         self._context.cache.set_policy(self._context.namespace_id, policy)
@@ -100,24 +99,24 @@ class LimitPart(Part):
         await self._delete(NONE, NONE, principal)
         self._context.cache.set_policy(self._context.namespace_id, None)
 
-    # --- across levels
+    # --- across configuration levels
 
     async def list_entities_with_custom_limits(
         self, resource: str, limit: int | None = None, cursor: str | None = None
     ) -> tuple[list[str], str | None]:
-        """A page of entity ids, and the cursor of the next one (None at the end)."""
+        """Return a page of entity ids, and the cursor of the next page (None at the end)."""
         if limit is not None:
             check_positive(limit, "limit")
         check_text(cursor, "cursor")
-        found = await self._context.engine.configs.configured_entities(
+        entity_ids = await self._context.engine.configs.configured_entities(
             self._context.namespace_id,
             check_resource_or_default(resource),
             cursor or NONE,
             None if limit is None else min(limit, MAX_PAGE) + 1,
         )
-        if limit is None or len(found) <= limit:
-            return found, None
-        return found[:limit], found[limit - 1]
+        if limit is None or len(entity_ids) <= limit:
+            return entity_ids, None
+        return entity_ids[:limit], entity_ids[limit - 1]
 
     async def list_resources_with_entity_configs(self) -> list[str]:
         return await self._context.engine.configs.resources_with_entity_configs(
@@ -127,8 +126,8 @@ class LimitPart(Part):
     async def resolve_limits(
         self, entity_id: str, resource: str
     ) -> tuple[list[Limit] | None, OnUnavailable | None, ConfigSource | None]:
-        """The limits in force, the outage policy of the system, and the level that won."""
-        resolved = await self.admission.resolve(
+        """Return the limits in force, the system's outage policy, and the level that won."""
+        resolved = await self.charging.resolve(
             check_entity_id(entity_id), check_resource(resource), self._context.clock()
         )
         in_force = resolved.in_force
@@ -137,13 +136,13 @@ class LimitPart(Part):
         return list(in_force.limits), resolved.on_unavailable, in_force.source
 
     async def invalidate_config_cache(self) -> None:
-        """See changes made elsewhere at once."""
+        """Empty the cache, so that changes made by other clients are seen at once."""
         self._context.cache.clear()
 
     def get_cache_stats(self) -> CacheStats:
         return self._context.cache.stats()
 
-    # --- inside
+    # --- one configuration level
 
     async def _get(self, entity_id: str, resource: str) -> LevelConfig | None:
         return await self._context.engine.configs.get(
@@ -157,9 +156,14 @@ class LimitPart(Part):
         check_principal(principal)
         try:
             await context.engine.configs.put(
-                context.namespace_id, entity_id, resource, config, context.clock(), principal
+                context.namespace_id,
+                entity_id,
+                resource,
+                config,
+                now_ms=context.clock(),
+                principal=principal,
             )
-        finally:  # also when cancelled: it may have been done
+        finally:  # also when cancelled: the change may be committed
             self._evict(entity_id)
 
     async def _delete(self, entity_id: str, resource: str, principal: str | None) -> None:
@@ -167,7 +171,11 @@ class LimitPart(Part):
         check_principal(principal)
         try:
             await context.engine.configs.delete(
-                context.namespace_id, entity_id, resource, context.clock(), principal
+                context.namespace_id,
+                entity_id,
+                resource,
+                now_ms=context.clock(),
+                principal=principal,
             )
         finally:
             self._evict(entity_id)

@@ -1,24 +1,35 @@
-"""Namespaces: isolated parts of one store."""
+"""Methods of the repository for namespaces, and for the documents that belong to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from zae_limiter._async.repository.part import Part
+from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.concurrency.calls import apause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
-from zae_limiter.models.config import Namespace
-from zae_limiter.naming import check_namespace, check_namespace_id, check_principal
+from zae_limiter.naming import (
+    RESERVED_NAMESPACE,
+    VERSION_RECORD,
+    check_document,
+    check_namespace,
+    check_namespace_id,
+    check_principal,
+)
 
-PURGE_BATCH = 500
+if TYPE_CHECKING:
+    from zae_limiter.models.entity import Namespace
+
+PURGE_BATCH = 500  # rows of one transaction: short enough not to delay acquires of the same store
+PROVISIONER_STATE = "provisioner"
 
 
-class NamespacePart(Part):
-    """Register, delete, recover, purge."""
+class NamespaceMethods(RepositoryMixin):
+    """Register, delete, recover and purge namespaces: isolated parts of one store."""
 
     @property
     def namespace_id(self) -> str:
-        """The opaque id that keys are prefixed with."""
+        """The opaque id that every key starts with."""
         return self._context.namespace_id
 
     @property
@@ -26,13 +37,13 @@ class NamespacePart(Part):
         return self._context.namespace_name
 
     async def register_namespace(self, name: str, principal: str | None = None) -> str:
-        """The id of a namespace, made if it does not exist."""
+        """Return the id of a namespace, which is created if it does not exist."""
         return (await self.register_namespaces([name], principal))[name]
 
     async def register_namespaces(
         self, names: Iterable[str], principal: str | None = None
     ) -> dict[str, str]:
-        """The ids of several namespaces, made where they do not exist."""
+        """Return the ids of namespaces by name; those that do not exist are created."""
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise ValidationError("names", names, "must be a list of names")
         checked = tuple(check_namespace(name) for name in names)
@@ -41,19 +52,19 @@ class NamespacePart(Part):
         )
 
     async def list_namespaces(self) -> list[Namespace]:
-        """Active namespaces, sorted by name."""
-        return [each for each in await self._all() if each.status == "active"]
+        """Return the active namespaces, sorted by name."""
+        return [namespace for namespace in await self._all() if namespace.status == "active"]
 
     async def list_orphan_namespaces(self) -> list[Namespace]:
-        """Deleted namespaces whose data is still there."""
-        return [each for each in await self._all() if each.status != "active"]
+        """Return the deleted namespaces whose data is still stored."""
+        return [namespace for namespace in await self._all() if namespace.status != "active"]
 
     async def get_namespace(self, name: str) -> Namespace:
-        """An active namespace; raises NamespaceNotFoundError."""
-        found = await self._context.engine.namespaces.find(check_namespace(name))
-        if found is None:
+        """Return an active namespace; raises NamespaceNotFoundError."""
+        namespace = await self._context.engine.namespaces.find(check_namespace(name))
+        if namespace is None:
             raise NamespaceNotFoundError(name)
-        return found
+        return namespace
 
     async def delete_namespace(self, name: str, principal: str | None = None) -> str:
         """Free the name and keep the data under its id, which is returned."""
@@ -62,7 +73,7 @@ class NamespacePart(Part):
         )
 
     async def recover_namespace(self, namespace_id: str, principal: str | None = None) -> str:
-        """Undo a delete; returns the name."""
+        """Make a deleted namespace active again and return its name."""
         return await self._context.engine.namespaces.recover(
             check_namespace_id(namespace_id), self._context.clock(), check_principal(principal)
         )
@@ -73,9 +84,10 @@ class NamespacePart(Part):
         progress: Callable[[int], None] | None = None,
         principal: str | None = None,
     ) -> int:
-        """Remove a deleted namespace's data for good; returns how many rows went.
+        """Delete a deleted namespace's data for good and return the number of rows.
 
-        ``progress`` is told the count after each batch. If interrupted, call it again.
+        ``progress`` is called with the count so far after each batch. An interrupted purge is
+        resumed by calling it again.
         """
         store = self._context.engine.namespaces
         check_principal(principal)
@@ -91,3 +103,25 @@ class NamespacePart(Part):
 
     async def _all(self) -> list[Namespace]:
         return await self._context.engine.namespaces.all()
+
+
+class DocumentMethods(RepositoryMixin):
+    """Read and write the store's version record and the provisioner's state of the namespace."""
+
+    async def get_version_record(self) -> dict[str, Any] | None:
+        return await self._context.engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
+
+    async def set_version_record(self, record: dict[str, Any]) -> None:
+        await self._context.engine.documents.put(
+            RESERVED_NAMESPACE, VERSION_RECORD, check_document(record)
+        )
+
+    async def get_provisioner_state(self) -> dict[str, Any] | None:
+        return await self._context.engine.documents.get(
+            self._context.namespace_id, PROVISIONER_STATE
+        )
+
+    async def put_provisioner_state(self, state: dict[str, Any]) -> None:
+        await self._context.engine.documents.put(
+            self._context.namespace_id, PROVISIONER_STATE, check_document(state)
+        )

@@ -1,6 +1,6 @@
-"""How fast a shard is written to, and when that calls for a split or allows a merge.
+"""The write rate of a shard, and when it calls for a split or allows a merge.
 
-Every write counts itself in the item, so whoever sees the item now and then knows the rate of all
+Every write counts itself in the item, so a client that reads the item twice knows the rate of all
 clients together.
 """
 
@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.shards.division import halved
+from zae_limiter.admission.shards.split_merge import halved
 from zae_limiter.admission.shards.tree import Shard, pairs
 from zae_limiter.models.limit import MILLI
 
-SPLIT_PER_S = 800  # a partition takes 1000 writes a second
-CALM_PER_S = SPLIT_PER_S // 4
-BUSY_PER_S = 10  # who is written to less is not what the store is short of
-CALM_MS = 10 * 60 * 1000
-WINDOW_MS = 1000  # a rate is told from no less
-RECENT_MS = 60_000
-MAX_SHARDS = 32
+SPLIT_PER_S = 800  # a DynamoDB partition takes 1000 writes a second: split before that
+CALM_PER_S = SPLIT_PER_S // 4  # two siblings at this rate merge into one that is not split soon
+BUSY_PER_S = 10  # below this rate the item cannot be the cause of throttling: do not split it
+CALM_MS = 10 * 60 * 1000  # longer than pauses in traffic: each split and merge costs writes
+WINDOW_MS = 1000  # shorter windows would take a burst for a rate
+RECENT_MS = 60_000  # an older observation does not say that a shard is calm now
+MAX_SHARDS = 32  # 32 000 writes a second; a transaction over all shards may have 100 items
 
 
 class Pressure(NamedTuple):
-    """What was seen of a shard's count of writes.
+    """The write rate of a shard, as this client has observed it.
 
-    ``per_s`` is the rate over the last full window; ``calm_since_ms`` when it was last known to
-    be high, or when the shard was first seen.
+    ``writes`` is the count at ``at_ms``, ``per_s`` the rate over the last full window,
+    ``calm_since_ms`` when it was last above ``CALM_PER_S``, or when the shard was first seen.
     """
 
     shard: Shard
@@ -42,7 +42,7 @@ class Pressure(NamedTuple):
 
 
 def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) -> Pressure:
-    """Take note of a shard's count; it begins anew when the shard was split, merged or made."""
+    """Add an observation; it starts again after a split or merge, and for a new item."""
     if before is None or before.shard != shard or writes < before.writes:
         return Pressure(shard, writes, now_ms, now_ms)
     elapsed_ms = now_ms - before.at_ms
@@ -56,16 +56,16 @@ def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) ->
 def wants_split(
     pressure: Pressure, image: BucketImage, max_shards: int = MAX_SHARDS, *, throttled: bool = False
 ) -> bool:
-    """Whether a shard is written to too fast, or the store says so, and halves would be of use."""
+    """Whether to split: the shard is too busy, or throttled, and halves would be useful."""
     hot = pressure.is_high or (throttled and pressure.per_s >= BUSY_PER_S)
     return hot and 2 * pressure.shard.n <= max_shards and has_useful_halves(image)
 
 
 def has_useful_halves(image: BucketImage) -> bool:
-    """Whether half a shard still holds what is usually taken at once, twice over.
+    """Whether half a shard still holds twice the average charge.
 
     If not, most charges would have to be gathered from several shards, which is more work for
-    every one of them. ``image`` is at the shard's own rates.
+    each of these. ``image`` is at the shard's own rates.
     """
     admitted = max(1, image.admitted)
     return all(
@@ -75,9 +75,9 @@ def has_useful_halves(image: BucketImage) -> bool:
 
 
 def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
-    """Those that seem to have been calm for long, as their siblings do; they would survive.
+    """Return the survivors of merges that seem possible: both siblings were calm when last seen.
 
-    To be told for sure they have to be looked at: see ``mergeable``.
+    The observations may be old: read the shards, then ask ``mergeable``.
     """
     calm = [
         shard
@@ -88,7 +88,7 @@ def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Sha
 
 
 def mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
-    """Those that have been calm for long, as seen a moment ago, and whose sibling has, too."""
+    """Return the survivors of merges of siblings that both have been calm until just now."""
     calm = [
         shard
         for shard, seen in pressures.items()

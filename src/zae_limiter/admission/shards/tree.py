@@ -1,16 +1,17 @@
 """The shards of a bucket: leaves of a binary tree, each with its share of every limit.
 
 Shard ``number`` of ``n`` refills at one n-th of the rate and holds its share of the capacity. When
-it is split, it stays shard ``number``, now of ``2n``, and ``number + n`` of ``2n`` comes beside it.
-So the n-ths of all live shards add up to one, and the shares to the capacity.
+it is split, it stays shard ``number``, now of ``2n``, and ``number + n`` of ``2n`` is created. So
+the n-ths of all live shards add up to one, and their shares to the capacity.
 
-Where other modules of this package speak of an image, they mean one at the shard's own rates, as
-``of_shard`` makes it: all that is said of a bucket then holds for the shard.
+In the modules of this package an image of a shard is at the shard's own rates, as ``of_shard``
+returns it: everything that holds for a bucket then holds for the shard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, Rate
@@ -24,7 +25,7 @@ class Shard(NamedTuple):
 
     @property
     def parent(self) -> Shard:
-        """What it was split off, or what it remains of."""
+        """The shard that was split into this one and its sibling."""
         assert self.n > 1, "the whole has no parent"
         half = self.n // 2
         return Shard(self.number % half, half)
@@ -41,11 +42,11 @@ class Shard(NamedTuple):
         return self.number < self.n // 2
 
     def halves(self) -> tuple[Shard, Shard]:
-        """What a split makes of it: the one that stays and the one that comes."""
+        """Return the two shards after a split: the one with the same number, and the new one."""
         return Shard(self.number, 2 * self.n), Shard(self.number + self.n, 2 * self.n)
 
     def covers(self, other: Shard) -> bool:
-        """Whether the other is this one or was split off it."""
+        """Whether the other is this shard, or came from it by splits."""
         return other.n >= self.n and other.number % self.n == self.number
 
 
@@ -53,18 +54,18 @@ WHOLE = Shard(0, 1)
 
 
 def share(shard: Shard, capacity_milli: int) -> int:
-    """What a shard holds of a capacity: halved again and again, the odd one stays below."""
+    """Return a shard's share of a capacity; of an odd one the lower number keeps one more."""
     return (capacity_milli + shard.n - 1 - shard.number) // shard.n
 
 
 def effective(rate: Rate, shard: Shard) -> Rate:
-    """The rate of a shard's own part of a limit."""
+    """Return the rate of a shard's share of a limit."""
     capacity, refill, period = rate
     return Rate(share(shard, capacity), refill, period * shard.n)
 
 
 def of_shard(image: BucketImage, shard: Shard) -> BucketImage:
-    """A shard at its own rates, from an image with the parameters of the whole."""
+    """Return a shard at its own rates, from an image with the rates of the whole bucket."""
     if shard.n == 1:
         return image
     limits = {
@@ -75,40 +76,39 @@ def of_shard(image: BucketImage, shard: Shard) -> BucketImage:
 
 
 def live(known: Mapping[Shard, int]) -> list[Shard]:
-    """All shards that there must be if the known ones are there, by number.
+    """Return all shards that must exist if the known ones do, by number.
 
-    What was never seen is thought to be as large as it can be. ``known`` tells each shard's
-    generation: where two contradict each other, the later one is right, since every split and
-    every merge leaves a higher generation than it finds.
+    Shards that were never seen are assumed to be as large as they can be. ``known`` maps shards to
+    generations: of two that contradict each other the later one exists, since every split and
+    every merge writes a higher generation than it has read.
     """
     leaves = latest(known)
     inner = {above for leaf in leaves for above in _above(leaf)}
-    found = set(leaves) or {WHOLE}
+    shards = set(leaves) or {WHOLE}
     for node in inner:
-        found.update(half for half in node.halves() if half not in inner)
-    return sorted(found)
+        shards.update(half for half in node.halves() if half not in inner)
+    return sorted(shards)
 
 
 def latest(known: Mapping[Shard, int]) -> list[Shard]:
-    """Those that can be there at once: of two that contradict each other, the later one."""
+    """Return the shards that can exist at once: of two that contradict, the later one."""
     leaves: list[Shard] = []
-    for shard in sorted(known, key=lambda each: (-known[each], each.n)):
+    for shard in sorted(known, key=lambda shard: (-known[shard], shard.n)):
         if not any(leaf.covers(shard) or shard.covers(leaf) for leaf in leaves):
             leaves.append(shard)
     return leaves
 
 
 def is_whole(shards: Collection[Shard]) -> bool:
-    """Whether these are all shards of a bucket, none twice and none missing."""
+    """Whether these are all shards of a bucket, without gap or overlap."""
     finest = max((shard.n for shard in shards), default=0)
-    slots = [
-        slot for shard in shards for slot in range(shard.number, finest, shard.n)
-    ]  # at the finest grain each belongs to one shard
+    # Split down to the finest n, every number must belong to exactly one shard.
+    slots = [slot for shard in shards for slot in range(shard.number, finest, shard.n)]
     return finest > 0 and sorted(slots) == list(range(finest))
 
 
 def heirs(number: int) -> Iterator[int]:
-    """Where something for a shard goes if it was merged: the numbers it was split off, in turn."""
+    """Yield the number, then those of the shards that it is merged into, up to 0."""
     while number:
         yield number
         number = merged_into(number)
@@ -116,28 +116,88 @@ def heirs(number: int) -> Iterator[int]:
 
 
 def merged_into(number: int) -> int:
-    """The shard that is left when this one is gone: without its highest bit."""
+    """Return the number of the shard that this one is merged into: without its highest bit."""
     assert number > 0, "the first shard is never merged into another"
     return number ^ 1 << number.bit_length() - 1
 
 
 def contradicts(shard: Shard, missing: int) -> bool:
-    """Whether a shard can not be there if the one of that number is not: both were split off."""
+    """Whether a shard can not exist if number ``missing`` does not.
+
+    Both come from the same split, which creates ``missing``.
+    """
     below = merged_into(missing)
     origin = Shard(below, missing - below)
     return shard != origin and origin.covers(shard)
 
 
 def pairs(shards: Collection[Shard]) -> list[Shard]:
-    """Those that can be merged with their sibling, as it is there, the finest first."""
+    """Return the survivors of all possible merges, the finest first: both siblings exist."""
     present = set(shards)
-    found = [
+    survivors = [
         shard for shard in present if shard.n > 1 and shard.survives and shard.sibling in present
     ]
-    return sorted(found, key=lambda shard: (-shard.n, shard.number))
+    return sorted(survivors, key=lambda shard: (-shard.n, shard.number))
 
 
 def _above(shard: Shard) -> Iterator[Shard]:
     while shard.n > 1:
         shard = shard.parent
         yield shard
+
+
+def draw(shards: Collection[Shard], chance: float) -> Shard:
+    """Choose a shard at random, in proportion to its share, since larger ones refill faster.
+
+    ``chance`` is a random number from 0 to below 1.
+    """
+    listed = sorted(shards)
+    finest = max(shard.n for shard in listed)
+    ends = list(accumulate(finest // shard.n for shard in listed))
+    point = chance * ends[-1]
+    return next((shard for shard, end in zip(listed, ends, strict=True) if point < end), listed[-1])
+
+
+class Layout(NamedTuple):
+    """The shards of a bucket as this client knows them.
+
+    ``seen`` maps the shards that were read to their generations; ``live`` are all shards that must
+    exist then.
+    """
+
+    seen: Mapping[Shard, int]
+    live: tuple[Shard, ...]
+
+    @classmethod
+    def of(cls, seen: Mapping[Shard, int]) -> Layout:
+        return cls(seen, tuple(live(seen)))
+
+    @property
+    def is_split(self) -> bool:
+        return any(shard != WHOLE for shard in self.seen)
+
+    def with_seen(self, shard: Shard, generation: int) -> Layout:
+        """Return the layout after a shard was read; older ones that contradict it are dropped.
+
+        Each number is one item, so what was seen of that number before is replaced.
+        """
+        if self.seen.get(shard) == generation:
+            return self
+        seen = {other: last for other, last in self.seen.items() if other.number != shard.number}
+        seen[shard] = generation
+        return Layout.of({leaf: seen[leaf] for leaf in latest(seen)})
+
+    def without(self, number: int) -> Layout:
+        """Return the layout after an item was found missing: merged, or the bucket deleted."""
+        if number == 0:
+            return UNKNOWN
+        return Layout.of(
+            {
+                shard: generation
+                for shard, generation in self.seen.items()
+                if shard.number != number and not contradicts(shard, number)
+            }
+        )
+
+
+UNKNOWN = Layout.of({})

@@ -1,1 +1,1 @@
-"""Everything in this process's memory."""
+"""Tables in the memory of one process."""

@@ -2,56 +2,59 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.exceptions import InfrastructureError
 
 T = TypeVar("T")
 
 _named: dict[str, MemoryStore] = {}
-_named_lock = threading.Lock()
+_named_lock = SignalSafeLock()
 
 
 class MemoryStore:
-    """Runs operations one at a time; an operation that raises leaves no trace.
+    """Runs operations one at a time; an operation that raises changes nothing.
 
-    A forked child has a copy of its own from then on.
+    After a fork, parent and child each have a copy of their own.
     """
 
     def __init__(self) -> None:
         self._tables = MemoryTables()
-        self.after_fork()
+        self._lock = SignalSafeLock()
+        self._busy = False
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        self._tables.journal.undo()  # of a thread that does not exist in the child
-        self._lock = threading.RLock()
+        # A transaction of another thread can not be finished: that thread is not in the child.
+        self._tables.journal.undo()
         self._busy = False
 
-    def run(self, operation: Callable[..., T], args: tuple[Any, ...], receipt: list[T]) -> T:
-        """Run one transaction. ``receipt`` holds its result if and only if it stands.
+    def run(self, operation: Callable[..., T], args: tuple[Any, ...], receipt: Receipt[T]) -> T:
+        """Run one transaction. ``receipt`` holds its result if and only if it was committed.
 
-        An interrupt may arrive at any point; emptying the journal is what commits.
+        An interrupt may arrive at any point; clearing the journal is what commits.
         """
         journal = self._tables.journal
         with self._lock:
             if self._busy:
                 raise InfrastructureError(
-                    "a signal handler must not use a store that it interrupts"
+                    "a signal handler used a memory store in the middle of an operation on it; "
+                    "hand the call to a thread or to the event loop instead"
                 )
             try:
                 self._busy = True
                 result = operation(self._tables, *args)
-                receipt.append(result)
+                receipt.outcome = result
                 journal.entries.clear()
             except BaseException:
                 if journal.entries:
                     journal.undo()
-                    receipt.clear()
+                    receipt.withdraw()
                 raise
             finally:
                 self._busy = False
@@ -59,7 +62,7 @@ class MemoryStore:
 
 
 def open_store(name: str | None) -> MemoryStore:
-    """A store of one's own, or the one that this process shares under ``name``."""
+    """Return a new store, or the one that this process shares under ``name``."""
     if not name:
         return MemoryStore()
     with _named_lock:

@@ -1,4 +1,4 @@
-"""Tables as dictionaries, with a journal that can take a failed transaction back."""
+"""Tables as dictionaries, with a journal that can undo a failed transaction."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from heapq import heappop, heappush
 from typing import Any, cast
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.embedded.tables import NO_ENTITY, BucketRow, UsageRow
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.embedded.tables import NO_ENTITY, BucketRow
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.config import LevelConfig, Namespace
-from zae_limiter.models.entity import Entity
+from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.entity import Entity, Namespace
 
 _ABSENT = object()
-NEVER = 2**63
+NEVER_MS = 2**63  # later than any expiry
 
 
 class Journal:
-    """What each touched key held before, newest last."""
+    """The previous value of every key that the transaction has changed, newest last."""
 
     __slots__ = ("entries",)
 
@@ -52,14 +52,14 @@ class MemoryTables:
         self.journal = Journal()
         self._buckets: dict[tuple[str, str, str], BucketImage] = {}
         self._expiries: list[tuple[int, tuple[str, str, str]]] = []
-        self._scheduled: dict[tuple[str, str, str], int] = {}  # what of the heap still counts
+        self._scheduled: dict[tuple[str, str, str], int] = {}  # the valid entry of each in the heap
         self._usage: dict[tuple[str, str, str, int], WindowUsage] = {}
         self._configs: dict[tuple[str, str, str], LevelConfig] = {}
         self._versions: dict[tuple[str], int] = {}
         self._entities: dict[tuple[str, str], Entity] = {}
         self._namespaces: dict[str, Namespace] = {}
         self._audit: dict[tuple[str, str, str], AuditEvent] = {}
-        self._records: dict[tuple[str, str], dict[str, Any]] = {}
+        self._documents: dict[tuple[str, str], dict[str, Any]] = {}
 
     # --- buckets
 
@@ -70,7 +70,7 @@ class MemoryTables:
         self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
     ) -> None:
         key = (namespace_id, entity_id, resource)
-        if image.expires_ms is not None and image.expires_ms < self._scheduled.get(key, NEVER):
+        if image.expires_ms is not None and image.expires_ms < self._scheduled.get(key, NEVER_MS):
             self._schedule(key, image.expires_ms)
         self.journal.put(self._buckets, key, image)
 
@@ -94,12 +94,12 @@ class MemoryTables:
         while self._expiries and self._expiries[0][0] <= now_ms and len(expired) < limit:
             at_ms, key = heappop(self._expiries)
             if self._scheduled.get(key) != at_ms:
-                continue  # it was scheduled anew for an earlier moment
+                continue  # outdated: it was scheduled again, for an earlier moment
             image = self._buckets.get(key)
             if image is None or image.expires_ms is None:
                 del self._scheduled[key]
                 continue
-            # It stays scheduled until it is gone; its expiry may have moved on meanwhile.
+            # It stays scheduled until it is deleted; its expiry may have been extended meanwhile.
             self._schedule(key, max(image.expires_ms, now_ms + 1))
             if image.expires_ms <= now_ms:
                 expired.append(BucketRow(*key, image))
@@ -115,8 +115,8 @@ class MemoryTables:
         self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
     ) -> None:
         key = (namespace_id, entity_id, resource, usage.hour)
-        known = self._usage.get(key)
-        self.journal.put(self._usage, key, usage if known is None else known.plus(usage))
+        before = self._usage.get(key)
+        self.journal.put(self._usage, key, usage if before is None else before.plus(usage))
 
     def usage(
         self,
@@ -125,17 +125,19 @@ class MemoryTables:
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> Iterator[UsageRow]:
-        found = [
-            UsageRow(key[1], key[2], usage)
+    ) -> Iterator[BucketHour]:
+        hours = [
+            BucketHour(key[1], key[2], usage)
             for key, usage in self._usage.items()
             if from_hour <= usage.hour < to_hour
             and _matches(key, namespace_id, entity_id, resource)
         ]
-        return iter(sorted(found, key=lambda row: row.usage.hour))
+        return iter(sorted(hours, key=lambda row: row.usage.hour))
 
-    def forget_usage(self, before_hour: int, limit: int) -> int:
-        return self._forget(self._usage, [k for k in self._usage if k[3] < before_hour][:limit])
+    def delete_usage(self, before_hour: int, limit: int) -> int:
+        return self._delete_keys(
+            self._usage, [k for k in self._usage if k[3] < before_hour][:limit]
+        )
 
     # --- configuration
 
@@ -156,12 +158,12 @@ class MemoryTables:
     def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        found = sorted(
+        entity_ids = sorted(
             key[1]
             for key in self._configs
             if key[0] == namespace_id and key[2] == resource and key[1] > after
         )
-        return found if limit is None else found[:limit]
+        return entity_ids[:limit]
 
     def entity_config_resources(self, namespace_id: str) -> list[str]:
         return sorted({k[2] for k in self._configs if k[0] == namespace_id and k[1] != NO_ENTITY})
@@ -187,14 +189,14 @@ class MemoryTables:
     def entities(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
     ) -> list[Entity]:
-        found = sorted(
+        keys = sorted(
             key
             for key, entity in self._entities.items()
             if key[0] == namespace_id
             and key[1] > after
             and (parent_id is None or entity.parent_id == parent_id)
         )
-        return [_copied(self._entities[key]) for key in found[:limit]]
+        return [_copied(self._entities[key]) for key in keys[:limit]]
 
     # --- namespaces
 
@@ -208,7 +210,7 @@ class MemoryTables:
         return None
 
     def namespaces(self) -> list[Namespace]:
-        return sorted(self._namespaces.values(), key=lambda each: (each.name, each.namespace_id))
+        return sorted(self._namespaces.values(), key=lambda space: (space.name, space.namespace_id))
 
     def put_namespace(self, namespace: Namespace) -> None:
         self.journal.put(self._namespaces, namespace.namespace_id, namespace)
@@ -220,12 +222,12 @@ class MemoryTables:
         removed = 0
         for table in self._owned():
             keys = [key for key in table if key[0] == namespace_id][: limit - removed]
-            removed += self._forget(table, keys)
+            removed += self._delete_keys(table, keys)
         return removed
 
     def clear(self) -> None:
         for table in (*self._owned(), cast(dict[Any, Any], self._namespaces)):
-            self._forget(table, list(table))
+            self._delete_keys(table, list(table))
 
     def _owned(self) -> tuple[dict[Any, Any], ...]:
         return cast(
@@ -237,7 +239,7 @@ class MemoryTables:
                 self._versions,
                 self._entities,
                 self._audit,
-                self._records,
+                self._documents,
             ),
         )
 
@@ -250,34 +252,36 @@ class MemoryTables:
     def audit(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        found = [
+        events = [
             event
             for key, event in self._audit.items()
             if key[:2] == (namespace_id, entity_id)
             and (before_event_id is None or key[2] < before_event_id)
         ]
-        newest = sorted(found, key=lambda event: event.event_id, reverse=True)[:limit]
+        newest = sorted(events, key=lambda event: event.event_id, reverse=True)[:limit]
         return deepcopy(newest)
 
-    def forget_audit(self, before_event_id: str, limit: int) -> int:
-        return self._forget(self._audit, [k for k in self._audit if k[2] < before_event_id][:limit])
+    def delete_audit(self, before_event_id: str, limit: int) -> int:
+        return self._delete_keys(
+            self._audit, [k for k in self._audit if k[2] < before_event_id][:limit]
+        )
 
-    # --- records
+    # --- documents
 
-    def get_record(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        return deepcopy(self._records.get((namespace_id, key)))
+    def get_document(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+        return deepcopy(self._documents.get((namespace_id, key)))
 
-    def put_record(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
-        self.journal.put(self._records, (namespace_id, key), deepcopy(value))
+    def put_document(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+        self.journal.put(self._documents, (namespace_id, key), deepcopy(value))
 
-    def _forget(self, table: dict[Any, Any], keys: list[Any]) -> int:
+    def _delete_keys(self, table: dict[Any, Any], keys: list[Any]) -> int:
         for key in keys:
             self.journal.delete(table, key)
         return len(keys)
 
 
 def _copied(entity: Entity) -> Entity:
-    """Nobody outside may hold a dictionary of the store's."""
+    """Copy the metadata, so that a caller that changes it does not change the store."""
     return replace(entity, metadata=dict(entity.metadata))
 
 

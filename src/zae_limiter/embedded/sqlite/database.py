@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from zae_limiter.concurrency.worker import Ticket
+from zae_limiter.concurrency.worker import StoreOperation
 from zae_limiter.embedded.sqlite.errors import STORE_ERRORS, is_busy, translate
 from zae_limiter.embedded.sqlite.file_lock import FileLock
 from zae_limiter.embedded.sqlite.schema import check_owner, migrate
@@ -21,12 +21,12 @@ from zae_limiter.exceptions import (
 )
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-CACHED_STATEMENTS = 128
-TOGETHER_S = 0.05  # callers that would give up this close to each other give up together
+CACHED_STATEMENTS = 128  # more than there are: each is prepared once
+TOGETHER_S = 0.05  # timeouts this close to each other are reported together, in one pass
 
 
 class SqliteDatabase:
-    """Not thread-safe: each connection has one caller at a time; the workers see to that."""
+    """An open file. Not thread-safe: workers make sure that each connection has one caller."""
 
     def __init__(self, path: str, synchronous: str, timeout_s: float) -> None:
         if synchronous.upper() not in SYNCHRONOUS:
@@ -49,7 +49,7 @@ class SqliteDatabase:
             raise
 
     def close(self) -> None:
-        """Close everything; the last process out folds the log into the file."""
+        """Close all connections; the last process to close merges the write-ahead log."""
         if os.getpid() == self._pid:
             for connection in self._connections:
                 connection.close()
@@ -58,19 +58,19 @@ class SqliteDatabase:
 
     # --- writing
 
-    def write(self, tickets: Sequence[Ticket]) -> None:
-        """Run all tickets in one transaction, each as if alone. Never raises for a ticket."""
+    def write(self, tickets: Sequence[StoreOperation]) -> None:
+        """Run all tickets in one transaction; an error is set on its ticket, not raised."""
         assert self._lock is not None
         waiting = list(tickets)
         try:
-            while waiting and not self._lock.acquire(min(each.deadline for each in waiting)):
+            while waiting and not self._lock.acquire(min(ticket.deadline for ticket in waiting)):
                 waiting = self._patient(waiting, self._held_by_another())
             self._write_locked(waiting)
         finally:
             self._lock.release()
 
-    def write_one(self, ticket: Ticket) -> None:
-        """Run one ticket in the caller's own thread; its error, and any interrupt, is raised."""
+    def write_one(self, ticket: StoreOperation) -> None:
+        """Run one ticket in the calling thread; its error, and any interrupt, is raised."""
         self._check_process()
         assert self._lock is not None
         try:
@@ -83,17 +83,17 @@ class SqliteDatabase:
         except STORE_ERRORS as error:
             raise translate(error, self.path) from error
         finally:
-            self._lock.release()  # again, for an interrupt that struck inside the first one
+            self._lock.release()  # again: an interrupt may have hit the first release
 
-    def _patient(self, tickets: Sequence[Ticket], error: Exception) -> list[Ticket]:
-        """Those who can still wait; the first to run out of time, and those close, give up."""
-        soon = max(time.monotonic(), min(each.deadline for each in tickets)) + TOGETHER_S
+    def _patient(self, tickets: Sequence[StoreOperation], error: Exception) -> list[StoreOperation]:
+        """Fail the tickets whose deadline is next, or close to it; return the others."""
+        soon = max(time.monotonic(), min(ticket.deadline for ticket in tickets)) + TOGETHER_S
         for ticket in tickets:
             if ticket.deadline <= soon:
                 ticket.fail(error)
         return [ticket for ticket in tickets if ticket.deadline > soon]
 
-    def _write_locked(self, tickets: Sequence[Ticket]) -> None:
+    def _write_locked(self, tickets: Sequence[StoreOperation]) -> None:
         if not tickets:
             return
         try:
@@ -104,13 +104,13 @@ class SqliteDatabase:
             elif is_busy(error):
                 self._write_locked(self._patient(tickets, translate(error, self.path)))
             else:
-                for ticket in tickets:  # one is at fault: let each stand for itself
+                for ticket in tickets:  # one of them caused it: give each its own transaction
                     self._write_locked([ticket])
 
-    def _transaction(self, tickets: Sequence[Ticket]) -> None:
+    def _transaction(self, tickets: Sequence[StoreOperation]) -> None:
         writer = self._writer
         try:
-            if writer.in_transaction:  # an interrupt came right after a BEGIN
+            if writer.in_transaction:  # an interrupt hit right after BEGIN
                 writer.execute("ROLLBACK")
             self._set_busy_timeout(min(ticket.deadline for ticket in tickets))
             writer.execute("BEGIN IMMEDIATE")
@@ -119,8 +119,8 @@ class SqliteDatabase:
                 ticket.run(self._tables)
             writer.execute("COMMIT")
         except BaseException as error:
-            # An interrupt after the COMMIT leaves the receipts as they are: they stand. SQLite
-            # itself may have rolled back on an error of its own.
+            # After an interrupt behind the COMMIT the receipts are right: it is committed. On an
+            # error of its own SQLite may have rolled back already.
             if writer.in_transaction or isinstance(error, sqlite3.Error):
                 for ticket in tickets:
                     ticket.take_back()
@@ -129,7 +129,7 @@ class SqliteDatabase:
             raise
 
     def _set_busy_timeout(self, deadline: float) -> None:
-        """Programs that do not know our lock may hold SQLite's own; wait no longer in total."""
+        """Wait no longer than the deadline for programs that use SQLite's lock but not ours."""
         left_ms = max(1, int((deadline - time.monotonic()) * 1000))
         if abs(left_ms - self._busy_ms) > 10:
             self._writer.execute(f"PRAGMA busy_timeout = {left_ms}")
@@ -143,19 +143,21 @@ class SqliteDatabase:
 
     # --- reading
 
-    def lookup(self, ticket: Ticket) -> None:
-        """Something small that a caller waits for."""
+    def lookup(self, ticket: StoreOperation) -> None:
+        """Run a short read."""
         self._read(self._lookup, self._lookup_tables, ticket)
 
-    def listing(self, ticket: Ticket) -> None:
-        """Something that may take long; it holds nobody up but other listings."""
+    def listing(self, ticket: StoreOperation) -> None:
+        """Run a read that may take long; only other listings wait for it."""
         self._read(self._listing, self._listing_tables, ticket)
 
-    def _read(self, reader: sqlite3.Connection, tables: SqliteTables, ticket: Ticket) -> None:
-        """Run one ticket on a consistent view of the file."""
+    def _read(
+        self, reader: sqlite3.Connection, tables: SqliteTables, ticket: StoreOperation
+    ) -> None:
+        """Run one ticket on a snapshot of the file."""
         self._check_process()
         try:
-            if reader.in_transaction:  # an interrupt came right after a BEGIN
+            if reader.in_transaction:  # an interrupt hit right after BEGIN
                 reader.execute("ROLLBACK")
             reader.execute("BEGIN")
             try:

@@ -1,4 +1,4 @@
-"""No sqlite3 error leaves this package bare."""
+"""Translation of sqlite3 and file errors into those of this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REFUSED = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH)
 
 
 def translate(error: Exception, path: str) -> Exception:
-    """An outage, or a refusal; errors that are not the store's stay as they are."""
+    """Return PermissionDenied or RateLimiterUnavailable; other errors stay as they are."""
     if not isinstance(error, STORE_ERRORS):
         return error
     if _is_refusal(error, path):
@@ -25,12 +25,12 @@ def translate(error: Exception, path: str) -> Exception:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether a program that does not know our lock held SQLite's own all the time."""
+    """Whether a program that does not use our file lock held SQLite's lock all the time."""
     return _code(error) == sqlite3.SQLITE_BUSY
 
 
 def _code(error: Exception) -> int:
-    """SQLite's error code without the extended part; 0 for other errors."""
+    """Return SQLite's error code without its extended part; 0 for other errors."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 
@@ -39,7 +39,7 @@ def _is_refusal(error: Exception, path: str) -> bool:
     if isinstance(error, PermissionError):
         return True
     code = _code(error)
-    if code == sqlite3.SQLITE_CANTOPEN:  # also when there are too many open files
+    if code == sqlite3.SQLITE_CANTOPEN:  # which also means that too many files are open
         place = path if Path(path).exists() else str(Path(path).absolute().parent)
         return not os.access(place, os.W_OK)
     return code in _REFUSED

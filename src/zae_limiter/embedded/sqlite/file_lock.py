@@ -1,8 +1,8 @@
-"""Orders the processes that write to one file.
+"""A lock that queues the processes that write to one file.
 
 SQLite's own busy handler polls, and a process that polls can starve beside busy ones. Here the
-kernel queues them. Two locks form a turnstile: whoever holds the first waits for the second, so
-at most one process can overtake the one that waits longest.
+kernel queues them. Two locks form a turnstile: only the holder of the first waits for the second,
+so at most one process can overtake the one that waits longest.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Stage:
     """One flock. It knows no timeout of its own, so waiting for it is done in a thread.
 
     There is at most one such thread: a caller that gives up leaves it in the kernel's queue, and
-    the next caller finds it there. A lock that nobody wants any more is given back.
+    the next caller finds it there. A lock that arrives when no caller waits is given back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -124,7 +124,7 @@ class _Stage:
             # Not threading.Thread: its start() waits for the thread in Python code, where an
             # interrupt would leave us not knowing whether it runs.
             _thread.start_new_thread(self._queue, (wait,))
-        except RuntimeError:  # no more threads: nobody waits
+        except RuntimeError:  # no more threads: nothing waits
             self._waiting = None
 
     def _queue(self, wait: _Wait) -> None:

@@ -1,4 +1,4 @@
-"""The file's schema and how an older file is brought up to it."""
+"""The schema of the SQLite file, and its migrations."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ OWNED_TABLES = ("bucket", "usage", "config", "config_version", "entity", "audit"
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring the file to the current schema. The caller holds the write lock."""
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found == len(MIGRATIONS):
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == len(MIGRATIONS):
         return
-    if found > len(MIGRATIONS):
+    if version > len(MIGRATIONS):
         raise IncompatibleSchemaError(
-            found, len(MIGRATIONS), f"update zae-limiter to open {path!r}"
+            version, len(MIGRATIONS), f"update zae-limiter to open {path!r}"
         )
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for script in MIGRATIONS[found:]:
+        for script in MIGRATIONS[version:]:
             for statement in filter(str.strip, script.split(";")):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -76,7 +76,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_owner(connection: sqlite3.Connection, path: str) -> None:
-    """Only a file of ours or an empty one will do; nothing is written to any other."""
+    """Refuse a SQLite file of another program before anything is written to it."""
     owner = connection.execute("PRAGMA application_id").fetchone()[0]
     empty = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
     if owner != APPLICATION_ID and not empty:

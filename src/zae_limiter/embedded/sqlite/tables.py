@@ -1,4 +1,4 @@
-"""Tables over one SQLite connection. Statements are constant, so SQLite keeps them prepared."""
+"""Tables over one SQLite connection, with constant statements, which SQLite keeps prepared."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.embedded.sqlite.schema import OWNED_TABLES
-from zae_limiter.embedded.tables import NO_ENTITY, BucketRow, UsageRow
+from zae_limiter.embedded.tables import NO_ENTITY, BucketRow
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.config import LevelConfig, Namespace
-from zae_limiter.models.entity import Entity
-from zae_limiter.records import sqlite as stored
+from zae_limiter.models.config import LevelConfig
+from zae_limiter.models.entity import Entity, Namespace
 
 _BUCKET_KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
-_ENTITY = "entity_id, name, parent_id, cascade, metadata, created_at"
-_NAMESPACE = "namespace_id, name, status, created_at, deleted_at"
-_AUDIT = "event_id, timestamp, action, entity_id, principal, resource, details"
 _GET_BUCKET = f"SELECT state FROM bucket WHERE {_BUCKET_KEY}"
 _PUT_BUCKET_STATE = f"UPDATE bucket SET state = ? WHERE {_BUCKET_KEY}"
 _PUT_BUCKET = (
@@ -26,24 +23,24 @@ _PUT_BUCKET = (
     "SET state = excluded.state, expires_ms = excluded.expires_ms"
 )
 _UNREAD = object()
-MAX_DECODED = 10_000
-NO_LIMIT = -1
-_MOST = 2**62  # SQLite's integers end there
+MAX_DECODED = 10_000  # buckets kept decoded: about 10 MB
+NO_LIMIT = -1  # how SQLite spells it
+_MOST = 2**62  # a Python integer may be larger than those of SQLite
 
 
 class SqliteTables:
-    """Rows by key, as ``embedded.tables.Tables`` promises."""
+    """The tables that ``embedded.tables.Tables`` describes, in SQLite."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
-        # What a row's text means, by the text: a hot bucket is decoded once, not on each charge.
+        # Text and meaning of the last rows written: a busy bucket is not decoded on every charge.
         self._decoded: dict[tuple[str, str, str], tuple[str, BucketImage]] = {}
         # Expiry of the rows read in this transaction; the column is indexed, so it is written
         # only when it changes.
         self._expiry: dict[tuple[str, str, str], int | None] = {}
 
     def begin(self) -> None:
-        """A transaction starts: others may have changed any row."""
+        """Start a transaction: another connection may have changed any row since the last one."""
         self._expiry.clear()
 
     # --- buckets
@@ -54,8 +51,8 @@ class SqliteTables:
         if row is None:
             self._expiry.pop(key, None)
             return None
-        known = self._decoded.get(key)
-        image = known[1] if known and known[0] == row[0] else stored.decode_bucket(row[0])
+        entry = self._decoded.get(key)
+        image = entry[1] if entry and entry[0] == row[0] else stored.decode_bucket(row[0])
         self._expiry[key] = image.expires_ms
         return image
 
@@ -87,7 +84,7 @@ class SqliteTables:
             f"WHERE {where} ORDER BY entity_id, resource",
             values,
         )
-        return [_bucket(*row) for row in rows]
+        return [_bucket_row(*row) for row in rows]
 
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
         rows = self._execute(
@@ -95,7 +92,7 @@ class SqliteTables:
             "WHERE expires_ms <= ? LIMIT ?",
             (now_ms, limit),
         )
-        return [_bucket(*row) for row in rows.fetchall()]
+        return [_bucket_row(*row) for row in rows.fetchall()]
 
     # --- usage
 
@@ -103,10 +100,10 @@ class SqliteTables:
         self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
     ) -> None:
         key = (namespace_id, entity_id, resource, usage.hour)
-        known = self._execute(
+        row = self._execute(
             f"SELECT hour, counters, events FROM usage WHERE {_BUCKET_KEY} AND hour = ?", key
         ).fetchone()
-        total = usage if known is None else stored.decode_usage(*known).plus(usage)
+        total = usage if row is None else stored.decode_usage(*row).plus(usage)
         self._execute(
             "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
             "SET counters = excluded.counters, events = excluded.events",
@@ -120,16 +117,16 @@ class SqliteTables:
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> Iterator[UsageRow]:
+    ) -> Iterator[BucketHour]:
         where, values = _filters(namespace_id, entity_id, resource)
         rows = self._execute(
             "SELECT entity_id, resource, hour, counters, events FROM usage "
             f"WHERE {where} AND hour >= ? AND hour < ? ORDER BY hour",
             (*values, from_hour, to_hour),
         )
-        return (UsageRow(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows)
+        return (BucketHour(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows)
 
-    def forget_usage(self, before_hour: int, limit: int) -> int:
+    def delete_usage(self, before_hour: int, limit: int) -> int:
         return self._execute(
             "DELETE FROM usage WHERE (namespace_id, entity_id, resource, hour) IN ("
             "SELECT namespace_id, entity_id, resource, hour FROM usage WHERE hour < ? LIMIT ?)",
@@ -197,23 +194,15 @@ class SqliteTables:
 
     def get_entity(self, namespace_id: str, entity_id: str) -> Entity | None:
         row = self._execute(
-            f"SELECT {_ENTITY} FROM entity WHERE namespace_id = ? AND entity_id = ?",
+            f"SELECT {stored.ENTITY_COLUMNS} FROM entity WHERE namespace_id = ? AND entity_id = ?",
             (namespace_id, entity_id),
         ).fetchone()
-        return None if row is None else _entity(row)
+        return None if row is None else stored.decode_entity(row)
 
     def put_entity(self, namespace_id: str, entity: Entity) -> None:
         self._execute(
             "INSERT OR REPLACE INTO entity VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                namespace_id,
-                entity.id,
-                entity.name,
-                entity.parent_id,
-                entity.cascade,
-                stored.encode_document(entity.metadata),
-                entity.created_at,
-            ),
+            (namespace_id, *stored.encode_entity(entity)),
         )
 
     def delete_entity(self, namespace_id: str, entity_id: str) -> None:
@@ -225,44 +214,43 @@ class SqliteTables:
     def entities(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
     ) -> list[Entity]:
-        whose, values = "namespace_id = ?", [namespace_id]
+        where, values = "namespace_id = ?", [namespace_id]
         if parent_id is not None:
-            whose, values = f"{whose} AND parent_id = ?", [*values, parent_id]
+            where, values = f"{where} AND parent_id = ?", [*values, parent_id]
         rows = self._execute(
-            f"SELECT {_ENTITY} FROM entity WHERE {whose} AND entity_id > ? "
+            f"SELECT {stored.ENTITY_COLUMNS} FROM entity WHERE {where} AND entity_id > ? "
             "ORDER BY entity_id LIMIT ?",
             (*values, after, NO_LIMIT if limit is None else limit),
         )
-        return [_entity(row) for row in rows]
+        return [stored.decode_entity(row) for row in rows]
 
     # --- namespaces
 
     def get_namespace(self, namespace_id: str) -> Namespace | None:
         row = self._execute(
-            f"SELECT {_NAMESPACE} FROM namespace WHERE namespace_id = ?", (namespace_id,)
+            f"SELECT {stored.NAMESPACE_COLUMNS} FROM namespace WHERE namespace_id = ?",
+            (namespace_id,),
         ).fetchone()
         return None if row is None else Namespace(*row)
 
     def active_namespace(self, name: str) -> Namespace | None:
         row = self._execute(
-            f"SELECT {_NAMESPACE} FROM namespace WHERE name = ? AND status = 'active'", (name,)
+            f"SELECT {stored.NAMESPACE_COLUMNS} FROM namespace "
+            "WHERE name = ? AND status = 'active'",
+            (name,),
         ).fetchone()
         return None if row is None else Namespace(*row)
 
     def namespaces(self) -> list[Namespace]:
-        rows = self._execute(f"SELECT {_NAMESPACE} FROM namespace ORDER BY name, namespace_id")
+        rows = self._execute(
+            f"SELECT {stored.NAMESPACE_COLUMNS} FROM namespace ORDER BY name, namespace_id"
+        )
         return [Namespace(*row) for row in rows]
 
     def put_namespace(self, namespace: Namespace) -> None:
         self._execute(
             "INSERT OR REPLACE INTO namespace VALUES (?, ?, ?, ?, ?)",
-            (
-                namespace.namespace_id,
-                namespace.name,
-                namespace.status,
-                namespace.created_at,
-                namespace.deleted_at,
-            ),
+            stored.encode_namespace(namespace),
         )
 
     def delete_namespace(self, namespace_id: str) -> None:
@@ -294,45 +282,37 @@ class SqliteTables:
 
     def add_audit(self, namespace_id: str, event: AuditEvent) -> None:
         self._execute(
-            f"INSERT INTO audit (namespace_id, {_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                namespace_id,
-                event.event_id,
-                event.timestamp,
-                event.action,
-                event.entity_id,
-                event.principal,
-                event.resource,
-                stored.encode_document(event.details),
-            ),
+            f"INSERT INTO audit (namespace_id, {stored.EVENT_COLUMNS}) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (namespace_id, *stored.encode_event(event)),
         )
 
     def audit(
         self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
         rows = self._execute(
-            f"SELECT {_AUDIT} FROM audit WHERE namespace_id = ? AND entity_id = ? "
+            f"SELECT {stored.EVENT_COLUMNS} FROM audit WHERE namespace_id = ? AND entity_id = ? "
             "AND (? IS NULL OR event_id < ?) ORDER BY event_id DESC LIMIT ?",
             (namespace_id, entity_id, before_event_id, before_event_id, min(limit, _MOST)),
         )
-        return [_event(*row) for row in rows]
+        return [stored.decode_event(row) for row in rows]
 
-    def forget_audit(self, before_event_id: str, limit: int) -> int:
+    def delete_audit(self, before_event_id: str, limit: int) -> int:
         return self._execute(
             "DELETE FROM audit WHERE (namespace_id, entity_id, event_id) IN ("
             "SELECT namespace_id, entity_id, event_id FROM audit WHERE event_id < ? LIMIT ?)",
             (before_event_id, limit),
         ).rowcount
 
-    # --- records
+    # --- documents
 
-    def get_record(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+    def get_document(self, namespace_id: str, key: str) -> dict[str, Any] | None:
         row = self._execute(
             "SELECT body FROM record WHERE namespace_id = ? AND key = ?", (namespace_id, key)
         ).fetchone()
         return None if row is None else stored.decode_document(row[0])
 
-    def put_record(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+    def put_document(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
         self._execute(
             "INSERT OR REPLACE INTO record VALUES (?, ?, ?)",
             (namespace_id, key, stored.encode_document(value)),
@@ -342,28 +322,8 @@ class SqliteTables:
         return [row[0] for row in self._execute(statement, values)]
 
 
-def _bucket(namespace_id: str, entity_id: str, resource: str, state: str) -> BucketRow:
+def _bucket_row(namespace_id: str, entity_id: str, resource: str, state: str) -> BucketRow:
     return BucketRow(namespace_id, entity_id, resource, stored.decode_bucket(state))
-
-
-def _event(
-    event_id: str,
-    timestamp: str,
-    action: str,
-    entity_id: str,
-    principal: str | None,
-    resource: str | None,
-    details: str,
-) -> AuditEvent:
-    body = stored.decode_document(details)
-    return AuditEvent(event_id, timestamp, action, entity_id, principal, resource, body)
-
-
-def _entity(row: tuple[Any, ...]) -> Entity:
-    entity_id, name, parent_id, cascade, metadata, created_at = row
-    return Entity(
-        entity_id, name, parent_id, bool(cascade), stored.decode_document(metadata), created_at
-    )
 
 
 def _filters(

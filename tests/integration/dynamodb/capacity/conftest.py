@@ -5,16 +5,16 @@ from contextlib import contextmanager
 import pytest
 
 from tests.integration.dynamodb.capacity.documented import Cost, documented
-from tests.integration.dynamodb.capacity.trees import AsyncTree, SyncTree
 from tests.integration.dynamodb.capacity.world import PARENT, RPM, TPM, USER, world_of
+from tests.support.dynamodb.tables import empty_table
+from tests.support.dynamodb.trees import AsyncTree, SyncTree
 from zae_limiter.testing import FakeClock
-from zae_limiter.testing.dynamodb.tables import temporary_table
 
 
 @pytest.fixture
 def stack(credentials, endpoint):
     """The name of a table of the test."""
-    with temporary_table(endpoint) as name:
+    with empty_table(endpoint) as name:
         yield name
 
 

@@ -64,7 +64,7 @@ async def test_the_last_that_a_bucket_holds(client, cost_of):
 async def test_at_the_limit_as_soon_as_it_fits_again(client, clock, cost_of):
     await client.take(rpm=59)
     for _ in range(3):
-        refusal = await client.refused(rpm=1)
+        refusal = await client.refusal(rpm=1)
         clock.advance(seconds=refusal.retry_after_seconds)
         with cost_of(WARM):
             await client.take(rpm=1)
@@ -111,7 +111,7 @@ async def test_with_limits_of_its_own_that_the_bucket_knows(client, cost_of):
 
 
 async def test_after_a_rejection(client, cost_of):
-    await client.refused(rpm=60)
+    await client.refusal(rpm=60)
     with cost_of(WARM):
         await client.take(rpm=1)
 
@@ -173,7 +173,7 @@ async def test_a_rejection_with_a_read_first(configured, cost_of):
     client = await configured.client(speculative_writes=False)
     await client.take(rpm=1)
     with cost_of("rejection, `speculative_writes=False`"):
-        await client.refused(rpm=60)
+        await client.refusal(rpm=60)
 
 
 # --- rejections
@@ -190,14 +190,14 @@ async def asking(configured):
 async def test_a_rejection(asking, cost_of):
     for _ in range(2):
         with cost_of("rejection") as seen:
-            await asking.refused(rpm=60)
+            await asking.refusal(rpm=60)
         assert seen.refused == 1
 
 
 async def test_a_rejection_of_more_than_the_capacity(asking, clock, cost_of):
     for _ in range(2):
         with cost_of("rejection"):
-            await asking.refused(rpm=61)
+            await asking.refusal(rpm=61)
         clock.advance(seconds=10)
 
 
@@ -205,18 +205,18 @@ async def test_a_rejection_at_the_limit(asking, clock, cost_of):
     await asking.take(rpm=59)
     clock.advance(ms=999)
     with cost_of("rejection"):
-        await asking.refused(rpm=1)
+        await asking.refusal(rpm=1)
 
 
 async def test_a_rejection_by_what_others_have_left(configured, client, cost_of):
     await (await configured.client()).take(rpm=59)
     with cost_of("rejection"):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
 
 
 async def test_a_rejection_that_was_to_be_expected(client, clock, cost_of):
     await client.take(rpm=59)
     for _ in range(3):
         with cost_of("rejection, known for less than `rejection_cache_ttl`"):
-            await client.refused(rpm=1)
+            await client.refusal(rpm=1)
         clock.advance(ms=300)

@@ -1,4 +1,4 @@
-"""Workers who always want more get all that accrues, and no more, however long the line is."""
+"""Workers that always want more get all that accrues, and no more, however many there are."""
 
 import asyncio
 import time
@@ -11,7 +11,6 @@ from zae_limiter import Limit, RateLimitExceeded
 WORKERS = 6
 RATE = 50  # a second
 LIMIT = Limit.per_second("rps", RATE)
-SECONDS = 10
 
 
 @pytest.fixture
@@ -33,7 +32,8 @@ async def work(client, clock, until_ms):
     return admitted
 
 
-async def test_workers_behind_a_long_line_get_the_configured_rate(world, proxy, clock):
+@pytest.mark.parametrize("seconds", [3, pytest.param(10, marks=pytest.mark.slow)])
+async def test_workers_behind_a_long_line_get_the_configured_rate(world, proxy, clock, seconds):
     await world.admin.set_limits(USER, [LIMIT])
     clients = [await world.client() for _ in range(WORKERS)]
     proxy.link.request_ms = proxy.link.answer_ms = 15
@@ -41,8 +41,9 @@ async def test_workers_behind_a_long_line_get_the_configured_rate(world, proxy, 
         await client.limiter.available(USER, API)
     from_ms = clock()
     await clients[0].take(rps=RATE)
-    until_ms = from_ms + SECONDS * 1000
+    until_ms = from_ms + seconds * 1000
     admitted = sum(await asyncio.gather(*(work(each, clock, until_ms) for each in clients)))
-    accrued, most = RATE * SECONDS, RATE * (clock() - from_ms) / 1000
+    accrued, most = RATE * seconds, RATE * (clock() - from_ms) / 1000
     print(f"{admitted} of {accrued}, {admitted / accrued:.1%}")  # noqa: T201 - shown by -s
-    assert 0.97 * accrued <= admitted <= most
+    under_way = 0.03 * RATE  # what accrues during the last round trip
+    assert 0.97 * accrued - under_way <= admitted <= most

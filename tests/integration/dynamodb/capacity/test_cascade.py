@@ -6,8 +6,8 @@ from tests.integration.dynamodb.capacity.world import API, PARENT, RPM, TPM, USE
 from zae_limiter import Limit
 
 WARM = "acquire, warm, cascading"
-SHORT = "rejection, cascading, who refuses is known"
-SURPRISE = "rejection, cascading, who refuses is not known"
+SHORT = "rejection, cascading, one bucket is known to be short"
+SURPRISE = "rejection, cascading, no bucket is known to be short"
 OTHER = "user-2"
 
 
@@ -74,42 +74,42 @@ async def poor_parent(family):
 async def test_a_rejection_by_the_child(poor_child, cost_of):
     for _ in range(2):
         with cost_of(SHORT):
-            await poor_child.refused(rpm=1)
+            await poor_child.refusal(rpm=1)
 
 
 async def test_a_rejection_by_the_parent(poor_parent, cost_of):
     for _ in range(2):
         with cost_of(SHORT):
-            await poor_parent.refused(rpm=1)
+            await poor_parent.refusal(rpm=1)
 
 
 async def test_a_rejection_by_both(family, cost_of):
     client = await family.client(rejection_cache_ttl=0)
     await client.take(rpm=60)
     with cost_of(SHORT):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
 
 
-async def test_a_rejection_by_a_parent_whom_others_have_emptied(family, cost_of):
+async def test_a_rejection_by_a_parent_that_others_have_emptied(family, cost_of):
     client = await family.client(rejection_cache_ttl=0)
     await client.take(rpm=1)
     await family.admin.create_entity(OTHER, parent_id=PARENT, cascade=True)
     await (await family.client()).take(OTHER, rpm=59)
     with cost_of(SURPRISE):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
     with cost_of(SHORT):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
 
 
-async def test_a_rejection_by_a_child_whom_others_have_emptied(family, cost_of):
+async def test_a_rejection_by_a_child_that_others_have_emptied(family, cost_of):
     await family.admin.set_limits(PARENT, [Limit.per_minute("rpm", 600), TPM], API)
     client = await family.client(rejection_cache_ttl=0)
     await client.take(rpm=1)
     await (await family.client()).take(rpm=59)
     with cost_of(SURPRISE):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
     with cost_of(SHORT):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
 
 
 @pytest.mark.parametrize("poor", [USER, PARENT])
@@ -118,7 +118,7 @@ async def test_a_rejection_that_was_to_be_expected(family, cost_of, poor):
     client = await family.client()
     await client.take(rpm=2)
     with cost_of("rejection, known for less than `rejection_cache_ttl`"):
-        await client.refused(rpm=1)
+        await client.refusal(rpm=1)
 
 
 async def test_an_acquire_when_only_the_parent_needs_another_try(family, client, clock, cost_of):

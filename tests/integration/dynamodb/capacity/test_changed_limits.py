@@ -22,7 +22,7 @@ async def test_a_change_by_others_is_seen_when_the_cache_is_too_old(
     with cost_of("acquire, warm"):
         await client.take(rpm=1)
     clock.advance(seconds=60)
-    with cost_of("acquire, limits changed by others"):
+    with cost_of("acquire, limits changed by another client"):
         await client.take(rpm=1)
     with cost_of("acquire, warm"):
         await client.take(rpm=1)
@@ -39,7 +39,7 @@ async def test_an_own_change_is_seen_at_once(client, cost_of):
 async def test_a_bucket_that_others_have_changed_tells_of_it(configured, client, cost_of):
     await configured.admin.set_system_defaults(LARGER)
     await (await configured.client()).take(rpm=1)
-    with cost_of("acquire, bucket changed by others"):
+    with cost_of("acquire, bucket re-based by another client"):
         await client.take(rpm=1)
     with cost_of("acquire, warm"):
         await client.take(rpm=1)
@@ -62,10 +62,10 @@ async def test_a_bucket_that_was_forgotten(configured, client, clock, boto, endp
     table = boto(endpoint)
     [bucket] = [
         {"PK": item["PK"], "SK": item["SK"]}
-        for item in table.scan(TableName=configured.stack)["Items"]
+        for item in table.scan(TableName=configured.table)["Items"]
         if "/BUCKET#" in item["PK"]["S"]
     ]
-    table.delete_item(TableName=configured.stack, Key=bucket)
+    table.delete_item(TableName=configured.table, Key=bucket)
     clock.advance(seconds=60)
-    with cost_of("acquire, bucket forgotten meanwhile"):
+    with cost_of("acquire, bucket expired meanwhile"):
         await client.take(rpm=1)

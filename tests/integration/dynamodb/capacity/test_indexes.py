@@ -37,15 +37,15 @@ def projected(index, item):
 async def test_no_index_holds_what_an_acquire_changes(configured, clock, table):
     client = await configured.client()
     await client.take(rpm=1, tpm=100)
-    before = table.bucket(configured.stack)
+    before = table.bucket(configured.table)
     clock.advance(days=1)
     async with client.acquire(rpm=1, tpm=100) as lease:
         await lease.adjust(tpm=50)
-    after = table.bucket(configured.stack)
+    after = table.bucket(configured.table)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert {"t_rpm", "c_rpm", "t_tpm", "c_tpm", "wc", "ac", "op", "ttl"} <= changed
     holding = {}
-    for index in table.indexes(configured.stack):
+    for index in table.indexes(configured.table):
         holding[index["IndexName"]] = projected(index, after)
     assert {name for name, held in holding.items() if held} == {"GSI2", "GSI3", "GSI4"}
     assert all(changed.isdisjoint(held) for held in holding.values())
@@ -56,9 +56,9 @@ async def test_buckets_of_children_are_in_no_index_that_holds_everything(family,
     await client.take(rpm=1)
     every = [
         index
-        for index in table.indexes(family.stack)
+        for index in table.indexes(family.table)
         if index["Projection"]["ProjectionType"] != "KEYS_ONLY"
     ]
     assert [index["IndexName"] for index in every] == ["GSI1"]
     await family.admin.delete_entity(USER)
-    assert projected(every[0], table.bucket(family.stack)) == set()
+    assert projected(every[0], table.bucket(family.table)) == set()

@@ -5,8 +5,8 @@ import string
 import pytest
 
 from tests.integration.dynamodb.capacity.sizes import item_bytes, number_bytes
-from tests.integration.dynamodb.capacity.trees import AsyncTree
 from tests.integration.dynamodb.capacity.world import world_of
+from tests.support.dynamodb.trees import AsyncTree
 from zae_limiter import Limit
 from zae_limiter.testing import FakeClock
 
@@ -41,7 +41,7 @@ def bucket_of(world, boto, endpoint, clock):
             clock.advance(ms=12_347)
             async with limiter.acquire(ENTITY, RESOURCE, {limit.name: 7919 for limit in limits}):
                 pass
-        items = boto(endpoint).scan(TableName=world.stack)["Items"]
+        items = boto(endpoint).scan(TableName=world.table)["Items"]
         [item] = [each for each in items if f"/BUCKET#{ENTITY}" in each["PK"]["S"]]
         return {**item, **_grown(item)}
 

@@ -157,7 +157,7 @@ async def test_audit(client, cost_of):
 
 async def test_opening(family, client, proxy, cost_of):
     with cost_of("`Repository.open`, table exists"):
-        await family.open(proxy.url)
+        await family.open(proxy)
 
 
 async def test_namespaces(client, cost_of):

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.integration.dynamodb.exactness.world import Failure
+from tests.support.dynamodb.world import Failure
 from zae_limiter import RateLimiterUnavailable, RateLimitExceeded
 
 AMOUNTS = (0, 1, 1, 2, 3, 5)

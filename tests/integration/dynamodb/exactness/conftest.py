@@ -1,6 +1,6 @@
 import pytest
 
-from zae_limiter.testing.dynamodb.tables import store_url
+from tests.support.dynamodb.tables import store_url
 
 
 @pytest.fixture

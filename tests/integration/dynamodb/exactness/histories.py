@@ -8,13 +8,8 @@ from contextlib import ExitStack
 from tests.integration.dynamodb.exactness.calls import Call
 from tests.integration.dynamodb.exactness.replay import Replay
 from tests.integration.dynamodb.exactness.rules import check_update
-from tests.integration.dynamodb.exactness.world import (
-    API,
-    PARENT,
-    USER,
-    full_at_ms,
-    limits_of,
-)
+from tests.support.dynamodb.stored import full_at_ms, limits_of
+from tests.support.dynamodb.world import API, PARENT, USER
 from zae_limiter import Limit
 
 FAULTS = (

@@ -9,12 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.integration.dynamodb.exactness.world import (
-    limits_of,
-    parameters,
-    rate_of,
-    value_at,
-)
+from tests.support.dynamodb.stored import limits_of, parameters, value_at
+from tests.support.dynamodb.world import rate_of
 
 
 def plain(key):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import USER, together
+from tests.support.dynamodb.world import USER, together
 from zae_limiter import Limit, RateLimitExceeded
 
 TEN = Limit.per_minute("rpm", 10)

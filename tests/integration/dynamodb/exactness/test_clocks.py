@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import PARENT, USER, together
+from tests.support.dynamodb.world import PARENT, USER, together
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.clock import ServerClock
 from zae_limiter.testing import FakeClock

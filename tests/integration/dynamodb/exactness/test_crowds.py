@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import Failure, together
+from tests.support.dynamodb.world import Failure, together
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import FakeClock
 

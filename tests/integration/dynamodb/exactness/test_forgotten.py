@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import (
+from tests.support.dynamodb.world import (
     USER,
     Failure,
     failing,
@@ -67,7 +67,7 @@ async def test_a_debt_beside_a_credit_on_a_forgotten_bucket(world):
     assert_remembered_until_full(world)
 
 
-async def test_a_credit_after_somebody_else_has_made_the_bucket_anew(world):
+async def test_a_credit_after_another_client_has_made_the_bucket_anew(world):
     """Full, less what was taken since, plus the refund: as if it had never been forgotten."""
     user, other = await world.clients(2)
     await user.repo.set_system_defaults([TEN])

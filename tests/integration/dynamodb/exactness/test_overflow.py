@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import together, under_way
+from tests.support.dynamodb.world import together, under_way
 from zae_limiter import Limit
 
 TEN = Limit.per_minute("rpm", 10)

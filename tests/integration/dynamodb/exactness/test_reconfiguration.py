@@ -2,15 +2,8 @@
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import (
-    Failure,
-    failing,
-    limits_of,
-    parameters,
-    rate_of,
-    together,
-    under_way,
-)
+from tests.support.dynamodb.stored import limits_of, parameters
+from tests.support.dynamodb.world import Failure, failing, rate_of, together, under_way
 from zae_limiter import Limit, RateLimiterUnavailable
 
 TEN = Limit.per_minute("rpm", 10)

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import (
+from tests.integration.dynamodb.failures.messages import arrived
+from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from tests.support.dynamodb.world import (
     PARENT,
     USER,
     Failure,
     failing,
     together,
 )
-from tests.integration.dynamodb.failures.messages import arrived
-from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
 from zae_limiter import Limit, PermissionDenied, RateLimiterUnavailable, RateLimitExceeded
 
 CHILD, ABOVE = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 20)
@@ -137,7 +137,7 @@ async def test_a_refund_to_the_child_that_is_not_made_is_logged_and_counted(
     ):
         await client.refusal(rpm=2)
     assert levels(world) == (7000, 0)
-    assert "could not give" in caplog.text
+    assert "could not refund" in caplog.text
     assert client.repo.lost_settlements == 1
 
 
@@ -196,7 +196,7 @@ async def test_a_release_that_one_side_does_not_get_is_not_made_twice_on_the_oth
 
 
 @pytest.mark.parametrize("kind", ["throttle", "error_before", "lose_answer", None])
-async def test_callers_of_a_cascade_who_go_away_get_their_tokens_back(world, client, proxy, kind):
+async def test_cancelled_callers_of_a_cascade_get_their_tokens_back(world, client, proxy, kind):
     proxy.link.request_ms = 8
     fault = kind and proxy.fault(kind, operation="UpdateItem", times=1)
     tasks = [asyncio.ensure_future(client.take(rpm=1)) for _ in range(4)]

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import API, USER, seen, together
 from tests.integration.dynamodb.failures.messages import arrived, late
 from tests.integration.dynamodb.failures.states import STATES, TEN
 from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from tests.support.dynamodb.world import API, USER, seen, together
 from zae_limiter import PermissionDenied, RateLimiterUnavailable
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
@@ -207,7 +207,7 @@ async def test_a_late_original_is_charged_once_and_not_admitted(world, proxy, st
     before = await state(world, client)
     with proxy.measure() as measured:
         with (
-            late(proxy, delay_ms=600 if hold else 50, hold=hold),
+            late(proxy, delay_ms=600 if hold else 250, hold=hold),
             pytest.raises(RateLimiterUnavailable),
         ):
             await client.take(rpm=2)
@@ -337,7 +337,7 @@ async def test_a_crowd_through_faults_gets_no_more_than_is_there(world, proxy, k
 
 
 @pytest.mark.parametrize("kind", [None, *CARRIED_OUT, "error_before", "throttle"])
-async def test_callers_who_go_away_get_their_tokens_back(world, proxy, kind):
+async def test_cancelled_callers_get_their_tokens_back(world, proxy, kind):
     """Cancelled while their charge is under way; what it became is known in the end."""
     client = await world.client(proxy)
     await client.repo.set_system_defaults([TEN])
@@ -363,7 +363,9 @@ async def test_callers_who_go_away_get_their_tokens_back(world, proxy, kind):
         assert world.level() >= 9000 - 2000 * kept - 2000 * (lost + 1)
 
 
-async def test_callers_who_go_away_in_silence_are_free_within_the_timeout(world, proxy):
+async def test_callers_cancelled_while_the_store_is_silent_are_free_within_the_timeout(
+    world, proxy
+):
     client = await world.client(proxy, request_timeout=TIMEOUT_S)
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=1)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import Failure, failing, together
 from tests.integration.dynamodb.failures.states import TEN
 from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from tests.support.dynamodb.world import Failure, failing, together
 from zae_limiter import RateLimiterUnavailable
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
@@ -23,7 +23,7 @@ async def low(world, proxy):
     return client
 
 
-async def test_who_does_not_fit_what_was_known_fits_what_is_there(world, low):
+async def test_a_charge_that_does_not_fit_the_cached_level_fits_the_stored_one(world, low):
     assert await together(low.take(rpm=1), low.take(rpm=5)) == [None, None]
     assert world.level() == 3000
 
@@ -80,7 +80,7 @@ async def test_refunds_and_charges_that_travel_together_are_made_once(world, pro
     assert world.level() == 10_000 - world.spent()
 
 
-async def test_a_leader_who_goes_away_leaves_the_others_their_tokens(world, proxy):
+async def test_a_cancelled_leader_leaves_its_followers_their_tokens(world, proxy):
     client = await world.client(proxy)
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=1)
@@ -96,7 +96,7 @@ async def test_a_leader_who_goes_away_leaves_the_others_their_tokens(world, prox
     assert world.level() == 6000
 
 
-async def test_those_who_wait_for_a_silent_write_are_decided_in_time_as_well(world, proxy):
+async def test_followers_of_a_silent_write_are_decided_in_time_as_well(world, proxy):
     client = await world.client(proxy, request_timeout=TIMEOUT_S)
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=1)
@@ -112,7 +112,7 @@ async def test_those_who_wait_for_a_silent_write_are_decided_in_time_as_well(wor
     assert world.level() == 9000
 
 
-async def test_who_has_just_come_does_not_fail_for_want_of_somebody_else_s_time(world, proxy):
+async def test_a_new_call_does_not_fail_because_its_leader_has_no_time_left(world, proxy):
     """The first is answered by silence, the second waits for it until its own time is over."""
     client = await world.client(proxy, request_timeout=TIMEOUT_S)
     await client.repo.set_system_defaults([TEN])

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import Failure, failing
 from tests.integration.dynamodb.failures.messages import arrived, late
 from tests.integration.dynamodb.failures.states import TEN
 from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from tests.support.dynamodb.world import Failure, failing
 from zae_limiter import PermissionDenied, RateLimiterUnavailable
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
@@ -263,7 +263,7 @@ async def test_more_tokens_within_a_lease_are_charged_once(world, client, proxy,
     assert (world.level(), world.spent(), world.admitted()) == (5000, 5000, 1)
 
 
-async def test_more_tokens_that_nobody_knows_of_are_not_given_back(world, client, proxy):
+async def test_a_consume_of_unknown_outcome_is_not_given_back(world, client, proxy):
     with failing():
         async with client.acquire(rpm=2) as lease:
             with (

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.integration.dynamodb.exactness.world import Failure, failing
 from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
+from tests.support.dynamodb.tables import store_url
+from tests.support.dynamodb.world import Failure, failing
 from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import FakeClock
-from zae_limiter.testing.dynamodb.tables import store_url
 
 TEN = Limit.per_minute("rpm", 10)
 CARRIED_OUT = pytest.mark.parametrize(

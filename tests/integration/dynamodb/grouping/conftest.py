@@ -1,13 +1,13 @@
 import pytest
 
+from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import RateLimiter, Repository, SyncRepository
 from zae_limiter.testing import FakeClock
-from zae_limiter.testing.dynamodb.tables import store_url, temporary_table
 
 
 @pytest.fixture
 def stack(endpoint):
-    with temporary_table(endpoint) as name:
+    with empty_table(endpoint) as name:
         yield name
 
 

@@ -59,7 +59,7 @@ async def test_as_many_as_there_are_tokens_win_with_a_few_writes(ready, repo, li
     assert seen.calls <= 12
 
 
-async def test_who_comes_first_is_served_first_and_who_does_not_fit_is_skipped(
+async def test_charges_are_served_in_order_and_those_that_do_not_fit_are_skipped(
     ready, repo, limiter, proxy
 ):
     await ready(Limit.per_minute("rpm", 11))
@@ -116,7 +116,7 @@ async def test_limits_of_a_call_are_not_mixed_with_others(ready, repo, limiter, 
     assert sum(granted[1::2]) == 50
 
 
-async def test_a_caller_who_is_cancelled_while_waiting_is_not_charged(ready, repo, limiter, proxy):
+async def test_a_caller_that_is_cancelled_while_waiting_is_not_charged(ready, repo, limiter, proxy):
     await ready(Limit.per_minute("rpm", 100))
     with slow(proxy, 20), proxy.measure() as seen:
         first = await start_one(limiter)
@@ -170,7 +170,7 @@ async def test_a_group_whose_answer_is_lost_is_charged_once_and_told_alike(
         assert await level(repo) == 89
 
 
-async def test_over_a_slow_network_those_who_come_far_apart_do_not_wait(ready, limiter, proxy):
+async def test_over_a_slow_network_calls_far_apart_do_not_wait(ready, limiter, proxy):
     await ready(Limit.per_minute("rpm", 100))
     with slow(proxy, 40), proxy.measure() as seen:
         tasks = []
@@ -182,7 +182,7 @@ async def test_over_a_slow_network_those_who_come_far_apart_do_not_wait(ready, l
     assert seen.calls >= 5
 
 
-async def test_an_outage_is_decided_for_those_who_wait_within_their_time(ready, open_repo, proxy):
+async def test_an_outage_is_decided_for_waiting_calls_within_their_time(ready, open_repo, proxy):
     await ready(Limit.per_minute("rpm", 100))
     hasty = RateLimiter(await open_repo(request_timeout=0.5))
     await take(hasty, 0)

@@ -55,7 +55,7 @@ async def test_after_its_time_the_bucket_is_asked_again(emptied, proxy, clock):
     assert seen.calls == 0
 
 
-async def test_tokens_that_somebody_else_gives_back_are_seen_after_its_time(
+async def test_tokens_that_another_client_gives_back_are_seen_after_the_ttl(
     emptied, open_repo, clock
 ):
     other = await open_repo()

@@ -3,18 +3,21 @@
 import pytest
 
 from tests.integration.dynamodb.ports import world
-from zae_limiter._async.engines.dynamodb.provisioning import make_table, remove_table
-from zae_limiter._sync.engines.dynamodb.provisioning import make_table as make_table_sync
-from zae_limiter._sync.engines.dynamodb.provisioning import remove_table as remove_table_sync
+from tests.support.dynamodb.tables import empty_table
 
 
 @pytest.fixture
-async def ports(endpoint, unique_name):
+def table(credentials, endpoint):
+    """The name of an empty table."""
+    with empty_table(endpoint) as name:
+        yield name
+
+
+@pytest.fixture
+async def ports(endpoint, table):
     """Directly on the server."""
-    ports = world.ports(unique_name, endpoint)
-    await make_table(ports.client)
+    ports = world.ports(table, endpoint)
     yield ports
-    await remove_table(ports.client)
     await ports.client.close()
 
 
@@ -27,11 +30,9 @@ async def proxied(ports, proxy):
 
 
 @pytest.fixture
-def sync_ports(endpoint, unique_name):
-    ports = world.sync_ports(unique_name, endpoint)
-    make_table_sync(ports.client)
+def sync_ports(endpoint, table):
+    ports = world.sync_ports(table, endpoint)
     yield ports
-    remove_table_sync(ports.client)
     ports.client.close()
 
 

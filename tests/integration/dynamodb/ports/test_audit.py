@@ -1,11 +1,11 @@
 """The audit log: its form, and pages of it."""
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from zae_limiter.dynamodb.items import audit
+from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.identifiers import new_event_id
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.entity import Entity
-from zae_limiter.records.dynamodb import audit
-from zae_limiter.records.dynamodb.attributes import n, s
 
 
 def event(number, details=None):
@@ -19,7 +19,7 @@ def event(number, details=None):
 
 
 async def test_an_event_is_one_flat_item_that_expires(ports, raw):
-    await ports.configs.put(NS, "user", "api", limits(1), NOW_MS + 5, "me")
+    await ports.configs.put(NS, "user", "api", limits(1), now_ms=NOW_MS + 5, principal="me")
     (found,) = await ports.audit.events(NS, "user", None, 10)
     (item,) = [each for each in raw.all() if each["PK"] == s("ns-1/AUDIT#user")]
     assert item["SK"] == s(f"#AUDIT#{found.event_id}")

@@ -8,13 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tests.integration.dynamodb.ports.world import NS
-from zae_limiter._async.engines.dynamodb.batches import batch_delete
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.reading import batch_get
+from zae_limiter._async.engines.dynamodb.requests import batch_delete, batch_get
 from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import RateLimiterUnavailable
-from zae_limiter.records.dynamodb import documents, keys
-from zae_limiter.records.dynamodb.keys import Key
 
 KEYS = [Key(f"pk-{number}", "sk") for number in range(60)]
 
@@ -22,7 +21,7 @@ KEYS = [Key(f"pk-{number}", "sk") for number in range(60)]
 async def test_items_of_more_than_one_answer_s_size_are_all_read(proxied, proxy, raw):
     """An answer ends at 16 MB."""
     for number in range(60):
-        raw.put(documents.encode(NS, f"{number}", {"long": "x" * 380_000}))
+        raw.put(system.encode_document(NS, f"{number}", {"long": "x" * 380_000}))
     wanted = [keys.record(NS, f"{number}") for number in range(70)]
     with proxy.measure() as seen:
         found = await batch_get(proxied.client, wanted, consistent=True)
@@ -31,7 +30,7 @@ async def test_items_of_more_than_one_answer_s_size_are_all_read(proxied, proxy,
 
 
 async def test_more_keys_than_a_batch_may_have_are_all_read(proxied, proxy, raw):
-    items = [documents.encode(NS, f"{number}", {}) for number in range(230)]
+    items = [system.encode_document(NS, f"{number}", {}) for number in range(230)]
     raw.put(*items)
     wanted = [keys.record(NS, f"{number}") for number in range(230)]
     with proxy.measure() as seen:
@@ -86,7 +85,7 @@ async def test_what_was_left_of_a_batch_is_done_in_the_end():
     with busy_server(most=7) as (url, done):
         client = DynamoClient("some-table-name", endpoint_url=url)
         await batch_delete(client, KEYS, Parallel())
-        assert sorted(map(str, done)) == sorted(str(key.item) for key in KEYS)
+        assert sorted(map(str, done)) == sorted(str(key.attributes) for key in KEYS)
         done.clear()
         assert list(await batch_get(client, KEYS, consistent=True)) == KEYS
         await client.close()
@@ -95,8 +94,8 @@ async def test_what_was_left_of_a_batch_is_done_in_the_end():
 async def test_what_is_never_done_is_an_outage():
     with busy_server(most=0) as (url, _):
         client = DynamoClient("some-table-name", endpoint_url=url, request_timeout=0.3)
-        with pytest.raises(RateLimiterUnavailable, match="25 of 25 items undeleted"):
+        with pytest.raises(RateLimiterUnavailable, match="delete 25 of 25 items"):
             await batch_delete(client, KEYS[:25], Parallel())
-        with pytest.raises(RateLimiterUnavailable, match="60 of 60 items unread"):
+        with pytest.raises(RateLimiterUnavailable, match="read 60 of 60 items"):
             await batch_get(client, KEYS, consistent=True)
         await client.close()

@@ -7,21 +7,21 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from zae_limiter import schema
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.system import resource_count
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.config import LevelConfig, OnUnavailable, SharedConfig
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit
-from zae_limiter.records.dynamodb import keys
-from zae_limiter.records.dynamodb.attributes import n, s
-from zae_limiter.records.dynamodb.registries import count
 
 
 async def put(ports, entity_id, resource, config, principal=None):
-    await ports.configs.put(NS, entity_id, resource, config, NOW_MS, principal)
+    await ports.configs.put(NS, entity_id, resource, config, now_ms=NOW_MS, principal=principal)
 
 
 async def delete(ports, entity_id, resource):
-    return await ports.configs.delete(NS, entity_id, resource, NOW_MS, None)
+    return await ports.configs.delete(NS, entity_id, resource, now_ms=NOW_MS, principal=None)
 
 
 async def version(ports):
@@ -79,7 +79,7 @@ async def test_every_item_of_a_namespace_can_be_found_for_its_purge(ports, raw):
     await put(ports, "", "api", limits(1))
     await put(ports, "user", "api", limits(1))
     await ports.entities.create(NS, Entity("user", parent_id="team"), NOW_MS, None)
-    await ports.records.put(NS, "provisioner", {})
+    await ports.documents.put(NS, "provisioner", {})
     items = raw.all()
     assert {item["PK"]["S"].split("/")[0] for item in items} == {NS}
     assert [item for item in items if item.get("GSI4PK") != s(NS)] == []
@@ -88,7 +88,7 @@ async def test_every_item_of_a_namespace_can_be_found_for_its_purge(ports, raw):
 async def test_limits_written_by_other_means_are_read_replaced_and_deleted(ports, raw):
     key = keys.entity_config(NS, "user", "api")
     foreign = {
-        **key.item,
+        **key.attributes,
         "l_b_cp": n(5),
         "l_b_ra": n(5),
         "l_b_rp": n(60),
@@ -110,7 +110,7 @@ async def test_limits_written_by_other_means_are_read_replaced_and_deleted(ports
 
 async def test_damaged_limits_are_an_error_that_names_them_and_can_be_replaced(ports, raw):
     key = keys.resource_config(NS, "api")
-    raw.put({**key.item, "l_rpm_cp": n(5)})
+    raw.put({**key.attributes, "l_rpm_cp": n(5)})
     with pytest.raises(RateLimiterUnavailable, match=r"damaged \(ns-1/RESOURCE#api #CONFIG\)"):
         await ports.configs.get(NS, "", "api")
     await put(ports, "", "api", limits(9))
@@ -124,7 +124,7 @@ async def test_damaged_limits_are_an_error_that_names_them_and_can_be_replaced(p
 
 async def test_the_registries_count_exactly(ports, raw):
     def counted(resource):
-        return count(raw.get(keys.entity_config_resources(NS)), resource)
+        return resource_count(raw.get(keys.entity_config_resources(NS)), resource)
 
     for entity in ("a", "b", "a"):
         await put(ports, entity, "api", limits(1))
@@ -157,7 +157,7 @@ async def test_entities_with_limits_are_listed_over_several_pages(ports, raw):
     raw.put(
         *(
             {
-                **keys.entity_config(NS, name, "api").item,
+                **keys.entity_config(NS, name, "api").attributes,
                 "GSI3PK": s(schema.gsi3_pk_entity_config(NS, "api")),
                 "GSI3SK": s(name),
             }
@@ -182,7 +182,7 @@ async def fill(ports):
 
 async def test_a_snapshot_is_one_cheap_read_and_shows_the_bucket(ports, proxied, proxy, raw):
     await fill(ports)
-    bucket = {**keys.bucket(NS, "user", "api").item, "t_rpm": n(5)}
+    bucket = {**keys.bucket(NS, "user", "api").attributes, "t_rpm": n(5)}
     raw.put(bucket)
     with proxy.measure() as seen:
         found = await proxied.configs.snapshot(NS, "user", "api")
@@ -249,7 +249,7 @@ async def test_what_was_changed_here_is_read_consistently_for_a_while(proxied, p
 
 
 @pytest.mark.parametrize("kind", ["lose_answer", "error_after", "cut_answer", "garble", "late"])
-async def test_a_change_that_nobody_answered_is_made_and_logged_once(proxied, proxy, raw, kind):
+async def test_a_change_without_an_answer_is_made_and_logged_once(proxied, proxy, raw, kind):
     with proxy.fault(kind, operation="TransactWriteItems", times=1, delay_ms=50):
         await put(proxied, "user", "api", limits(1))
     with proxy.fault(kind, operation="TransactWriteItems", times=1, delay_ms=50):

@@ -8,19 +8,19 @@ import pytest
 
 from tests.integration.dynamodb.ports import world
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items.system import resource_count
 from zae_limiter.exceptions import RateLimiterUnavailable
-from zae_limiter.records.dynamodb import keys
-from zae_limiter.records.dynamodb.registries import count
 
 MANY = 20
 
 
 async def put(ports, entity_id, resource, config):
-    await ports.configs.put(NS, entity_id, resource, config, NOW_MS, None)
+    await ports.configs.put(NS, entity_id, resource, config, now_ms=NOW_MS, principal=None)
 
 
 async def delete(ports, entity_id, resource):
-    return await ports.configs.delete(NS, entity_id, resource, NOW_MS, None)
+    return await ports.configs.delete(NS, entity_id, resource, now_ms=NOW_MS, principal=None)
 
 
 async def version(ports):
@@ -30,7 +30,7 @@ async def version(ports):
 async def test_limits_of_many_entities_are_set_at_once(ports, raw):
     await asyncio.gather(*(put(ports, f"user-{i}", "api", limits(i + 1)) for i in range(MANY)))
     assert await version(ports) == MANY
-    assert count(raw.get(keys.entity_config_resources(NS)), "api") == MANY
+    assert resource_count(raw.get(keys.entity_config_resources(NS)), "api") == MANY
     for i in range(MANY):
         assert await ports.configs.get(NS, f"user-{i}", "api") == limits(i + 1)
         assert len(await ports.audit.events(NS, f"user-{i}", None, 10)) == 1
@@ -41,7 +41,7 @@ async def test_the_same_level_is_set_by_many_at_once(ports, raw, endpoint):
     writers = [put(random.choice((ports, others)), "user", "api", limits(i)) for i in range(1, 21)]
     await asyncio.gather(*writers)
     assert await version(ports) == MANY
-    assert count(raw.get(keys.entity_config_resources(NS)), "api") == 1
+    assert resource_count(raw.get(keys.entity_config_resources(NS)), "api") == 1
     events = await ports.audit.events(NS, "user", None, 100)
     assert len(events) == MANY
     await _assert_one_chain(ports, events)
@@ -70,13 +70,13 @@ async def test_setting_and_deleting_at_once_leaves_counts_that_are_right(ports, 
     changes = sum(await asyncio.gather(*(change(number) for number in range(60))))
     left = await ports.configs.configured_entities(NS, "api", "", None)
     registry = raw.get(keys.entity_config_resources(NS))
-    assert count(registry, "api") == len(left)
+    assert resource_count(registry, "api") == len(left)
     assert await version(ports) == changes
     for entity in left:
         assert await ports.configs.get(NS, entity, "api") is not None
 
 
-async def test_of_many_who_delete_the_same_one_has_deleted_it(ports):
+async def test_of_many_deletions_one_succeeds(ports):
     await put(ports, "user", "api", limits(1))
     found = await asyncio.gather(*(delete(ports, "user", "api") for _ in range(MANY)))
     assert sum(found) == 1
@@ -113,7 +113,7 @@ async def test_conflicts_without_end_are_given_up_on(ports, proxy):
         proxy.fault(
             "throttle", operation="TransactWriteItems", code="TransactionConflictException"
         ),
-        pytest.raises(RateLimiterUnavailable, match="others keep changing"),
+        pytest.raises(RateLimiterUnavailable, match="other writers keep changing"),
     ):
         await asyncio.wait_for(put(hurried, "user", "api", limits(1)), 5)
     assert await version(ports) == 0
@@ -122,7 +122,9 @@ async def test_conflicts_without_end_are_given_up_on(ports, proxy):
 
 def test_threads_set_limits_at_once(sync_ports):
     def set_limits(number):
-        sync_ports.configs.put(NS, f"user-{number % 5}", "api", limits(number + 1), NOW_MS, None)
+        sync_ports.configs.put(
+            NS, f"user-{number % 5}", "api", limits(number + 1), now_ms=NOW_MS, principal=None
+        )
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(set_limits, range(40)))

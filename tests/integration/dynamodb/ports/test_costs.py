@@ -2,11 +2,11 @@
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.dynamodb.items import usage
+from zae_limiter.dynamodb.items.attributes import n
 from zae_limiter.models.entity import Entity
-from zae_limiter.records.dynamodb import bucket_item, usage
-from zae_limiter.records.dynamodb.attributes import n
-from zae_limiter.records.dynamodb.usage import UsageRow
 from zae_limiter.usage_report import UsageQuery
 
 
@@ -26,7 +26,7 @@ async def test_limits(proxied, proxy):
     cost, configs = Meter(proxy), proxied.configs
 
     def put(*level):
-        return configs.put(NS, *level, limits(1), NOW_MS, None)
+        return configs.put(NS, *level, limits(1), now_ms=NOW_MS, principal=None)
 
     assert await cost(put("user", "api")) == (2, 1, 13)
     assert await cost(put("user", "api")) == (2, 1, 7)
@@ -37,8 +37,12 @@ async def test_limits(proxied, proxy):
     assert await cost(configs.resources_with_defaults(NS)) == (1, 1, 0)
     assert await cost(configs.resources_with_entity_configs(NS)) == (1, 1, 0)
     assert await cost(configs.configured_entities(NS, "api", "", None)) == (1, 0.5, 0)
-    assert await cost(configs.delete(NS, "user", "api", NOW_MS, None)) == (2, 2, 11)
-    assert await cost(configs.delete(NS, "user", "api", NOW_MS, None)) == (1, 2, 0)
+    assert await cost(configs.delete(NS, "user", "api", now_ms=NOW_MS, principal=None)) == (
+        2,
+        2,
+        11,
+    )
+    assert await cost(configs.delete(NS, "user", "api", now_ms=NOW_MS, principal=None)) == (1, 2, 0)
 
 
 async def test_snapshots(ports, proxied, proxy):
@@ -56,7 +60,7 @@ async def test_entities(proxied, proxy, raw):
     assert await cost(entities.children(NS, "team")) == (1, 0.5, 0)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (3, 1.5, 7)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (2, 1.5, 0)
-    await proxied.configs.put(NS, "team", "api", limits(1), NOW_MS, None)
+    await proxied.configs.put(NS, "team", "api", limits(1), now_ms=NOW_MS, principal=None)
     place = (NS, "team", "api")
     unsplit = {bucket_item.SHARDS: n(1), bucket_item.GENERATION: n(7)}
     raw.put({**bucket_item.key(*place), **bucket_item.index_keys(*place), **unsplit})
@@ -70,7 +74,7 @@ async def test_namespaces(proxied, proxy):
     assert await cost(namespaces.find("red")) == (1, 1, 0)
     assert await cost(namespaces.all()) == (1, 1, 0)
     red = (await namespaces.find("red")).namespace_id
-    await proxied.configs.put(red, "user", "api", limits(1), NOW_MS, None)
+    await proxied.configs.put(red, "user", "api", limits(1), now_ms=NOW_MS, principal=None)
     assert await cost(namespaces.soft_delete("red", NOW_MS)) == (2, 1, 8)
     assert await cost(namespaces.recover(red, NOW_MS)) == (3, 2, 8)
     await namespaces.soft_delete("red", NOW_MS)
@@ -83,9 +87,17 @@ async def test_namespaces(proxied, proxy):
 async def test_history(proxied, proxy, raw):
     cost, hourly = Meter(proxy), UsageQuery.parse("hourly", None, None)
     hours = [WindowUsage(NOW_MS // HOUR_MS + hour, {"rpm": 1}, 1) for hour in range(100)]
-    raw.put(*(usage.encode(NS, UsageRow("user", "api", each), 2**31) for each in hours))
-    assert await cost(proxied.usage.page(NS, "user", "api", hourly, 50, None)) == (1, 1.5, 0)
-    assert await cost(proxied.usage.page(NS, None, "api", hourly, 50, None)) == (2, 38.5, 0)
+    raw.put(*(usage.encode(NS, BucketHour("user", "api", each), 2**31) for each in hours))
+    assert await cost(proxied.usage.page(NS, "user", "api", hourly, limit=50, next_key=None)) == (
+        1,
+        1.5,
+        0,
+    )
+    assert await cost(proxied.usage.page(NS, None, "api", hourly, limit=50, next_key=None)) == (
+        2,
+        38.5,
+        0,
+    )
     assert await cost(proxied.audit.events(NS, "user", None, 100)) == (1, 1, 0)
-    assert await cost(proxied.records.get(NS, "version")) == (1, 1, 0)
-    assert await cost(proxied.records.put(NS, "version", {})) == (1, 0, 2)
+    assert await cost(proxied.documents.get(NS, "version")) == (1, 1, 0)
+    assert await cost(proxied.documents.put(NS, "version", {})) == (1, 0, 2)

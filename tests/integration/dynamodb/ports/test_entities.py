@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.dynamodb.items import configs, keys, usage
+from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.system import resource_count
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
+from zae_limiter.models.config import ConfigLevel
 from zae_limiter.models.entity import Entity
-from zae_limiter.records.dynamodb import bucket_item, configs, keys, usage
-from zae_limiter.records.dynamodb.attributes import n, s
-from zae_limiter.records.dynamodb.configs import Level
-from zae_limiter.records.dynamodb.registries import count
-from zae_limiter.records.dynamodb.usage import UsageRow
 
 MANY = 150
 
@@ -36,13 +36,13 @@ def bucket(entity_id, resource, shard=0, shards=1):
 
 
 def config(entity_id, resource):
-    return configs.encode(NS, Level(entity_id, resource), limits(1), "r")
+    return configs.encode(NS, ConfigLevel(entity_id, resource), limits(1), "r")
 
 
 def registered(resources, others=0):
     """The registry when one entity, and some others, have limits on the resources."""
     counts = {f"r_{resource}": {"N": str(1 + others)} for resource in resources}
-    return {**keys.entity_config_resources(NS).item, "GSI4PK": s(NS), **counts}
+    return {**keys.entity_config_resources(NS).attributes, "GSI4PK": s(NS), **counts}
 
 
 def of_entity(raw, entity_id):
@@ -56,7 +56,7 @@ def of_entity(raw, entity_id):
 # --- creating
 
 
-async def test_of_many_who_create_the_same_one_succeeds(ports):
+async def test_of_many_creations_one_succeeds(ports):
     outcomes = await asyncio.gather(
         *(create(ports, "user", name=str(number)) for number in range(20)), return_exceptions=True
     )
@@ -126,9 +126,9 @@ async def test_children_are_listed_over_several_pages(ports):
 async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, proxy, raw):
     await create(ports, "user", parent_id="team")
     for resource in ("api", "_default_"):
-        await ports.configs.put(NS, "user", resource, limits(1), NOW_MS, None)
-    await ports.configs.put(NS, "other", "api", limits(1), NOW_MS, None)
-    row = UsageRow("user", "api", WindowUsage(NOW_MS // 3_600_000, {"rpm": 3}, 2))
+        await ports.configs.put(NS, "user", resource, limits(1), now_ms=NOW_MS, principal=None)
+    await ports.configs.put(NS, "other", "api", limits(1), now_ms=NOW_MS, principal=None)
+    row = BucketHour("user", "api", WindowUsage(NOW_MS // 3_600_000, {"rpm": 3}, 2))
     raw.put(usage.encode(NS, row, 2**31))
     raw.put(bucket("user", "gpt"), *(bucket("user", "api", shard, 4) for shard in range(4)))
     raw.put(bucket("user-1", "api"), bucket("other", "api"))
@@ -140,7 +140,7 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
     assert raw.get(keys.bucket(NS, "user-1", "api"))
     assert raw.get(keys.bucket(NS, "other", "api"))
     assert await ports.entities.children(NS, "team") == []
-    assert count(raw.get(keys.entity_config_resources(NS)), "api") == 1
+    assert resource_count(raw.get(keys.entity_config_resources(NS)), "api") == 1
     assert await ports.configs.resources_with_entity_configs(NS) == ["api"]
     event = (await ports.audit.events(NS, "user", None, 1))[0]
     assert (event.action, event.principal) == ("entity_deleted", "me")
@@ -151,7 +151,7 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
 
 
 async def test_a_bucket_that_the_index_does_not_know_yet_is_deleted_with_its_limits(ports, raw):
-    await ports.configs.put(NS, "user", "api", limits(1), NOW_MS, None)
+    await ports.configs.put(NS, "user", "api", limits(1), now_ms=NOW_MS, principal=None)
     unlisted = {name: bucket("user", "api")[name] for name in ("PK", "SK", "n", "g")}
     raw.put(unlisted)
     assert await delete(ports, "user")
@@ -166,12 +166,12 @@ async def test_an_entity_that_only_has_buckets_is_deleted_once(ports, raw):
     assert not await delete(ports, "nobody")
 
 
-async def test_of_many_who_delete_the_same_one_has_deleted_it(ports, raw):
+async def test_of_many_deletions_one_succeeds(ports, raw):
     await create(ports, "user")
-    await ports.configs.put(NS, "user", "api", limits(1), NOW_MS, None)
-    await ports.configs.put(NS, "other", "api", limits(1), NOW_MS, None)
+    await ports.configs.put(NS, "user", "api", limits(1), now_ms=NOW_MS, principal=None)
+    await ports.configs.put(NS, "other", "api", limits(1), now_ms=NOW_MS, principal=None)
     assert sum(await asyncio.gather(*(delete(ports, "user") for _ in range(10)))) == 1
-    assert count(raw.get(keys.entity_config_resources(NS)), "api") == 1
+    assert resource_count(raw.get(keys.entity_config_resources(NS)), "api") == 1
 
 
 async def large(ports, raw, *, is_created):
@@ -192,7 +192,7 @@ async def test_a_large_entity_is_deleted_whole(ports, raw, is_created):
     event = (await ports.audit.events(NS, "user", None, 1))[0]
     assert event.details == {"limits_of": resources, "buckets_of": resources}
     registry = raw.get(keys.entity_config_resources(NS))
-    assert {count(registry, resource) for resource in resources} == {1}
+    assert {resource_count(registry, resource) for resource in resources} == {1}
 
 
 @pytest.mark.parametrize("is_created", [True, False])
@@ -213,7 +213,7 @@ async def test_a_deletion_that_was_interrupted_is_taken_up_by_the_next(
     assert of_entity(raw, "user") == []
     assert len(await ports.audit.events(NS, "user", None, 10)) == before + 1
     registry = raw.get(keys.entity_config_resources(NS))
-    assert {count(registry, resource) for resource in resources} == {1}
+    assert {resource_count(registry, resource) for resource in resources} == {1}
     assert not await delete(proxied, "user")
 
 
@@ -229,10 +229,13 @@ async def test_limits_that_are_set_during_a_deletion_are_counted(ports, raw):
         await create(ports, "user")
         await asyncio.gather(
             delete(ports, "user"),
-            *(ports.configs.put(NS, "user", f"r-{i}", limits(1), NOW_MS, None) for i in range(5)),
+            *(
+                ports.configs.put(NS, "user", f"r-{i}", limits(1), now_ms=NOW_MS, principal=None)
+                for i in range(5)
+            ),
         )
         registry = raw.get(keys.entity_config_resources(NS))
         for i in range(5):
             stored = await ports.configs.get(NS, "user", f"r-{i}")
-            assert count(registry, f"r-{i}") == (stored is not None)
+            assert resource_count(registry, f"r-{i}") == (stored is not None)
         await delete(ports, "user")

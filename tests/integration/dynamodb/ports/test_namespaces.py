@@ -6,15 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, limits
-from zae_limiter.exceptions import (
-    NamespaceNotFoundError,
-    NamespaceStateError,
-    PermissionDenied,
-)
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items.attributes import s
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError, PermissionDenied
 from zae_limiter.models.entity import Entity
-from zae_limiter.records.dynamodb import keys
-from zae_limiter.records.dynamodb.attributes import s
-from zae_limiter.records.dynamodb.keys import Key
 
 
 async def register(ports, name):
@@ -41,15 +37,15 @@ async def test_a_namespace_is_found_by_name_and_by_id(ports, raw):
     assert by_name == ("_/SYSTEM#", "#NAMESPACE#red")
     assert by_id == ("_/SYSTEM#", f"#NSID#{namespace_id}")
     common = {"GSI4PK": s("_"), "status": s("active"), "created_at": s("2026-01-01T00:00:00Z")}
-    assert raw.get(by_name) == {**by_name.item, **common, "namespace_id": s(namespace_id)}
-    assert raw.get(by_id) == {**by_id.item, **common, "namespace": s("red")}
+    assert raw.get(by_name) == {**by_name.attributes, **common, "namespace_id": s(namespace_id)}
+    assert raw.get(by_id) == {**by_id.attributes, **common, "namespace": s("red")}
     await ports.namespaces.soft_delete("red", NOW_MS)
     assert raw.get(by_name) is None
     assert raw.get(by_id)["status"] == s("deleted")
     assert raw.get(by_id)["deleted_at"] == s("2026-01-01T00:00:00Z")
 
 
-async def test_many_who_register_the_same_name_get_the_same_id(ports, raw):
+async def test_many_registrations_of_one_name_get_the_same_id(ports, raw):
     ids = await asyncio.gather(*(register(ports, "red") for _ in range(20)))
     assert len(set(ids)) == 1
     assert [each.namespace_id for each in await ports.namespaces.all()] == ids[:1]
@@ -92,7 +88,7 @@ async def test_steps_whose_answers_were_lost_are_taken_once(proxied, proxy, kind
     assert (only.status, only.deleted_at) == ("active", None)
 
 
-async def test_of_many_who_delete_a_namespace_one_has_deleted_it(ports):
+async def test_of_many_deletions_of_a_namespace_one_succeeds(ports):
     namespace_id = await register(ports, "red")
     found = await outcomes(*(ports.namespaces.soft_delete("red", NOW_MS) for _ in range(10)))
     assert sorted(found) == sorted([namespace_id] + ["NamespaceNotFoundError"] * 9)
@@ -132,12 +128,12 @@ async def test_a_recovery_and_a_registration_exclude_each_other(ports):
 
 async def filled(ports, raw, name, rows):
     namespace_id = await register(ports, name)
-    await ports.configs.put(namespace_id, "", "", limits(1), NOW_MS, None)
+    await ports.configs.put(namespace_id, "", "", limits(1), now_ms=NOW_MS, principal=None)
     await ports.entities.create(namespace_id, Entity("user", parent_id="team"), NOW_MS, None)
     raw.put(
         *(
             {
-                **Key(f"{namespace_id}/BUCKET#user#r{number}#0", "#STATE").item,
+                **Key(f"{namespace_id}/BUCKET#user#r{number}#0", "#STATE").attributes,
                 "GSI4PK": s(namespace_id),
             }
             for number in range(rows)
@@ -169,7 +165,9 @@ async def test_a_purge_removes_all_of_one_namespace_and_nothing_else(ports, raw)
 async def test_a_purge_by_threads_removes_all(sync_ports, endpoint, boto):
     red = sync_ports.namespaces.register(("red",), NOW_MS)["red"]
     for number in range(120):
-        sync_ports.configs.put(red, f"user-{number}", "api", limits(1), NOW_MS, None)
+        sync_ports.configs.put(
+            red, f"user-{number}", "api", limits(1), now_ms=NOW_MS, principal=None
+        )
     sync_ports.namespaces.soft_delete("red", NOW_MS)
     assert sync_ports.namespaces.begin_purge(red) == 0
     removed = 0
@@ -218,7 +216,7 @@ async def test_what_was_written_after_a_purge_can_be_purged(ports, raw):
     red = await filled(ports, raw, "red", 0)
     await ports.namespaces.soft_delete("red", NOW_MS)
     await purge(ports, red)
-    await ports.configs.put(red, "late", "api", limits(1), NOW_MS, None)
+    await ports.configs.put(red, "late", "api", limits(1), now_ms=NOW_MS, principal=None)
     assert await purge(ports, red) == 4
     assert raw.of(red) == []
     with pytest.raises(NamespaceNotFoundError):

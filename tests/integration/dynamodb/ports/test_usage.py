@@ -6,11 +6,11 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.dynamodb.items import keys, usage
+from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.records.dynamodb import bucket_item, keys, usage
-from zae_limiter.records.dynamodb.attributes import n, s
-from zae_limiter.records.dynamodb.usage import UsageRow
 from zae_limiter.usage_report import UsageQuery, page_of, summary_of
 
 FIRST = NOW_MS // HOUR_MS
@@ -18,7 +18,7 @@ EVERYTHING = UsageQuery.parse(None, None, None)
 
 
 def row(entity_id, resource, hour, amount=1):
-    return UsageRow(entity_id, resource, WindowUsage(FIRST + hour, {"rpm": amount}, 1))
+    return BucketHour(entity_id, resource, WindowUsage(FIRST + hour, {"rpm": amount}, 1))
 
 
 def store(raw, rows, namespace_id=NS):
@@ -46,11 +46,11 @@ def scattered(seed):
 
 async def test_an_hour_is_one_flat_item(raw, ports):
     window = WindowUsage(FIRST + 13, {"rpm": 3, "tpm": -20}, 7)
-    store(raw, [UsageRow("user", "gpt-4", window)])
+    store(raw, [BucketHour("user", "gpt-4", window)])
     key = keys.usage(NS, "user", "gpt-4", "2026-01-01T13")
     assert key == ("ns-1/ENTITY#user", "#USAGE#gpt-4#2026-01-01T13")
     assert raw.get(key) == {
-        **key.item,
+        **key.attributes,
         "GSI2PK": s("ns-1/RESOURCE#gpt-4"),
         "GSI2SK": s("USAGE#2026-01-01T13#user"),
         "GSI4PK": s("ns-1"),
@@ -90,7 +90,9 @@ async def test_pages_and_sums_are_those_of_all_hours(ports, raw, seed, entity_id
 async def all_pages(ports, entity_id, resource, query, limit):
     found, key = [], None
     while True:
-        page, key = await ports.usage.page(NS, entity_id, resource, query, limit, key)
+        page, key = await ports.usage.page(
+            NS, entity_id, resource, query, limit=limit, next_key=key
+        )
         assert len(page) <= limit
         found += page
         if key is None:
@@ -102,7 +104,7 @@ async def test_a_page_does_not_read_what_comes_after_it(proxied, proxy, raw):
     hourly = UsageQuery.parse("hourly", None, None)
     for who in (("user", "api"), ("user", None), (None, "api")):
         with proxy.measure() as seen:
-            page, _ = await proxied.usage.page(NS, *who, hourly, 100, None)
+            page, _ = await proxied.usage.page(NS, *who, hourly, limit=100, next_key=None)
         assert len(page) == 100
         assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 260
         assert seen.calls <= 6
@@ -113,7 +115,7 @@ async def test_a_span_of_time_is_a_range_of_keys(proxied, proxy, raw):
     span = UsageQuery.parse("hourly", "2026-02-01T00:00:00Z", "2026-02-01T05:00:00Z")
     for who in (("user", "api"), (None, "api")):
         with proxy.measure() as seen:
-            page, key = await proxied.usage.page(NS, *who, span, 100, None)
+            page, key = await proxied.usage.page(NS, *who, span, limit=100, next_key=None)
             total = await proxied.usage.summary(NS, *who, span)
         assert (len(page), key, total.total) == (5, None, {"rpm": 5})
         assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) == 10
@@ -122,16 +124,16 @@ async def test_a_span_of_time_is_a_range_of_keys(proxied, proxy, raw):
 async def test_a_later_page_starts_where_the_last_one_ended(proxied, proxy, raw):
     store(raw, [row("user", "api", hour) for hour in range(1200)])
     hourly = UsageQuery.parse("hourly", None, None)
-    _, key = await proxied.usage.page(NS, "user", "api", hourly, 1000, None)
+    _, key = await proxied.usage.page(NS, "user", "api", hourly, limit=1000, next_key=None)
     with proxy.measure() as seen:
-        page, _ = await proxied.usage.page(NS, "user", "api", hourly, 50, key)
+        page, _ = await proxied.usage.page(NS, "user", "api", hourly, limit=50, next_key=key)
     assert page[0].window_start == "2026-02-11T16:00:00Z"
     assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 200
 
 
 async def test_more_than_a_megabyte_is_added_up(ports, raw):
     many = {f"limit-{number:02}-{'x' * 40}": number + 1 for number in range(32)}
-    rows = [UsageRow("user", "api", WindowUsage(FIRST + hour, many, 1)) for hour in range(800)]
+    rows = [BucketHour("user", "api", WindowUsage(FIRST + hour, many, 1)) for hour in range(800)]
     store(raw, rows)
     for who in (("user", "api"), (None, "api"), ("user", None)):
         total = await ports.usage.summary(NS, *who, UsageQuery.parse("hourly", None, None))
@@ -142,7 +144,7 @@ async def test_more_than_a_megabyte_is_added_up(ports, raw):
 async def test_buckets_in_the_same_index_are_not_usage(ports, raw):
     store(raw, [row("user", "api", 0)])
     raw.put({**bucket_item.key(NS, "user", "api"), **bucket_item.index_keys(NS, "user", "api")})
-    page, _ = await ports.usage.page(NS, None, "api", EVERYTHING, 10, None)
+    page, _ = await ports.usage.page(NS, None, "api", EVERYTHING, limit=10, next_key=None)
     assert [each.window_type for each in page] == ["daily", "hourly"]
 
 
@@ -151,12 +153,12 @@ async def test_counters_may_be_added_to_piece_by_piece(ports, raw):
     for _ in range(3):
         raw.boto.update_item(
             TableName=raw.table,
-            Key=key.item,
+            Key=key.attributes,
             UpdateExpression="ADD u_rpm :amount SET entity_id = :entity",
             ExpressionAttributeValues={":amount": n(1500), ":entity": s("user")},
         )
     hourly = UsageQuery.parse("hourly", None, None)
-    (hour,), _ = await ports.usage.page(NS, "user", "api", hourly, 9, None)
+    (hour,), _ = await ports.usage.page(NS, "user", "api", hourly, limit=9, next_key=None)
     assert (hour.counters, hour.total_events) == ({"rpm": 4}, 0)
 
 
@@ -167,12 +169,12 @@ async def test_the_ends_of_time_can_be_asked_for(ports, raw, times):
     store(raw, [row("user", "api", 0)])
     for who in (("user", "api"), (None, "api"), ("user", None)):
         query = UsageQuery.parse(None, *times)
-        page, _ = await ports.usage.page(NS, *who, query, 10, None)
+        page, _ = await ports.usage.page(NS, *who, query, limit=10, next_key=None)
         assert len(page) == (0 if times[0] == "9999-12-31" else 2)
 
 
 @pytest.mark.parametrize("next_key", ["nonsense", "a#b#c#d", "#", 5])
 async def test_a_key_that_no_page_has_returned_is_refused(ports, next_key):
     with pytest.raises(ValidationError) as caught:
-        await ports.usage.page(NS, "user", "api", EVERYTHING, 10, next_key)
+        await ports.usage.page(NS, "user", "api", EVERYTHING, limit=10, next_key=next_key)
     assert caught.value.field == "next_key"

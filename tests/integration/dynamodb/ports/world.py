@@ -2,20 +2,18 @@
 
 from dataclasses import dataclass, field
 
-from zae_limiter._async.engines.dynamodb.audit import DynamoAudit
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
+from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._async.engines.dynamodb.namespaces import DynamoNamespaces
-from zae_limiter._async.engines.dynamodb.records import DynamoRecords
-from zae_limiter._async.engines.dynamodb.store import Store
-from zae_limiter._async.engines.dynamodb.usage import DynamoUsage
-from zae_limiter._sync.engines.dynamodb import audit as sync_audit
+from zae_limiter._async.engines.dynamodb.history import DynamoAudit, DynamoUsage
+from zae_limiter._async.engines.dynamodb.namespaces import DynamoDocuments, DynamoNamespaces
 from zae_limiter._sync.engines.dynamodb import client as sync_client
 from zae_limiter._sync.engines.dynamodb import configs as sync_configs
+from zae_limiter._sync.engines.dynamodb import context as sync_context
 from zae_limiter._sync.engines.dynamodb import entities as sync_entities
+from zae_limiter._sync.engines.dynamodb import history as sync_history
 from zae_limiter._sync.engines.dynamodb import namespaces as sync_namespaces
-from zae_limiter._sync.engines.dynamodb import store as sync_store
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.models.config import LevelConfig
 from zae_limiter.models.limit import Limit
@@ -32,15 +30,15 @@ def limits(capacity, *names):
 
 @dataclass
 class Witness:
-    """A primer that remembers what it was told."""
+    """A cache listener that keeps what it is called with."""
 
     buckets: list = field(default_factory=list)
     entities: list = field(default_factory=list)
 
-    def saw_bucket(self, namespace_id, entity_id, resource, item):
+    def on_bucket_read(self, namespace_id, entity_id, resource, item):
         self.buckets.append((namespace_id, entity_id, resource, item))
 
-    def saw_entity(self, namespace_id, entity_id, entity):
+    def on_entity_read(self, namespace_id, entity_id, entity):
         self.entities.append((namespace_id, entity_id, entity))
 
 
@@ -52,37 +50,39 @@ class Ports:
     entities: object
     namespaces: object
     audit: object
-    records: object = None
+    documents: object = None
     usage: object = None
 
 
 def ports(table, url, request_timeout=TIMEOUT_S):
     client = DynamoClient(table, endpoint_url=url, request_timeout=request_timeout)
     witness = Witness()
-    store = Store(client, witness, Parallel(), audit_retention_days=7)
+    context = TableContext(client, witness, Parallel(), audit_retention_days=7)
     return Ports(
         client,
         witness,
-        DynamoConfigs(store),
-        DynamoEntities(store),
-        DynamoNamespaces(store),
-        DynamoAudit(store),
-        DynamoRecords(store),
-        DynamoUsage(store),
+        DynamoConfigs(context),
+        DynamoEntities(context),
+        DynamoNamespaces(context),
+        DynamoAudit(context),
+        DynamoDocuments(context),
+        DynamoUsage(context),
     )
 
 
 def sync_ports(table, url):
     client = sync_client.DynamoClient(table, endpoint_url=url, request_timeout=TIMEOUT_S)
     witness = Witness()
-    store = sync_store.Store(client, witness, Parallel("threadpool"), audit_retention_days=7)
+    context = sync_context.TableContext(
+        client, witness, Parallel("threadpool"), audit_retention_days=7
+    )
     return Ports(
         client,
         witness,
-        sync_configs.DynamoConfigs(store),
-        sync_entities.DynamoEntities(store),
-        sync_namespaces.DynamoNamespaces(store),
-        sync_audit.DynamoAudit(store),
+        sync_configs.DynamoConfigs(context),
+        sync_entities.DynamoEntities(context),
+        sync_namespaces.DynamoNamespaces(context),
+        sync_history.DynamoAudit(context),
     )
 
 
@@ -94,7 +94,7 @@ class Raw:
         self.table = table
 
     def get(self, key):
-        answer = self.boto.get_item(TableName=self.table, Key=key.item, ConsistentRead=True)
+        answer = self.boto.get_item(TableName=self.table, Key=key.attributes, ConsistentRead=True)
         return answer.get("Item")
 
     def put(self, *items):

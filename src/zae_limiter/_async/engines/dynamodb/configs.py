@@ -1,43 +1,41 @@
-"""Stored limits."""
+"""The port of stored limits."""
 
 from __future__ import annotations
 
 from zae_limiter import schema
-from zae_limiter._async.engines.dynamodb.reading import (
-    Found,
+from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.requests import (
+    ItemsByKey,
     Query,
     batch_get,
-    get_at_once,
     get_item,
+    transact_get,
 )
-from zae_limiter._async.engines.dynamodb.store import Primer, Store
-from zae_limiter._async.engines.dynamodb.transactions import Plan
-from zae_limiter.models.audit import AuditAction
-from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
-from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
+from zae_limiter.dynamodb.items import configs, entities, keys, system
 
 # sync: from zae_limiter.concurrency.shield import shield
-from zae_limiter.records.dynamodb import actions, configs, entities, keys, registries
-from zae_limiter.records.dynamodb.actions import Action
-from zae_limiter.records.dynamodb.attributes import Item, s, text
-from zae_limiter.records.dynamodb.audit import Change
-from zae_limiter.records.dynamodb.configs import Level
-from zae_limiter.records.dynamodb.keys import Key
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.dynamodb.items import transact_items as actions
+from zae_limiter.dynamodb.items.attributes import Item, s, text
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.transact_items import Action
+from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
+from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
+from zae_limiter.models.entity import Entity
+from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter.transport.calls import Deadline
 
-__all__ = ["DynamoConfigs", "Primer"]
-
-SYSTEM = Level("", "")
+__all__ = ["DynamoConfigs"]
 
 
 class DynamoConfigs:
     """One item per level. Each change, its audit event and the version are one transaction."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._client = store.client
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._client = context.client
 
-    # --- what applies
+    # --- all levels
 
     async def snapshot(
         self,
@@ -48,62 +46,62 @@ class DynamoConfigs:
         shared: SharedConfig | None = None,
         fresh: bool = False,
     ) -> ConfigSnapshot:
-        """Everything that decides an (entity, resource).
+        """Return all levels for an (entity, resource), the entity, and the version.
 
-        ``shared`` is what a read for another entity on the resource has found a moment ago, and
-        saves reading it. ``fresh``: all of it now, as it stands at one moment. Otherwise in one
-        cheap read, with the bucket, that may be a moment behind unless this client has just
-        changed something.
+        If ``fresh``, everything is read at one moment, ``shared`` included. Otherwise one cheap
+        read brings the bucket, too, for its cache; it may be a moment behind unless this client
+        has just changed something in the namespace.
         """
-        meta, bucket = keys.entity(namespace_id, entity_id), None
-        wanted = [meta, *(level.key(namespace_id) for level in _own(entity_id, resource))]
-        if shared is None or fresh:
-            shared = None
-            wanted += (level.key(namespace_id) for level in _common(resource))
         if fresh:
-            found = await get_at_once(self._client, wanted)
+            shared = None
+        entity_key = keys.entity(namespace_id, entity_id)
+        wanted = [entity_key, *_level_keys(namespace_id, *_own_levels(entity_id, resource))]
+        if shared is None:
+            wanted += _level_keys(namespace_id, *_shared_levels(resource))
+        if fresh:
+            items = await transact_get(self._client, wanted)
         else:
-            bucket = keys.bucket(namespace_id, entity_id, resource)
-            found = await batch_get(
+            items = await batch_get(
                 self._client,
-                [*wanted, bucket],
-                consistent=self._store.own_writes.is_recent(namespace_id),
+                [*wanted, keys.bucket(namespace_id, entity_id, resource)],
+                consistent=self._context.recent_changes.is_recent(namespace_id),
             )
-        what = namespace_id, entity_id, resource, found, shared, bucket
-        return self._seen(*what)  # unasync: remove
-        # sync: return shield(lambda: self._seen(*what))
-
-    def _seen(
-        self,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        found: Found,
-        shared: SharedConfig | None,
-        bucket: Key | None,
-    ) -> ConfigSnapshot:
-        item = found.get(keys.entity(namespace_id, entity_id))
+        item = items.get(entity_key)
         entity = None if item is None else entities.decode(item)
-        self._store.primer.saw_entity(namespace_id, entity_id, entity)
-        if bucket is not None:
-            self._store.primer.saw_bucket(namespace_id, entity_id, resource, found.get(bucket))
+        bucket_id = namespace_id, entity_id, resource
+        self._notify_cache(bucket_id, entity, items, fresh=fresh)  # unasync: remove
+        # sync: shield(lambda: self._notify_cache(bucket_id, entity, items, fresh=fresh))
         own = [
-            configs.decode(found.get(each.key(namespace_id))) for each in _own(entity_id, resource)
+            configs.decode(items.get(key))
+            for key in _level_keys(namespace_id, *_own_levels(entity_id, resource))
         ]
-        common = shared or _shared(namespace_id, resource, found)
+        shared = shared or _shared_config(namespace_id, resource, items)
         return ConfigSnapshot(
-            version=common.version,
+            version=shared.version,
             entity=entity,
             entity_resource=own[0],
             entity_default=own[1],
-            resource=common.resource,
-            system=common.system,
+            resource=shared.resource,
+            system=shared.system,
         )
+
+    def _notify_cache(
+        self,
+        bucket_id: tuple[str, str, str],
+        entity: Entity | None,
+        items: ItemsByKey,
+        *,
+        fresh: bool,
+    ) -> None:
+        listener, (namespace_id, entity_id, _) = self._context.listener, bucket_id
+        listener.on_entity_read(namespace_id, entity_id, entity)
+        if not fresh:  # else the bucket was not read
+            listener.on_bucket_read(*bucket_id, items.get(keys.bucket(*bucket_id)))
 
     # --- one level
 
     async def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
-        key = Level(entity_id, resource).key(namespace_id)
+        key = configs.key(namespace_id, ConfigLevel(entity_id, resource))
         return configs.decode(await get_item(self._client, key))
 
     async def put(
@@ -112,55 +110,58 @@ class DynamoConfigs:
         entity_id: str,
         resource: str,
         config: LevelConfig,
+        *,
         now_ms: int,
         principal: str | None,
     ) -> None:
-        level = Level(entity_id, resource)
-        change = Change.by(principal, level.subject, now_ms, resource or None)
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
 
-        async def plan(deadline: Deadline) -> Plan[None]:
-            before = await get_item(self._client, level.key(namespace_id), deadline)
+        async def plan(deadline: Deadline) -> TransactionPlan[None]:
+            before = await get_item(self._client, configs.key(namespace_id, level), deadline)
             details = {**config.to_dict(), "previous": configs.described(before)}
-            log = self._store.log(namespace_id, change, AuditAction.LIMITS_SET, details)
+            log = self._context.log(namespace_id, change, AuditAction.LIMITS_SET, details)
             writes = _put(namespace_id, level, config, before, change.event_id)
-            return Plan(None, [*writes, log], change.event_id)
+            return TransactionPlan(None, [*writes, log], change.event_id)
 
-        await self._store.commit(namespace_id, plan)
+        await self._context.commit(namespace_id, plan)
 
     async def delete(
         self,
         namespace_id: str,
         entity_id: str,
         resource: str,
+        *,
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        level = Level(entity_id, resource)
-        change = Change.by(principal, level.subject, now_ms, resource or None)
-        key, registry = level.key(namespace_id), _registry(namespace_id, level)
+        level = ConfigLevel(entity_id, resource)
+        change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
+        key, registry = configs.key(namespace_id, level), _registry(namespace_id, level)
 
-        async def plan(deadline: Deadline) -> Plan[bool]:
-            found = await batch_get(
+        async def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            items = await batch_get(
                 self._client, [key, registry], consistent=True, deadline=deadline
             )
-            before = found.get(key)
+            before = items.get(key)
             if before is None or not configs.holds_limits(before):
-                return Plan(False, [])
+                return TransactionPlan(False, [])
             details = {"previous": configs.described(before)}
-            log = self._store.log(namespace_id, change, AuditAction.LIMITS_DELETED, details)
-            writes = _delete(namespace_id, level, before, found.get(registry))
-            return Plan(True, [*writes, log])
+            log = self._context.log(namespace_id, change, AuditAction.LIMITS_DELETED, details)
+            writes = _delete(namespace_id, level, before, items.get(registry))
+            return TransactionPlan(True, [*writes, log])
 
-        return await self._store.commit(namespace_id, plan)
+        return await self._context.commit(namespace_id, plan)
 
     # --- listings
 
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        return registries.listed(await get_item(self._client, keys.resources(namespace_id)))
+        registry = await get_item(self._client, keys.resources(namespace_id))
+        return system.registered_resources(registry)
 
     async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        key = keys.entity_config_resources(namespace_id)
-        return registries.listed(await get_item(self._client, key))
+        registry = await get_item(self._client, keys.entity_config_resources(namespace_id))
+        return system.registered_resources(registry)
 
     async def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
@@ -174,30 +175,39 @@ class DynamoConfigs:
         return [text(item["GSI3SK"]) for item in await query.all(limit)]
 
 
-def _own(entity_id: str, resource: str) -> tuple[Level, Level]:
-    """The levels that belong to an entity, the stronger first."""
-    return Level(entity_id, resource), Level(entity_id, DEFAULT_RESOURCE)
+def _own_levels(entity_id: str, resource: str) -> tuple[ConfigLevel, ConfigLevel]:
+    """Return the levels that belong to an entity, the stronger first."""
+    return ConfigLevel(entity_id, resource), ConfigLevel(entity_id, DEFAULT_RESOURCE)
 
 
-def _common(resource: str) -> tuple[Level, Level]:
-    return Level("", resource), SYSTEM
+def _shared_levels(resource: str) -> tuple[ConfigLevel, ConfigLevel]:
+    """Return the levels that all entities on a resource have in common, the stronger first."""
+    return ConfigLevel("", resource), ConfigLevel("", "")
 
 
-def _shared(namespace_id: str, resource: str, found: Found) -> SharedConfig:
-    of_resource, of_system = (found.get(each.key(namespace_id)) for each in _common(resource))
+def _level_keys(namespace_id: str, *levels: ConfigLevel) -> list[Key]:
+    return [configs.key(namespace_id, level) for level in levels]
+
+
+def _shared_config(namespace_id: str, resource: str, items: ItemsByKey) -> SharedConfig:
+    resource_item, system_item = (
+        items.get(key) for key in _level_keys(namespace_id, *_shared_levels(resource))
+    )
     return SharedConfig(
-        configs.decode_version(of_system), configs.decode(of_resource), configs.decode(of_system)
+        configs.decode_version(system_item),
+        configs.decode(resource_item),
+        configs.decode(system_item),
     )
 
 
-def _registry(namespace_id: str, level: Level) -> Key:
+def _registry(namespace_id: str, level: ConfigLevel) -> Key:
     if level.entity_id:
         return keys.entity_config_resources(namespace_id)
     return keys.resources(namespace_id)
 
 
 def _put(
-    namespace_id: str, level: Level, config: LevelConfig, before: Item | None, revision: str
+    namespace_id: str, level: ConfigLevel, config: LevelConfig, before: Item | None, revision: str
 ) -> list[Action]:
     if level.is_system:
         return [actions.update(configs.system_update(namespace_id, before, config, revision))]
@@ -207,15 +217,18 @@ def _put(
     ]
     if before is None or not configs.holds_limits(before):
         registry = _registry(namespace_id, level)
-        writes.append(actions.update(registries.added(registry, namespace_id, level.resource)))
+        writes.append(actions.update(system.count_resource(registry, namespace_id, level.resource)))
     return writes
 
 
-def _delete(namespace_id: str, level: Level, before: Item, registry: Item | None) -> list[Action]:
+def _delete(
+    namespace_id: str, level: ConfigLevel, before: Item, registry_item: Item | None
+) -> list[Action]:
     if level.is_system:
         return [actions.update(configs.system_update(namespace_id, before, None, ""))]
     writes = [actions.delete(before), actions.update(configs.version_bump(namespace_id))]
-    removed = registries.removed(_registry(namespace_id, level), registry, [level.resource])
-    if removed is not None:
-        writes.append(actions.update(removed))
+    registry = _registry(namespace_id, level)
+    uncounted = system.uncount_resources(registry, registry_item, [level.resource])
+    if uncounted is not None:
+        writes.append(actions.update(uncounted))
     return writes

@@ -1,24 +1,20 @@
-"""All ports over one table."""
+"""The DynamoDB engine: all ports over one table."""
 
 from __future__ import annotations
 
-from zae_limiter._async.engines.dynamodb.audit import DynamoAudit
-from zae_limiter._async.engines.dynamodb.buckets import DynamoBuckets
+from zae_limiter._async.engines.dynamodb.buckets.port import DynamoBuckets
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
+from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._async.engines.dynamodb.namespaces import DynamoNamespaces
+from zae_limiter._async.engines.dynamodb.history import DynamoAudit, DynamoUsage
+from zae_limiter._async.engines.dynamodb.namespaces import DynamoDocuments, DynamoNamespaces
 from zae_limiter._async.engines.dynamodb.provisioning import remove_table
-from zae_limiter._async.engines.dynamodb.records import DynamoRecords
-from zae_limiter._async.engines.dynamodb.store import Store
-from zae_limiter._async.engines.dynamodb.usage import DynamoUsage
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.dynamodb.known import Known
-from zae_limiter.models.backend import BackendCapabilities
-from zae_limiter.models.stats import StoreStats
-from zae_limiter.naming import RESERVED_NAMESPACE
-
-VERSION_RECORD = "version"
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.models.backend import BackendCapabilities, StoreStats
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.settings import Settings
 
 CAPABILITIES = BackendCapabilities(
     engine="dynamodb",
@@ -31,47 +27,39 @@ CAPABILITIES = BackendCapabilities(
 
 
 class DynamoEngine:
-    """One table, one client, and what the client has seen of it."""
+    """One table, reached through one client, with a cache of the buckets that it has seen."""
 
     capabilities = CAPABILITIES
 
-    def __init__(
-        self,
-        client: DynamoClient,
-        parallel: Parallel,
-        *,
-        audit_retention_days: int,
-        rejection_cache_ttl: float,
-        max_shards: int,
-    ) -> None:
+    def __init__(self, client: DynamoClient, settings: Settings) -> None:
         self._client = client
-        self._parallel = parallel
-        known = Known()
-        store = Store(client, known, parallel, audit_retention_days)
+        self._parallel = Parallel(settings.parallel_mode)
+        cache = BucketCache()
+        context = TableContext(client, cache, self._parallel, settings.audit_retention_days)
         self.buckets = DynamoBuckets(
-            store,
-            known,
+            context,
+            cache,
             client.counters,
-            rejection_cache_ttl=rejection_cache_ttl,
-            max_shards=max_shards,
+            rejection_cache_ttl=settings.rejection_cache_ttl,
+            max_shards=settings.max_shards,
         )
-        self.configs = DynamoConfigs(store)
-        self.entities = DynamoEntities(store)
-        self.namespaces = DynamoNamespaces(store)
-        self.usage = DynamoUsage(store)
-        self.audit = DynamoAudit(store)
-        self.records = DynamoRecords(store)
+        self.configs = DynamoConfigs(context)
+        self.entities = DynamoEntities(context)
+        self.namespaces = DynamoNamespaces(context)
+        self.usage = DynamoUsage(context)
+        self.audit = DynamoAudit(context)
+        self.documents = DynamoDocuments(context)
 
     def stats(self) -> StoreStats:
         return self._client.counters.read()
 
     async def ping(self) -> None:
-        await self.records.get(RESERVED_NAMESPACE, VERSION_RECORD)
+        await self.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     async def close(self) -> None:
         await self._client.close()
         self._parallel.close()
 
     async def delete_all(self) -> None:
-        """Remove the table itself."""
+        """Delete the table itself."""
         await remove_table(self._client)

@@ -1,142 +1,148 @@
-"""The registry of namespaces."""
+"""The ports of the namespace registry and of small documents."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from zae_limiter import schema
-from zae_limiter._async.engines.dynamodb.batches import batch_delete
-from zae_limiter._async.engines.dynamodb.reading import Query, batch_get, get_item
-from zae_limiter._async.engines.dynamodb.store import Store
-from zae_limiter._async.engines.dynamodb.transactions import MOST_ACTIONS, Plan
-from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
+from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
+from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items import transact_items as actions
+from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, s, text
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.system import ACTIVE, DELETED, PURGING
+from zae_limiter.dynamodb.items.transact_items import Action
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError, ValidationError
 from zae_limiter.identifiers import new_namespace_id
-from zae_limiter.models.audit import AuditAction, namespace_subject
-from zae_limiter.models.config import Namespace
+from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
+from zae_limiter.models.entity import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE
-from zae_limiter.records.dynamodb import actions, keys
-from zae_limiter.records.dynamodb import namespaces as stored
-from zae_limiter.records.dynamodb.actions import Action
-from zae_limiter.records.dynamodb.attributes import s
-from zae_limiter.records.dynamodb.audit import Change
-from zae_limiter.records.dynamodb.keys import Key
-from zae_limiter.records.dynamodb.namespaces import ACTIVE, DELETED, PURGING
-from zae_limiter.records.dynamodb.update import Update
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.calls import Deadline
 
-NAMES_AT_ONCE = MOST_ACTIONS // 3  # a record by name, one by id and an event each
+MAX_NAMES = MAX_ACTIONS // 3  # each takes an item by name, one by id, and an event
 
 
 class DynamoNamespaces:
-    """Each step is one transaction; a purge is many, and can be taken up again."""
+    """Each step is one transaction. A purge takes many, and can be resumed if interrupted."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._client = store.client
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+        self._client = context.client
 
     async def register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None = None
     ) -> dict[str, str]:
         ids: dict[str, str] = {}
         wanted = tuple(dict.fromkeys(names))
-        for start in range(0, len(wanted), NAMES_AT_ONCE):
-            some = wanted[start : start + NAMES_AT_ONCE]
+        for start in range(0, len(wanted), MAX_NAMES):
+            some = wanted[start : start + MAX_NAMES]
             ids |= await self._register(some, now_ms, principal)
         return ids
 
     async def _register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None
     ) -> dict[str, str]:
-        made = {
+        new = {
             name: Namespace(new_namespace_id(), name, ACTIVE, iso_from_ms(now_ms)) for name in names
         }
 
-        async def plan(deadline: Deadline) -> Plan[dict[str, str]]:
-            found = await batch_get(
+        async def plan(deadline: Deadline) -> TransactionPlan[dict[str, str]]:
+            items = await batch_get(
                 self._client, map(keys.namespace_by_name, names), consistent=True, deadline=deadline
             )
-            known = {each.name: each for each in map(stored.decode, found.values())}
+            existing = {
+                namespace.name: namespace
+                for namespace in map(system.decode_namespace, items.values())
+            }
             writes: list[Action] = []
             for name in names:
-                if name not in known:
-                    writes.append(actions.put_new(stored.encode_by_name(made[name])))
-                    writes.append(actions.put_new(stored.encode_by_id(made[name])))
+                if name not in existing:
+                    writes.append(actions.put_new(system.encode_by_name(new[name])))
+                    writes.append(actions.put_new(system.encode_by_id(new[name])))
                     action = AuditAction.NAMESPACE_REGISTERED
-                    writes.append(self._log(made[name], action, now_ms, principal))
-            everything = made | known
-            return Plan({name: everything[name].namespace_id for name in names}, writes)
+                    writes.append(self._log(new[name], action, now_ms, principal))
+            namespaces = new | existing
+            return TransactionPlan({name: namespaces[name].namespace_id for name in names}, writes)
 
-        return await self._store.commit(RESERVED_NAMESPACE, plan)
+        return await self._context.commit(RESERVED_NAMESPACE, plan)
 
     async def find(self, name: str) -> Namespace | None:
         item = await get_item(self._client, keys.namespace_by_name(name))
-        return None if item is None else stored.decode(item)
+        return None if item is None else system.decode_namespace(item)
 
     async def all(self) -> list[Namespace]:
-        values = {":pk": s(schema.pk_system(RESERVED_NAMESPACE)), ":sk": s(stored.ID_PREFIX)}
+        values = {":pk": s(schema.pk_system(RESERVED_NAMESPACE)), ":sk": s(system.ID_PREFIX)}
         query = Query(self._client, "PK = :pk AND begins_with(SK, :sk)", values)
-        found = map(stored.decode, await query.all())
-        return sorted(found, key=lambda each: (each.name, each.namespace_id))
+        namespaces = map(system.decode_namespace, await query.all())
+        return sorted(namespaces, key=lambda namespace: (namespace.name, namespace.namespace_id))
 
     async def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
-        async def plan(deadline: Deadline) -> Plan[str]:
+        async def plan(deadline: Deadline) -> TransactionPlan[str]:
             key = keys.namespace_by_name(name)
             item = await get_item(self._client, key, deadline)
             if item is None:
                 raise NamespaceNotFoundError(name)
-            known = stored.decode(item)
-            update = _transition(known.namespace_id, ACTIVE, DELETED)
+            namespace = system.decode_namespace(item)
+            update = _transition(namespace.namespace_id, ACTIVE, DELETED)
             update.set("deleted_at", s(iso_from_ms(now_ms)))
             writes = [
-                actions.delete_if(key, "namespace_id", s(known.namespace_id)),
+                actions.delete_if(key, "namespace_id", s(namespace.namespace_id)),
                 actions.update(update),
-                self._log(known, AuditAction.NAMESPACE_DELETED, now_ms, principal),
+                self._log(namespace, AuditAction.NAMESPACE_DELETED, now_ms, principal),
             ]
-            return Plan(known.namespace_id, writes)
+            return TransactionPlan(namespace.namespace_id, writes)
 
-        return await self._store.commit(RESERVED_NAMESPACE, plan)
+        return await self._context.commit(RESERVED_NAMESPACE, plan)
 
     async def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
-        async def plan(deadline: Deadline) -> Plan[str]:
-            known = await self._by_id(namespace_id, deadline)
-            if known is None:
+        async def plan(deadline: Deadline) -> TransactionPlan[str]:
+            namespace = await self._by_id(namespace_id, deadline)
+            if namespace is None:
                 raise NamespaceNotFoundError(namespace_id)
-            if known.status != DELETED:
+            if namespace.status != DELETED:
                 raise NamespaceStateError(
-                    namespace_id, f"is {known.status}; only a deleted one can be recovered"
+                    namespace_id, f"is {namespace.status}; only a deleted one can be recovered"
                 )
-            by_name = keys.namespace_by_name(known.name)
+            by_name = keys.namespace_by_name(namespace.name)
             if await get_item(self._client, by_name, deadline) is not None:
                 raise NamespaceStateError(
-                    namespace_id, f"its name {known.name!r} is in use; delete that namespace first"
+                    namespace_id,
+                    f"its name {namespace.name!r} is in use; delete that namespace first",
                 )
-            back = Namespace(namespace_id, known.name, ACTIVE, known.created_at)
+            active = Namespace(namespace_id, namespace.name, ACTIVE, namespace.created_at)
             update = _transition(namespace_id, DELETED, ACTIVE)
             update.remove("deleted_at")
             writes = [
-                actions.put_new(stored.encode_by_name(back)),
+                actions.put_new(system.encode_by_name(active)),
                 actions.update(update),
-                self._log(back, AuditAction.NAMESPACE_RECOVERED, now_ms, principal),
+                self._log(active, AuditAction.NAMESPACE_RECOVERED, now_ms, principal),
             ]
-            return Plan(known.name, writes)
+            return TransactionPlan(namespace.name, writes)
 
-        return await self._store.commit(RESERVED_NAMESPACE, plan)
+        return await self._context.commit(RESERVED_NAMESPACE, plan)
 
     # --- purge
 
     async def begin_purge(self, namespace_id: str) -> int:
-        """Rows that a client wrote after a purge can be purged, too, though nobody owns them."""
+        """Mark a namespace, or purge what a client has written to it after an earlier purge."""
 
-        async def plan(deadline: Deadline) -> Plan[bool]:
-            known = await self._by_id(namespace_id, deadline)
-            if known is None or known.status == PURGING:
-                return Plan(known is not None, [])
-            if known.status == ACTIVE:
+        async def plan(deadline: Deadline) -> TransactionPlan[bool]:
+            namespace = await self._by_id(namespace_id, deadline)
+            if namespace is None or namespace.status == PURGING:
+                return TransactionPlan(namespace is not None, [])
+            if namespace.status == ACTIVE:
                 raise NamespaceStateError(
                     namespace_id, "is active; delete_namespace() it before a purge"
                 )
-            return Plan(True, [actions.update(_transition(namespace_id, DELETED, PURGING))])
+            return TransactionPlan(
+                True, [actions.update(_transition(namespace_id, DELETED, PURGING))]
+            )
 
-        if await self._store.commit(RESERVED_NAMESPACE, plan):
+        if await self._context.commit(RESERVED_NAMESPACE, plan):
             return 0
         reserved = namespace_id == RESERVED_NAMESPACE
         removed = 0 if reserved else await self.purge_batch(namespace_id, 1)
@@ -147,47 +153,69 @@ class DynamoNamespaces:
     async def purge_batch(self, namespace_id: str, limit: int) -> int:
         values = {":namespace": s(schema.gsi4_pk_namespace(namespace_id))}
         query = Query(self._client, "GSI4PK = :namespace", values, index="GSI4", page_size=limit)
-        found = [Key.of(item) for item in await query.page()]
+        batch = [Key.of(item) for item in await query.page()]
         try:
-            await batch_delete(self._client, found, self._store.parallel)
+            await batch_delete(self._client, batch, self._context.parallel)
         finally:
-            self._store.own_writes.note(namespace_id)
-        return len(found)
+            self._context.recent_changes.note(namespace_id)
+        return len(batch)
 
     async def finish_purge(
         self, namespace_id: str, now_ms: int, principal: str | None = None
     ) -> None:
-        async def plan(deadline: Deadline) -> Plan[None]:
-            known = await self._by_id(namespace_id, deadline)
-            if known is None:
-                return Plan(None, [])
-            if known.status != PURGING:
+        async def plan(deadline: Deadline) -> TransactionPlan[None]:
+            namespace = await self._by_id(namespace_id, deadline)
+            if namespace is None:
+                return TransactionPlan(None, [])
+            if namespace.status != PURGING:
                 raise NamespaceStateError(
-                    namespace_id, f"is {known.status}; it is not being purged"
+                    namespace_id, f"is {namespace.status}; it is not being purged"
                 )
             writes = [
                 actions.delete_if(keys.namespace_by_id(namespace_id), "status", s(PURGING)),
-                self._log(known, AuditAction.NAMESPACE_PURGED, now_ms, principal),
+                self._log(namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal),
             ]
-            return Plan(None, writes)
+            return TransactionPlan(None, writes)
 
-        await self._store.commit(RESERVED_NAMESPACE, plan)
+        await self._context.commit(RESERVED_NAMESPACE, plan)
 
     async def _by_id(self, namespace_id: str, deadline: Deadline) -> Namespace | None:
         item = await get_item(self._client, keys.namespace_by_id(namespace_id), deadline)
-        return None if item is None else stored.decode(item)
+        return None if item is None else system.decode_namespace(item)
 
     def _log(
         self, namespace: Namespace, action: AuditAction, now_ms: int, principal: str | None
     ) -> Action:
-        change = Change.by(principal, namespace_subject(namespace.name), now_ms)
+        change = AuditedChange.by(principal, namespace_subject(namespace.name), now_ms)
         details = {"namespace_id": namespace.namespace_id}
-        return self._store.log(RESERVED_NAMESPACE, change, action, details)
+        return self._context.log(RESERVED_NAMESPACE, change, action, details)
 
 
-def _transition(namespace_id: str, before: str, after: str) -> Update:
-    """From one state to another, if nobody was faster."""
-    update = Update(keys.namespace_by_id(namespace_id).item)
+def _transition(namespace_id: str, before: str, after: str) -> UpdateExpression:
+    """Return the update from one status to another, on the condition that it is still the first."""
+    update = UpdateExpression(keys.namespace_by_id(namespace_id).attributes)
     update.require_equal("status", s(before))
     update.set("status", s(after))
     return update
+
+
+class DynamoDocuments:
+    """Small JSON documents, one item each."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._client = context.client
+
+    async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+        item = await get_item(self._client, keys.record(namespace_id, key))
+        return None if item is None else system.decode_document(item)
+
+    async def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+        item = system.encode_document(namespace_id, key, value)
+        length = len(text(item[system.BODY]))
+        if length > MAX_DOCUMENT_CHARACTERS:
+            raise ValidationError(
+                "document",
+                length,
+                f"must have at most {MAX_DOCUMENT_CHARACTERS} characters as JSON",
+            )
+        await self._client.call("PutItem", {"Item": item}, repeatable=True)

@@ -1,4 +1,4 @@
-"""Making and removing the table, on any endpoint that speaks DynamoDB."""
+"""Create and delete the table, on any endpoint that speaks DynamoDB."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from zae_limiter.exceptions import (
     RateLimiterUnavailable,
 )
 from zae_limiter.transport.aio import asleep  # unasync: remove
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Refused
 
 # sync: from zae_limiter.transport.threads import sleep
 
 CALL_S = 10.0  # requests about tables take longer than those about items
-READY_WITHIN_S = 300.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 2.0
+READY_WITHIN_S = 300.0  # AWS creates a table with indexes in well under a minute
+FIRST_PAUSE_S = 0.02  # a local server is ready at once
+LONGEST_PAUSE_S = 2.0
 
-logger = logging.getLogger("zae_limiter")
+logger = logging.getLogger(__name__)
 
 
 async def make_table(client: DynamoClient, *, stream: bool = True) -> None:
-    """Return when the table can be used; others may be making it at the same time.
+    """Create the table unless it exists, and return when it can be used.
 
-    Its stream is for the aggregator; a table for tests may do without.
+    Several clients may do so at once. The stream is for the aggregator; a table for tests may do
+    without.
     """
     waiting, pause_s = Deadline(READY_WITHIN_S), FIRST_PAUSE_S
     while (status := await _status(client)) not in table.READY:
@@ -39,24 +41,24 @@ async def make_table(client: DynamoClient, *, stream: bool = True) -> None:
                 "again later",
                 stack_name=client.table,
             )
-        logger.info("table %s is not ready yet (%s)", client.table, status or "new")
+        logger.info("waiting until table %s is ready (%s)", client.table, status or "new")
         await asleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     await _enable_ttl(client)
 
 
 async def remove_table(client: DynamoClient) -> None:
-    """Return when it is gone, or never was."""
-    waiting, pause_s, asked = Deadline(READY_WITHIN_S), FIRST_PAUSE_S, False
+    """Delete the table if it exists, and return when it does not exist any more."""
+    waiting, pause_s, is_deleting = Deadline(READY_WITHIN_S), FIRST_PAUSE_S, False
     while (status := await _status(client)) is not None and waiting.left() > 0:
-        if not asked and status in table.READY:
-            asked = await _delete(client)
+        if not is_deleting and status in table.READY:
+            is_deleting = await _delete(client)
         await asleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 async def _status(client: DynamoClient) -> str | None:
-    """None if there is no such table."""
+    """Return the status of the table; None if there is no such table."""
     try:
         answer = await client.call("DescribeTable", {}, deadline=Deadline(CALL_S))
     except InfrastructureNotFoundError:
@@ -70,12 +72,12 @@ async def _create(client: DynamoClient, stream: bool) -> None:
     try:
         await client.call("CreateTable", request, deadline=Deadline(CALL_S), repeatable=True)
     except Refused as error:
-        if error.code != "ResourceInUseException":  # else somebody was faster
+        if error.code != "ResourceInUseException":  # another client is creating it
             raise
 
 
 async def _delete(client: DynamoClient) -> bool:
-    """False if it has to be asked for again."""
+    """Ask for the deletion; False if the table is busy, so that it must be asked for again."""
     try:
         await client.call("DeleteTable", {}, deadline=Deadline(CALL_S), repeatable=True)
     except InfrastructureNotFoundError:
@@ -88,10 +90,14 @@ async def _delete(client: DynamoClient) -> bool:
 
 
 async def _enable_ttl(client: DynamoClient) -> None:
-    """Without it the table only grows: a bucket that has run out counts as full all the same."""
+    """Enable the TTL. Without it expired buckets stay stored, though they count as full."""
     request = table.ttl_request(client.table)
     try:
         await client.call("UpdateTimeToLive", request, deadline=Deadline(CALL_S), repeatable=True)
     except (Refused, PermissionDenied) as error:
         if "already enabled" not in str(error):
-            logger.warning("table %s forgets nothing by itself: %s", client.table, error)
+            logger.warning(
+                "TTL could not be enabled on table %s; expired buckets stay until it is: %s",
+                client.table,
+                error,
+            )

@@ -1,38 +1,93 @@
-"""Changes: all that belongs to one, its audit event included, is a single transaction.
+"""Transactions: a change and its audit event are written together or not at all.
 
-Each try reads what the change depends on and writes under the condition that it is still so.
-Whoever is overtaken reads again.
+Each attempt reads what the change depends on and writes on the condition that it is unchanged.
+After a conflict with another writer the change is planned again.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from zae_limiter._async.engines.dynamodb.backoff import Backoff
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter.dynamodb.own_writes import OwnWrites
+from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter.dynamodb.items.attributes import s
+from zae_limiter.dynamodb.items.transact_items import REVISION, Action
+from zae_limiter.dynamodb.recent_changes import RecentChanges
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
-from zae_limiter.records.dynamodb.actions import REVISION, Action
-from zae_limiter.records.dynamodb.attributes import s
-from zae_limiter.transport.deadline import Deadline
+from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Throttled, TransactionCanceled
+
+__all__ = ["MAX_ACTIONS", "Conflict", "TransactionPlan", "Transactions", "transact"]
 
 T = TypeVar("T")
 
-MOST_ACTIONS = 100  # of one transaction
-PATIENCE = 10  # request timeouts that others may keep coming first
+MAX_ACTIONS = 100  # DynamoDB's bound of one transaction
+PATIENCE = 10  # a change is retried for this many request timeouts while other writers win
+
 CONFLICT = "TransactionConflict"
-OVERTAKEN = frozenset({"ConditionalCheckFailed", CONFLICT})
+# "None" is the code of an action that had no part in the cancellation.
+CONFLICTS = frozenset({"ConditionalCheckFailed", CONFLICT, "None"})
+
+Conflict = TransactionCanceled | Throttled
 
 
-class Plan(NamedTuple, Generic[T]):
-    """What is to be written, if anything, and what the change then returns.
+async def transact(
+    client: DynamoClient,
+    actions: Sequence[Action],
+    deadline: Deadline,
+    *,
+    repeatable: bool = False,
+    revision: str = "",
+) -> Conflict | None:
+    """Write all actions or none. Return None on success, else the conflict with another writer.
 
-    ``revision`` is what this change alone leaves on an item that it conditions on: if such an
-    item carries it, the change was made although nobody heard so. ``deadline`` is for the write
-    if planning has taken its time.
+    Raises if the transaction failed for any other reason, or if its outcome is unknown.
+    ``repeatable``: send it again if no answer comes. ``revision`` is an id that only this change
+    writes: an item that carries it shows that an earlier, unanswered attempt was committed.
+    """
+    assert len(actions) <= MAX_ACTIONS, "the caller splits what is larger"
+    body = {
+        "TransactItems": [
+            {kind: {"TableName": client.table, **action[kind]} for kind in action}
+            for action in actions
+        ],
+        "ClientRequestToken": str(uuid.uuid4()),
+    }
+    try:
+        await client.call("TransactWriteItems", body, deadline=deadline, repeatable=repeatable)
+    except TransactionCanceled as canceled:
+        return None if _was_committed(canceled, revision) else _conflict(canceled, client.table)
+    except Throttled as throttled:
+        if CONFLICT not in throttled.code:
+            raise
+        return throttled
+    return None
+
+
+def _was_committed(canceled: TransactionCanceled, revision: str) -> bool:
+    return any(
+        reason.item is not None and reason.item.get(REVISION) == s(revision)
+        for reason in canceled.reasons
+    )
+
+
+def _conflict(canceled: TransactionCanceled, table: str) -> TransactionCanceled:
+    """Return the conflict; raise if the transaction failed for any other reason."""
+    for reason in canceled.reasons:
+        if reason.code not in CONFLICTS:
+            raise InfrastructureError(
+                f"DynamoDB refused a change of table {table!r} ({reason.code}): {reason.message}"
+            ) from canceled
+    return canceled
+
+
+class TransactionPlan(NamedTuple, Generic[T]):
+    """One attempt of a change: the actions to write, and what the change returns once they are.
+
+    Without actions there is nothing to change. ``revision``: see ``transact``. ``deadline`` is
+    for the write if planning has taken its time.
     """
 
     result: T
@@ -42,65 +97,38 @@ class Plan(NamedTuple, Generic[T]):
 
 
 class Transactions:
-    """Makes changes, one at a time or many at once."""
+    """Commits changes; each is planned again after a conflict with another writer."""
 
-    def __init__(self, client: DynamoClient, own_writes: OwnWrites) -> None:
+    def __init__(self, client: DynamoClient, recent_changes: RecentChanges) -> None:
         self._client = client
-        self._own_writes = own_writes
+        self._recent_changes = recent_changes
 
-    async def commit(self, namespace_id: str, plan: Callable[[Deadline], Awaitable[Plan[T]]]) -> T:
-        """Plan and write until nobody comes between; an outage ends it within its timeout."""
+    async def commit(
+        self, namespace_id: str, plan: Callable[[Deadline], Awaitable[TransactionPlan[T]]]
+    ) -> T:
+        """Plan and write until there is no conflict. An outage ends it after one timeout."""
         backoff = Backoff(Deadline(PATIENCE * self._client.request_timeout))
         while True:
             deadline = self._client.deadline()
             planned = await plan(deadline)
             if not planned.actions:
                 return planned.result
-            overtaken = await self._write(namespace_id, planned, planned.deadline or deadline)
-            if overtaken is None:
+            conflict = await self._write(namespace_id, planned, planned.deadline or deadline)
+            if conflict is None:
                 return planned.result
             if not await backoff.pause():
                 raise RateLimiterUnavailable(
-                    "others keep changing the same items; try again later", cause=overtaken
-                ) from overtaken
+                    f"other writers keep changing the same items of table {self._client.table!r}; "
+                    "retry later",
+                    cause=conflict,
+                ) from conflict
 
     async def _write(
-        self, namespace_id: str, plan: Plan[T], deadline: Deadline
-    ) -> Exception | None:
-        """None if it stands, or who came first."""
-        assert len(plan.actions) <= MOST_ACTIONS, "the caller splits what is larger"
-        body = {
-            "TransactItems": [self._named(action) for action in plan.actions],
-            "ClientRequestToken": str(uuid.uuid4()),
-        }
+        self, namespace_id: str, plan: TransactionPlan[T], deadline: Deadline
+    ) -> Conflict | None:
         try:
-            await self._client.call("TransactWriteItems", body, deadline=deadline, repeatable=True)
-        except TransactionCanceled as canceled:
-            return None if _is_ours(canceled, plan.revision) else overtaken(canceled)
-        except Throttled as throttled:
-            if CONFLICT not in throttled.code:
-                raise
-            return throttled
-        finally:
-            self._own_writes.note(namespace_id)
-        return None
-
-    def _named(self, action: Action) -> Action:
-        return {kind: {"TableName": self._client.table, **body} for kind, body in action.items()}
-
-
-def _is_ours(canceled: TransactionCanceled, revision: str) -> bool:
-    mark = s(revision)
-    return any(
-        each.item is not None and each.item.get(REVISION) == mark for each in canceled.reasons
-    )
-
-
-def overtaken(canceled: TransactionCanceled) -> TransactionCanceled:
-    """Who came first; raises if it was refused for another reason."""
-    for reason in canceled.reasons:
-        if reason.code not in OVERTAKEN | {"None"}:
-            raise InfrastructureError(
-                f"DynamoDB refused a change ({reason.code}): {reason.message}"
-            ) from canceled
-    return canceled
+            return await transact(
+                self._client, plan.actions, deadline, repeatable=True, revision=plan.revision
+            )
+        finally:  # also if the outcome is unknown
+            self._recent_changes.note(namespace_id)

@@ -1,4 +1,7 @@
-"""Hours of usage in their order, a day at a time, read when they are asked for."""
+"""Stored hours of usage in the order of time, read lazily and a day at a time.
+
+Days are the unit because the longest usage window is a day: a whole day can be added up at once.
+"""
 
 from __future__ import annotations
 
@@ -7,150 +10,159 @@ from typing import NamedTuple, Protocol
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.reading import Query, batch_get
-from zae_limiter.records.dynamodb import usage
-from zae_limiter.records.dynamodb.attributes import s
-from zae_limiter.records.dynamodb.keys import Key
-from zae_limiter.records.dynamodb.usage import UsageRow, window_key
+from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
+from zae_limiter.admission.usage import BucketHour
+from zae_limiter.dynamodb.items import usage
+from zae_limiter.dynamodb.items.attributes import s
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.usage import window_key
 
 DAY = 24
-LOOKED_AT = 25  # hours, to find out which resources there are
+RESOURCE_PAGE = 25  # hours read per query while looking for resources: most have more than a day
 AFTER_ALL_HOURS = "~"
 AFTER_ALL_USAGE = "#USAGE$"  # `$` comes right after `#`
 
 
-class Span(NamedTuple):
-    """From the first hour to before the end; how many are read at once."""
+class HourRange(NamedTuple):
+    """Hours since 1970 from ``first`` to before ``end``, read ``page_size`` at a time."""
 
     first: int
     end: int
-    at_once: int | None = None
+    page_size: int | None = None
 
 
-class Source(Protocol):
-    """Rows in the order of their hours."""
+class HourSource(Protocol):
+    """Stored hours in the order of time, read page by page."""
 
-    async def page(self) -> list[UsageRow]:
-        """The next ones; none only at the end."""
+    async def page(self) -> list[BucketHour]:
+        """Read the next hours; the list is empty only at the end."""
 
 
-class OfEntity:
-    """An entity's hours on one resource: a range of its own partition."""
+class EntityHours:
+    """The hours of one entity on one resource: a range of keys in the entity's partition."""
 
     def __init__(
-        self, client: DynamoClient, namespace_id: str, entity_id: str, resource: str, span: Span
+        self,
+        client: DynamoClient,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        hours: HourRange,
     ) -> None:
         self._query = Query(
             client,
             "PK = :pk AND SK BETWEEN :first AND :last",
             {
                 ":pk": s(schema.pk_entity(namespace_id, entity_id)),
-                ":first": s(schema.sk_usage(resource, window_key(span.first))),
-                ":last": s(schema.sk_usage(resource, window_key(span.end - 1))),
+                ":first": s(schema.sk_usage(resource, window_key(hours.first))),
+                ":last": s(schema.sk_usage(resource, window_key(hours.end - 1))),
             },
             consistent=False,
-            page_size=span.at_once,
+            page_size=hours.page_size,
         )
 
-    async def page(self) -> list[UsageRow]:
+    async def page(self) -> list[BucketHour]:
         return [usage.decode(item) for item in await self._query.page()]
 
 
-class OfResource:
-    """All entities' hours on one resource: the index tells the keys, then the items are read."""
+class ResourceHours:
+    """The hours of all entities on one resource: keys from the index, then the items."""
 
-    def __init__(self, client: DynamoClient, namespace_id: str, resource: str, span: Span) -> None:
+    def __init__(
+        self, client: DynamoClient, namespace_id: str, resource: str, hours: HourRange
+    ) -> None:
         self._client = client
-        # What belongs to an hour is longer than the hour alone, and so sorts after it.
-        before_end = schema.gsi2_sk_usage(window_key(span.end), "").rstrip("#")
+        # An index key is the hour with an entity behind it, and so sorts after the hour alone.
+        before_end = schema.gsi2_sk_usage(window_key(hours.end), "").rstrip("#")
         self._query = Query(
             client,
             "GSI2PK = :pk AND GSI2SK BETWEEN :first AND :last",
             {
                 ":pk": s(schema.gsi2_pk_resource(namespace_id, resource)),
-                ":first": s(schema.gsi2_sk_usage(window_key(span.first), "").rstrip("#")),
+                ":first": s(schema.gsi2_sk_usage(window_key(hours.first), "").rstrip("#")),
                 ":last": s(before_end),
             },
             index="GSI2",
-            page_size=span.at_once,
+            page_size=hours.page_size,
         )
 
-    async def page(self) -> list[UsageRow]:
-        rows: list[UsageRow] = []
+    async def page(self) -> list[BucketHour]:
+        rows: list[BucketHour] = []
         while not rows and not self._query.is_over:
             keys = [Key.of(item) for item in await self._query.page()]
-            found = await batch_get(self._client, keys, consistent=False)
-            rows = [usage.decode(found[key]) for key in keys if key in found]
+            items = await batch_get(self._client, keys, consistent=False)
+            rows = [usage.decode(items[key]) for key in keys if key in items]
         return rows
 
 
-class Hours:
-    """What was read of a source and not taken yet."""
+class BufferedHours:
+    """A source whose rows can be looked at before they are taken."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HourSource) -> None:
         self._source = source
-        self._rows: deque[UsageRow] = deque()
+        self._rows: deque[BucketHour] = deque()
         self._is_over = False
 
-    async def first_day(self) -> int | None:
-        """The day of the next row; None at the end."""
-        await self._read()
-        return _day(self._rows[0]) if self._rows else None
-
-    async def take(self, day: int) -> list[UsageRow]:
-        """All rows of the day, which is the first."""
-        taken: list[UsageRow] = []
-        while await self.first_day() == day:
-            taken.append(self._rows.popleft())
-        return taken
-
-    async def _read(self) -> None:
+    async def next_day(self) -> int | None:
+        """Return the day of the next row; None at the end."""
         if not self._rows and not self._is_over:
             self._rows.extend(await self._source.page())
             self._is_over = not self._rows
+        return self._rows[0].usage.hour // DAY if self._rows else None
+
+    async def take(self, day: int) -> list[BucketHour]:
+        """Take all rows of the next day."""
+        rows: list[BucketHour] = []
+        while await self.next_day() == day:
+            rows.append(self._rows.popleft())
+        return rows
 
 
-class Days:
-    """Several sources side by side."""
+class MergedDays:
+    """Several sources merged in the order of time, a day at a time."""
 
-    def __init__(self, sources: list[Hours]) -> None:
+    def __init__(self, sources: list[BufferedHours]) -> None:
         self._sources = sources
 
-    async def next(self) -> list[UsageRow]:
-        """The rows of the next day that has some, in the order of their hours."""
-        days = [await source.first_day() for source in self._sources]
-        present = [day for day in days if day is not None]
-        if not present:
+    async def next(self) -> list[BucketHour]:
+        """Return the rows of the next day that has any, sorted by hour; none at the end."""
+        days = [await source.next_day() for source in self._sources]
+        first = min((day for day in days if day is not None), default=None)
+        if first is None:
             return []
-        first = min(present)
-        rows: list[UsageRow] = []
+        rows: list[BucketHour] = []
         for source, day in zip(self._sources, days, strict=True):
             if day == first:
                 rows += await source.take(first)
         return sorted(rows, key=lambda row: row.usage.hour)
 
 
-async def days_of(
+async def merged_days(
     client: DynamoClient,
     namespace_id: str,
     entity_id: str | None,
     resource: str | None,
-    span: Span,
-) -> Days:
-    """The days of an entity, of a resource, or of both."""
-    if span.first >= span.end:
-        return Days([])
+    hours: HourRange,
+) -> MergedDays:
+    """Return the days of an entity, of a resource, or of both."""
+    if hours.first >= hours.end:
+        return MergedDays([])
     if entity_id is None:
-        return Days([Hours(OfResource(client, namespace_id, resource or "", span))])
-    resources = [resource] if resource else await _resources(client, namespace_id, entity_id)
-    return Days(
-        [Hours(OfEntity(client, namespace_id, entity_id, each, span)) for each in resources]
+        return MergedDays(
+            [BufferedHours(ResourceHours(client, namespace_id, resource or "", hours))]
+        )
+    resources = [resource] if resource else await _used_resources(client, namespace_id, entity_id)
+    return MergedDays(
+        [
+            BufferedHours(EntityHours(client, namespace_id, entity_id, name, hours))
+            for name in resources
+        ]
     )
 
 
-async def _resources(client: DynamoClient, namespace_id: str, entity_id: str) -> list[str]:
-    """Those that an entity has used, by leaps over the hours of each."""
-    found: dict[str, None] = {}
+async def _used_resources(client: DynamoClient, namespace_id: str, entity_id: str) -> list[str]:
+    """Find the resources that an entity has used: each query skips the hours of the last one."""
+    resources: dict[str, None] = {}
     after = schema.sk_usage("", "").rstrip("#")
     while True:
         query = Query(
@@ -162,13 +174,9 @@ async def _resources(client: DynamoClient, namespace_id: str, entity_id: str) ->
                 ":end": s(AFTER_ALL_USAGE),
             },
             consistent=False,
-            page_size=LOOKED_AT,
+            page_size=RESOURCE_PAGE,
         )
-        found |= dict.fromkeys(usage.resource_of(item) for item in await query.page())
+        resources |= dict.fromkeys(usage.resource_of(item) for item in await query.page())
         if query.is_over:
-            return list(found)
-        after = schema.sk_usage(list(found)[-1], AFTER_ALL_HOURS)
-
-
-def _day(row: UsageRow) -> int:
-    return row.usage.hour // DAY
+            return list(resources)
+        after = schema.sk_usage(list(resources)[-1], AFTER_ALL_HOURS)

@@ -1,0 +1,214 @@
+"""Looking at buckets, and mending them."""
+
+from __future__ import annotations
+
+import pytest
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.bucket import BucketState
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.world import API, USER, World
+
+RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
+
+
+class BucketContract(Contract):
+    """States, sums, resets and top-ups."""
+
+    async def test_a_bucket_shows_level_limit_and_consumption(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        await world.take(rpm=4)
+        world.clock.advance(seconds=3)
+        found = await world.repo.get_bucket(USER, API, "rpm")
+        assert found == BucketState(
+            USER, API, "rpm", 6500, world.clock(), 10_000, 10_000, 60_000, 4000
+        )
+        assert (found.tokens, found.capacity, found.limit) == (6, 10, RPM)
+
+    async def test_the_last_use_of_a_bucket_is_known_to_the_hour(self, world: World) -> None:
+        await world.configure(RPM)
+        assert await world.repo.get_last_use(USER, API) is None
+        for expected in ("2026-01-01T00:00:00Z", "2026-01-01T05:00:00Z"):
+            await world.take(rpm=1)
+            assert await world.repo.get_last_use(USER, API) == expected
+            world.clock.advance(hours=5)
+
+    async def test_a_bucket_that_was_never_used_is_none(self, world: World) -> None:
+        await world.configure(RPM)
+        assert await world.repo.get_bucket(USER, API, "rpm") is None
+        await world.take(rpm=1)
+        assert await world.repo.get_bucket(USER, API, "tpm") is None
+        assert await world.repo.get_bucket(USER, "other", "rpm") is None
+
+    async def test_the_buckets_of_an_entity_are_listed_by_resource(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        for resource in ("c", "a", "b"):
+            await world.take(USER, resource, rpm=1)
+        await world.take("user-10", "a", rpm=1)
+        found = await world.repo.get_buckets(USER)
+        assert [(each.resource, each.limit_name) for each in found] == [
+            (resource, name) for resource in "abc" for name in ("rpm", "tpm")
+        ]
+        assert [each.resource for each in await world.repo.get_buckets(USER, "b")] == ["b", "b"]
+        assert await world.repo.get_buckets("nobody") == []
+
+    async def test_the_buckets_of_a_resource_are_listed_by_entity(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        for entity_id in ("c", "a", "b"):
+            await world.take(entity_id, rpm=1)
+        await world.take("a", "other", rpm=1)
+        found = await world.repo.get_resource_buckets(API)
+        assert [each.entity_id for each in found] == ["a", "a", "b", "b", "c", "c"]
+        only = await world.repo.get_resource_buckets(API, "tpm")
+        assert [(each.entity_id, each.limit_name) for each in only] == [
+            ("a", "tpm"),
+            ("b", "tpm"),
+            ("c", "tpm"),
+        ]
+
+    async def test_the_capacity_of_a_resource_is_the_sum_over_its_entities(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        await world.repo.set_limits("big", [Limit.per_minute("rpm", 30)])
+        await world.take("big", rpm=20)
+        await world.take("small", rpm=5)
+        found = await world.limiter.get_resource_capacity(API, "rpm")
+        assert (found.total_capacity, found.total_available) == (40, 15)
+        assert found.utilization_pct == pytest.approx(62.5)
+        assert [(each.entity_id, each.capacity, each.available) for each in found.entities] == [
+            ("big", 30, 10),
+            ("small", 10, 5),
+        ]
+        assert found.entities[1].utilization_pct == pytest.approx(50)
+
+    async def test_the_capacity_may_count_top_level_entities_only(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.repo.create_entity("team")
+        await world.repo.create_entity("key", parent_id="team", cascade=True)
+        await world.take("key", rpm=4)
+        await world.take("stranger", rpm=1)
+        found = await world.limiter.get_resource_capacity(API, "rpm", parents_only=True)
+        assert [each.entity_id for each in found.entities] == ["stranger", "team"]
+        assert (found.total_capacity, found.total_available) == (20, 15)
+
+    @pytest.mark.parametrize("first", ["stored", "of the call"])
+    async def test_the_capacity_counts_an_entity_with_limits_of_a_call_once(
+        self, world: World, first: str
+    ) -> None:
+        await world.configure(RPM)
+        own = [Limit.per_minute("rpm", 100)]
+        if first == "stored":
+            await world.take(rpm=4)
+            await world.take(limits=own, rpm=30)
+        else:
+            await world.take(limits=own, rpm=30)
+            await world.take(rpm=4)
+        await world.take("other", rpm=1)
+        found = await world.limiter.get_resource_capacity(API, "rpm")
+        assert [(each.entity_id, each.capacity, each.available) for each in found.entities] == [
+            ("other", 10, 9),
+            (USER, 10, 6),
+        ]
+        assert (found.total_capacity, found.total_available) == (20, 15)
+
+    async def test_the_capacity_does_not_count_limits_that_only_a_call_brought(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        await world.take(limits=[Limit.per_minute("rpm", 100)], rpm=30)
+        await world.take("other", rpm=4)
+        found = await world.limiter.get_resource_capacity(API, "rpm")
+        assert (found.total_capacity, found.total_available) in [(10, 6), (20, 16)]
+
+    async def test_a_refused_first_acquire_leaves_no_bucket(self, world: World) -> None:
+        await world.configure(RPM)
+        for number in range(10):
+            await world.refusal(f"visitor-{number}", rpm=11)
+        assert await world.repo.get_resource_buckets(API) == []
+
+    async def test_the_capacity_of_an_unused_resource_is_zero(self, world: World) -> None:
+        found = await world.limiter.get_resource_capacity(API, "rpm")
+        assert (found.total_capacity, found.total_available, found.entities) == (0, 0, [])
+        assert found.utilization_pct == 0
+
+    async def test_a_reset_fills_every_limit_and_forgives_debts(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=10) as lease:
+            await lease.adjust(tpm=500)
+        await world.repo.reset_bucket(USER, API)
+        assert (await world.tokens("rpm"), await world.tokens("tpm")) == (10, 100)
+        await world.take(rpm=10, tpm=100)
+        await world.refusal(rpm=1)
+
+    async def test_a_reset_fills_no_other_bucket(self, world: World) -> None:
+        await world.configure(RPM)
+        for entity_id, resource in ((USER, API), (USER, "other"), ("user-2", API)):
+            await world.take(entity_id, resource, rpm=10)
+        await world.repo.reset_bucket(USER, API)
+        assert await world.tokens("rpm", USER, "other") == 0
+        assert await world.tokens("rpm", "user-2") == 0
+
+    async def test_a_top_up_adds_tokens(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        await world.take(rpm=8, tpm=50)
+        await world.repo.top_up(USER, API, {"rpm": 3})
+        assert (await world.tokens("rpm"), await world.tokens("tpm")) == (5, 50)
+
+    async def test_a_top_up_repays_a_debt(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.owe(rpm=15)
+        await world.repo.top_up(USER, API, {"rpm": 3})
+        assert await world.tokens() == -2
+
+    @pytest.mark.parametrize("idle_days", [0, 100])
+    async def test_a_top_up_ends_at_the_capacity(self, world: World, idle_days: int) -> None:
+        await world.configure(RPM)
+        await world.take(rpm=2)
+        world.clock.advance(days=idle_days)
+        await world.repo.top_up(USER, API, {"rpm": 1000})
+        await world.take(rpm=10)
+        await world.refusal(rpm=1)
+
+    async def test_resets_and_top_ups_leave_the_consumption_counted(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.take(rpm=8)
+        await world.repo.top_up(USER, API, {"rpm": 3})
+        await world.repo.reset_bucket(USER, API)
+        state = await world.repo.get_bucket(USER, API, "rpm")
+        assert state is not None
+        assert state.total_consumed_milli == 8000
+
+    async def test_mending_a_bucket_that_does_not_exist_does_not_make_one(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        await world.repo.reset_bucket(USER, API)
+        await world.repo.top_up(USER, API, {"rpm": 3})
+        assert await world.repo.get_buckets(USER) == []
+        await world.take(rpm=10)
+        await world.refusal(rpm=1)
+
+    @pytest.mark.parametrize("amounts", [{}, {"rpm": -1}, {"rpm": 1.5}, {"rpm": True}, None, "rpm"])
+    async def test_a_top_up_of_anything_but_whole_tokens_is_refused(
+        self, world: World, amounts: dict[str, int]
+    ) -> None:
+        await world.configure(RPM)
+        await world.take(rpm=5)
+        with pytest.raises(ValidationError) as caught:
+            await world.repo.top_up(USER, API, amounts)
+        assert caught.value.field.startswith("amounts")
+        assert await world.tokens() == 5
+
+    async def test_a_top_up_of_an_unknown_limit_is_refused_and_adds_nothing(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        await world.take(rpm=5)
+        with pytest.raises(ValidationError) as caught:
+            await world.repo.top_up(USER, API, {"rpm": 1, "tpm": 1})
+        assert caught.value.value == "tpm"
+        assert await world.tokens() == 5
+        events = await world.repo.get_audit_events(USER)
+        assert events == []

@@ -1,0 +1,72 @@
+"""The whole suite in one class."""
+
+from __future__ import annotations
+
+from zae_limiter_contract._async.amounts import AmountContract
+from zae_limiter_contract._async.audit import AuditContract
+from zae_limiter_contract._async.buckets import BucketContract
+from zae_limiter_contract._async.cascade import CascadeContract
+from zae_limiter_contract._async.cascade_leases import CascadeLeaseContract
+from zae_limiter_contract._async.changed_leases import ChangedLeaseContract
+from zae_limiter_contract._async.clocks import ClockContract
+from zae_limiter_contract._async.concurrency import ConcurrencyContract
+from zae_limiter_contract._async.debts import DebtContract
+from zae_limiter_contract._async.entities import EntityContract
+from zae_limiter_contract._async.idle import IdleContract
+from zae_limiter_contract._async.leases import LeaseContract
+from zae_limiter_contract._async.lifecycle import LifecycleContract
+from zae_limiter_contract._async.live_changes import LiveChangeContract
+from zae_limiter_contract._async.namespaces import NamespaceContract
+from zae_limiter_contract._async.outage import OutageContract
+from zae_limiter_contract._async.overrides import OverrideContract
+from zae_limiter_contract._async.precedence import PrecedenceContract
+from zae_limiter_contract._async.processes import ProcessContract
+from zae_limiter_contract._async.purges import PurgeContract
+from zae_limiter_contract._async.rates import RateContract
+from zae_limiter_contract._async.reach import ReachContract
+from zae_limiter_contract._async.rollback import RollbackContract
+from zae_limiter_contract._async.skew import SkewContract
+from zae_limiter_contract._async.usage import UsageContract
+from zae_limiter_contract._async.usage_queries import UsageQueryContract
+from zae_limiter_contract._async.validation import ValidationContract
+from zae_limiter_contract._async.waiting import WaitingContract
+from zae_limiter_contract.cancellation import CancellationContract  # unasync: remove
+
+# sync: from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
+# sync: from zae_limiter_contract.interrupts import InterruptContract
+
+
+class EngineContract(
+    AmountContract,
+    AuditContract,
+    BucketContract,
+    CancellationContract,  # unasync: remove
+    CascadeContract,
+    CascadeLeaseContract,
+    ChangedLeaseContract,
+    ClockContract,
+    ConcurrencyContract,
+    DebtContract,
+    EntityContract,
+    IdleContract,
+    # sync: InterruptContract,
+    # sync: InterruptedChangeContract,
+    LeaseContract,
+    LifecycleContract,
+    LiveChangeContract,
+    NamespaceContract,
+    OutageContract,
+    OverrideContract,
+    PrecedenceContract,
+    ProcessContract,
+    PurgeContract,
+    RateContract,
+    ReachContract,
+    RollbackContract,
+    SkewContract,
+    UsageContract,
+    UsageQueryContract,
+    ValidationContract,
+    WaitingContract,
+):
+    """All that every engine promises."""

@@ -1,0 +1,171 @@
+"""What can be done with a lease while its block runs, and that nothing can be done after."""
+
+from __future__ import annotations
+
+import pytest
+
+from zae_limiter.exceptions import LeaseExpiredError, RateLimitExceeded, ValidationError
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+
+RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
+
+
+class LeaseContract(Contract):
+    """consume, release, consumed, and the end."""
+
+    async def test_consumed_shows_what_was_taken(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=2, tpm=30) as lease:
+            assert lease.consumed == {"rpm": 2, "tpm": 30}
+
+    async def test_changing_consumed_does_not_change_the_lease(self, world: World) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=2) as lease:
+            lease.consumed["rpm"] = 0
+            assert lease.consumed == {"rpm": 2}
+
+    async def test_consume_takes_more_at_once(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=2) as lease:
+            await lease.consume(rpm=3, tpm=10)
+            assert await world.level("rpm") == 5000
+            assert lease.consumed == {"rpm": 5, "tpm": 10}
+        assert (await world.level("rpm"), await world.level("tpm")) == (5000, 90_000)
+
+    async def test_a_refused_consume_takes_nothing_and_leaves_the_lease_usable(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=2) as lease:
+            with pytest.raises(RateLimitExceeded):
+                await lease.consume(rpm=9, tpm=1)
+            assert lease.consumed == {"rpm": 2}
+            await lease.consume(rpm=1)
+        assert (await world.level("rpm"), await world.level("tpm")) == (7000, 100_000)
+
+    async def test_consume_is_refused_while_another_limit_is_in_debt(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=1) as lease:
+            await world.owe(tpm=101)
+            with pytest.raises(RateLimitExceeded):
+                await lease.consume(rpm=1)
+
+    async def test_release_gives_back_at_once(self, world: World) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=5) as lease:
+            await lease.release(rpm=3)
+            assert await world.level() == 8000
+            assert lease.consumed == {"rpm": 2}
+        assert await world.level() == 8000
+
+    async def test_everything_can_be_released(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=5, tpm=50) as lease:
+            await lease.consume(rpm=2)
+            await lease.release(rpm=7, tpm=50)
+        assert (await world.level("rpm"), await world.level("tpm")) == (10_000, 100_000)
+
+    @pytest.mark.parametrize("amounts", [{"rpm": 6}, {"rpm": 1, "tpm": 1}])
+    async def test_more_than_the_lease_holds_cannot_be_released(
+        self, world: World, amounts: dict[str, int]
+    ) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=5) as lease:
+            with pytest.raises(ValidationError) as caught:
+                await lease.release(**amounts)
+            assert caught.value.field in ("release.rpm", "release.tpm")
+            assert lease.consumed == {"rpm": 5}
+            assert await world.level() == 5000
+
+    async def test_what_was_released_is_not_given_back_again(self, world: World) -> None:
+        await world.configure(RPM)
+        with failing():
+            async with world.acquire(rpm=5) as lease:
+                await world.take(rpm=5)
+                await lease.release(rpm=3)
+                raise Failure
+        assert await world.level() == 5000
+
+    @pytest.mark.parametrize("operation", ["adjust", "consume", "release"])
+    async def test_a_lease_cannot_be_used_after_its_block(
+        self, world: World, operation: str
+    ) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=1) as lease:
+            pass
+        with pytest.raises(LeaseExpiredError) as caught:
+            await getattr(lease, operation)(rpm=1)
+        assert caught.value.operation == operation
+        assert await world.level() == 9000
+
+    async def test_a_lease_cannot_be_used_after_its_block_has_failed(self, world: World) -> None:
+        await world.configure(RPM)
+        with failing():
+            async with world.acquire(rpm=1) as lease:
+                raise Failure
+        with pytest.raises(LeaseExpiredError):
+            await lease.consume(rpm=1)
+        assert await world.level() == 10_000
+
+    async def test_consumed_can_be_read_after_the_block(self, world: World) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=1) as lease:
+            await lease.adjust(rpm=2)
+        assert lease.consumed == {"rpm": 3}
+
+    async def test_an_acquire_is_for_one_use(self, world: World) -> None:
+        await world.configure(RPM)
+        once = world.acquire(rpm=1)
+        async with once:
+            pass
+        with pytest.raises(RuntimeError):
+            async with once:
+                pass
+        assert await world.level() == 9000
+
+    async def test_an_acquire_that_is_not_entered_takes_nothing(self, world: World) -> None:
+        await world.configure(RPM)
+        world.acquire(rpm=10)
+        assert await world.repo.get_buckets(USER, API) == []
+
+    @pytest.mark.parametrize("operation", ["adjust", "consume", "release"])
+    async def test_an_unknown_limit_is_a_mistake_and_is_named(
+        self, world: World, operation: str
+    ) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=1) as lease:
+            with pytest.raises(ValidationError) as caught:
+                await getattr(lease, operation)(tokens=1)
+            assert caught.value.field == f"{operation}.tokens"
+            assert "rpm" in caught.value.reason
+        assert await world.level() == 9000
+
+    @pytest.mark.parametrize("operation", ["adjust", "consume", "release"])
+    @pytest.mark.parametrize("amount", [1.0, True, "1", None, float("nan")])
+    async def test_amounts_are_whole_numbers(
+        self, world: World, operation: str, amount: object
+    ) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=1) as lease:
+            with pytest.raises(ValidationError) as caught:
+                await getattr(lease, operation)(rpm=amount)
+            assert caught.value.field == f"{operation}.rpm"
+
+    @pytest.mark.parametrize("operation", ["consume", "release"])
+    async def test_only_adjustments_may_be_negative(self, world: World, operation: str) -> None:
+        await world.configure(RPM)
+        async with world.acquire(rpm=1) as lease:
+            with pytest.raises(ValidationError):
+                await getattr(lease, operation)(rpm=-1)
+        assert await world.level() == 9000
+
+    async def test_a_limit_may_be_called_like_a_parameter(self, world: World) -> None:
+        await world.configure(Limit.per_minute("self", 10), Limit.per_minute("operation", 10))
+        both = {"self": 1, "operation": 1}
+        async with world.limiter.acquire(USER, API, {"self": 1}) as lease:
+            await lease.adjust(**both)
+            await lease.consume(**both)
+            await lease.release(**both)
+        assert (await world.level("self"), await world.level("operation")) == (8000, 9000)

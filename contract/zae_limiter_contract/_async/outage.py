@@ -1,0 +1,269 @@
+"""A store that does not answer: which calls are let through or blocked, and how long they wait."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from zae_limiter._async.limiter import RateLimiter
+from zae_limiter._async.repository import Repository
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.spec import EngineSpec
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+
+RPM = Limit.per_minute("rpm", 10)
+TIMEOUT_S = 0.3
+Outage = Callable[[], AbstractContextManager[None]]
+
+
+class OutageContract(Contract):
+    """Real faults, made by ``EngineSpec.outage``."""
+
+    @pytest.fixture
+    def outage(self, engine_spec: EngineSpec) -> Outage:
+        def begin() -> AbstractContextManager[None]:
+            found = engine_spec.outage()
+            if found is None:
+                pytest.skip("this engine cannot fail that way")
+            return found
+
+        return begin
+
+    @pytest.fixture
+    async def hasty(self, world: World) -> AsyncIterator[Repository]:
+        """A repository that waits for a moment only, its configuration known."""
+        if world.spec.outage() is None:
+            pytest.skip("this engine cannot fail that way")
+        await world.configure(RPM)
+        await world.take(rpm=1)
+        repository = await _hasty(world)
+        yield repository
+        await repository.close()
+
+    async def test_an_acquire_is_blocked_by_default_and_the_error_says_what_for(
+        self, hasty: Repository, outage: Outage
+    ) -> None:
+        with outage(), pytest.raises(RateLimiterUnavailable) as caught:
+            await _take(hasty)
+        error = caught.value
+        assert (error.entity_id, error.resource) == (USER, API)
+        assert error.stack_name == hasty.stack_name
+        assert isinstance(pickle.loads(pickle.dumps(error)), RateLimiterUnavailable)
+
+    async def test_no_call_waits_longer_than_the_request_timeout(
+        self, hasty: Repository, outage: Outage
+    ) -> None:
+        with outage():
+            start = time.monotonic()
+            with pytest.raises(RateLimiterUnavailable):
+                await _take(hasty)
+            waited = time.monotonic() - start
+        assert waited < TIMEOUT_S + 1
+
+    async def test_a_call_that_says_allow_is_let_through_uncharged(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        with outage():
+            acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 5}, on_unavailable="allow")
+            async with acquire as lease:
+                assert lease.consumed == {}
+        assert await world.tokens() == 9
+        assert hasty.lost_settlements == 0
+
+    async def test_a_repository_that_says_allow_lets_through(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        generous = await _hasty(world, on_unavailable="allow")
+        with outage():
+            await _take(generous)
+
+    async def test_system_defaults_that_say_allow_let_through_once_they_are_known(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        await world.repo.set_system_defaults([RPM], on_unavailable="allow")
+        knowing = await _hasty(world)
+        world.clock.advance(days=1)  # an outage does not make them forget
+        with outage():
+            await _take(knowing)
+
+    async def test_the_call_decides_before_the_repository(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        generous = await _hasty(world, on_unavailable="allow")
+        with outage(), pytest.raises(RateLimiterUnavailable):
+            await _take(generous, on_unavailable="block")
+
+    async def test_the_repository_decides_before_the_system_defaults(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        await world.repo.set_system_defaults([RPM], on_unavailable="allow")
+        strict = await _hasty(world, on_unavailable="block")
+        with outage(), pytest.raises(RateLimiterUnavailable):
+            await _take(strict)
+
+    async def test_a_scoped_repository_may_decide_for_itself(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        generous = await hasty.namespace("default", on_unavailable="allow")
+        with outage():
+            await _take(generous)
+            with pytest.raises(RateLimiterUnavailable):
+                await _take(hasty)
+
+    async def test_adjust_and_release_of_an_uncharged_lease_do_nothing(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 5}, on_unavailable="allow")
+        with outage():
+            async with acquire as lease:
+                await lease.adjust(rpm=5)
+                await lease.release(rpm=5)
+                assert lease.consumed == {}
+        assert await world.tokens() == 9
+
+    async def test_consume_in_an_uncharged_lease_asks_the_store_again(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 5}, on_unavailable="allow")
+        fault = outage()
+        fault.__enter__()
+        async with acquire as lease:
+            await lease.consume(rpm=1)
+            await lease.adjust(rpm=4)
+            await lease.release(rpm=1)
+            assert lease.consumed == {}
+            fault.__exit__(None, None, None)
+            await lease.consume(rpm=2)
+            assert lease.consumed == {"rpm": 2}
+            with pytest.raises(RateLimitExceeded):
+                await lease.consume(rpm=8)
+        assert await world.tokens() == 7
+
+    @pytest.mark.parametrize("policy", ["allow", "block"])
+    async def test_consume_in_an_outage_does_what_the_acquire_was_told(
+        self, world: World, hasty: Repository, outage: Outage, policy: str
+    ) -> None:
+        acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable=policy)
+        async with acquire as lease:
+            with outage():
+                if policy == "allow":
+                    await lease.consume(rpm=3)
+                else:
+                    with pytest.raises(RateLimiterUnavailable) as caught:
+                        await lease.consume(rpm=3)
+                    assert (caught.value.entity_id, caught.value.resource) == (USER, API)
+            assert lease.consumed == {"rpm": 2}
+            await lease.consume(rpm=1)
+        assert await world.tokens() == 6
+
+    async def test_the_policy_of_the_system_covers_consume(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        await world.repo.set_system_defaults([RPM], on_unavailable="allow")
+        knowing = await _hasty(world)
+        async with RateLimiter(knowing).acquire(USER, API, {"rpm": 2}) as lease:
+            with outage():
+                await lease.consume(rpm=3)
+        assert await world.tokens() == 7
+
+    async def test_calls_that_are_let_through_uncharged_are_counted(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        generous = await _hasty(world, on_unavailable="allow")
+        await _take(generous)
+        assert generous.uncharged_admissions == 0
+        with outage():
+            for _ in range(2):
+                await _take(generous)
+        assert generous.uncharged_admissions == 2
+
+    async def test_a_release_that_is_not_written_stays_with_the_lease(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        with failing():
+            async with RateLimiter(hasty).acquire(USER, API, {"rpm": 5}) as lease:
+                with outage(), pytest.raises(RateLimiterUnavailable):
+                    await lease.release(rpm=3)
+                assert lease.consumed == {"rpm": 5}
+                raise Failure
+        assert await world.tokens() == 9
+
+    async def test_allow_lets_through_only_what_the_store_did_not_answer(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        generous = await _hasty(world, on_unavailable="allow")
+        with pytest.raises(RateLimitExceeded):
+            await _take(generous, rpm=10)
+        with outage(), pytest.raises(ValidationError):
+            await _take(generous, unknown=1)
+
+    async def test_a_lease_that_cannot_settle_raises_nothing_is_logged_and_counted(
+        self,
+        world: World,
+        hasty: Repository,
+        outage: Outage,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        fault = outage()
+        async with RateLimiter(hasty).acquire(USER, API, {"rpm": 2}) as lease:
+            await lease.adjust(rpm=3)
+            fault.__enter__()
+        fault.__exit__(None, None, None)
+        assert hasty.lost_settlements == 1
+        assert [
+            each.levelname for each in caplog.records if each.name.startswith("zae_limiter")
+        ] == ["ERROR"]
+        assert USER in caplog.text
+        assert await world.tokens() == 7
+
+    async def test_a_block_that_fails_in_an_outage_raises_its_own_error(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        fault = outage()
+        with failing():
+            async with RateLimiter(hasty).acquire(USER, API, {"rpm": 2}):
+                fault.__enter__()
+                raise Failure
+        fault.__exit__(None, None, None)
+        assert hasty.lost_settlements == 1
+
+    async def test_everything_works_again_when_the_outage_is_over(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        for _ in range(2):
+            with outage(), pytest.raises(RateLimiterUnavailable):
+                await _take(hasty)
+            await _take(hasty)
+        assert await world.tokens() == 7
+
+    async def test_changes_are_refused_in_an_outage_and_not_made_later(
+        self, world: World, hasty: Repository, outage: Outage
+    ) -> None:
+        with outage(), pytest.raises(RateLimiterUnavailable):
+            await hasty.set_limits(USER, [Limit.per_minute("rpm", 99)])
+        assert await world.repo.get_limits(USER) == []
+        assert await world.repo.get_audit_events(USER) == []
+
+
+async def _hasty(world: World, **settings: Any) -> Repository:
+    """It has read the configuration, so that only the charge needs the store."""
+    repository = await world.open(request_timeout=TIMEOUT_S, **settings)
+    await RateLimiter(repository).available(USER, API)
+    return repository
+
+
+async def _take(
+    repository: Repository, *, on_unavailable: str | None = None, **consume: int
+) -> None:
+    acquire = RateLimiter(repository).acquire(
+        USER, API, consume or {"rpm": 1}, on_unavailable=on_unavailable
+    )
+    async with acquire:
+        pass

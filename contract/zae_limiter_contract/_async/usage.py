@@ -1,0 +1,237 @@
+"""Usage: every net token is counted exactly once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.spec import EngineSpec
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+
+RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
+
+
+class UsageContract(Contract):
+    """Counting by the hour."""
+
+    @pytest.fixture
+    def counted(self, engine_spec: EngineSpec, world: World) -> World:
+        if not engine_spec.capabilities.usage_history:
+            pytest.skip("this engine keeps no usage history")
+        return world
+
+    async def test_an_hour_counts_tokens_and_admitted_acquires(self, counted: World) -> None:
+        await counted.configure(RPM, TPM)
+        counted.clock.advance(minutes=20)
+        await counted.take(rpm=1, tpm=100)
+        await counted.take(rpm=2)
+        (hour,), _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert (hour.entity_id, hour.resource, hour.window_type) == (USER, API, "hourly")
+        assert (hour.window_start, hour.window_end) == (
+            "2026-01-01T00:00:00Z",
+            "2026-01-01T01:00:00Z",
+        )
+        assert (hour.counters, hour.total_events) == ({"rpm": 3, "tpm": 100}, 2)
+
+    async def test_every_hour_counts_what_was_taken_in_it(self, counted: World) -> None:
+        await counted.configure(RPM)
+        for amount in (1, 2, 3):
+            await counted.take(rpm=amount)
+            counted.clock.advance(hours=1)
+        assert await _hours(counted) == {"00": 1, "01": 2, "02": 3}
+
+    async def test_the_border_of_an_hour_belongs_to_the_new_one(self, counted: World) -> None:
+        await counted.configure(RPM)
+        counted.clock.advance(ms=3_599_999)
+        await counted.take(rpm=1)
+        counted.clock.advance(ms=1)
+        await counted.take(rpm=2)
+        assert await _hours(counted) == {"00": 1, "01": 2}
+
+    async def test_refused_acquires_do_not_count(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=10)
+        await counted.refusal(rpm=1)
+        (hour,), _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert (hour.counters, hour.total_events) == ({"rpm": 10}, 1)
+
+    async def test_adjustments_count_when_they_are_written(self, counted: World) -> None:
+        await counted.configure(RPM, TPM)
+        async with counted.acquire(rpm=1) as lease:
+            counted.clock.advance(hours=1)
+            await lease.adjust(rpm=-1, tpm=300)
+        found, _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert [each.counters for each in found] == [
+            {"rpm": 1, "tpm": 0},
+            {"rpm": -1, "tpm": 300},
+        ]
+        assert await _total(counted) == {"rpm": 0, "tpm": 300}
+
+    async def test_consumes_and_releases_count_and_are_no_acquires(self, counted: World) -> None:
+        await counted.configure(RPM)
+        async with counted.acquire(rpm=4) as lease:
+            await lease.consume(rpm=3)
+            await lease.release(rpm=2)
+        (hour,), _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert (hour.counters, hour.total_events) == ({"rpm": 5}, 1)
+
+    async def test_a_failed_block_counts_nothing_in_the_end(self, counted: World) -> None:
+        await counted.configure(RPM)
+        with failing():
+            async with counted.acquire(rpm=4):
+                counted.clock.advance(hours=1)
+                raise Failure
+        assert await _total(counted) == {"rpm": 0}
+
+    async def test_debts_count_in_full(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.owe(rpm=500)
+        assert await _total(counted) == {"rpm": 500}
+
+    async def test_resets_and_top_ups_are_no_usage(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=8)
+        await counted.repo.top_up(USER, API, {"rpm": 5})
+        await counted.repo.reset_bucket(USER, API)
+        assert await _total(counted) == {"rpm": 8}
+
+    async def test_usage_survives_the_entity_and_goes_on_after_it(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity(USER)
+        await counted.take(rpm=8)
+        await counted.repo.delete_entity(USER)
+        assert await _total(counted) == {"rpm": 8}
+        await counted.take(rpm=5)
+        assert await _total(counted) == {"rpm": 13}
+        assert await _hours(counted) == {"00": 13}
+
+    async def test_a_credit_to_a_deleted_entity_is_taken_back_from_its_usage(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        with failing():
+            async with counted.acquire(rpm=8):
+                await counted.repo.delete_entity(USER)
+                raise Failure
+        assert await _total(counted) == {"rpm": 0}
+
+    async def test_a_cascade_counts_for_child_and_parent(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        async with counted.acquire("key", rpm=2) as lease:
+            await lease.adjust(rpm=1)
+        for entity_id in ("key", "team"):
+            assert (await counted.repo.get_usage_summary(entity_id)).total == {"rpm": 3}
+
+    async def test_limits_of_a_call_count_under_their_own_name(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=2)
+        await counted.take(limits=[Limit.per_minute("rpm", 5)], rpm=3)
+        assert await _total(counted) == {"rpm": 5}
+        counted.clock.advance(days=2)
+        await counted.take(rpm=1)
+        assert await _total(counted) == {"rpm": 6}
+
+    async def test_a_refunded_charge_under_limits_of_the_call_is_not_counted(
+        self, counted: World
+    ) -> None:
+        own = [Limit.per_minute("rpm", 50)]
+        await counted.configure(RPM)
+        await counted.take(rpm=7)
+        with failing():
+            async with counted.acquire(limits=own, rpm=5):
+                raise Failure
+        await counted.take(limits=own, rpm=2)
+        assert await _total(counted) == {"rpm": 9}
+
+    async def test_a_refund_to_a_balance_of_a_call_that_was_dropped_is_not_counted(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=7)
+        with failing():
+            async with counted.acquire(limits=[Limit.per_minute("rpm", 50)], rpm=5):
+                counted.clock.advance(hours=1)
+                await counted.take(rpm=2)
+                await counted.take(limits=[Limit.per_minute("rpm", 77)], rpm=1)
+                raise Failure
+        assert await _total(counted) == {"rpm": 10}
+
+    async def test_a_dropped_balance_of_a_call_stays_counted_in_its_own_hour(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=7)
+        await counted.take(limits=[Limit.per_minute("rpm", 50)], rpm=5)
+        counted.clock.advance(hours=1)
+        await counted.take(limits=[Limit.per_minute("rpm", 77)], rpm=2)
+        hours, _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert [hour.counters for hour in hours] == [{"rpm": 12}, {"rpm": 2}]
+
+    async def test_usage_given_out_is_not_the_store_s_own(self, counted: World) -> None:
+        await counted.configure(RPM)
+        for _ in range(2):
+            await counted.take(rpm=1)
+            counted.clock.advance(hours=1)
+        for _ in range(2):
+            hours, _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+            assert [hour.counters for hour in hours] == [{"rpm": 1}, {"rpm": 1}]
+            for hour in hours:
+                hour.counters["rpm"] = 999
+
+    async def test_changed_limits_do_not_disturb_the_count(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=5)
+        await counted.configure(Limit.per_minute("rpm", 20), TPM)
+        counted.clock.advance(hours=1)
+        await counted.take(rpm=2, tpm=10)
+        assert await _total(counted) == {"rpm": 7, "tpm": 10}
+
+    async def test_a_clock_that_goes_back_loses_no_count(self, counted: World) -> None:
+        await counted.configure(Limit.custom("rpm", 100, 1, 86_400))
+        for jump in (2, -1, -1, 3, -2, 1):
+            await counted.take(rpm=1)
+            counted.clock.advance(hours=jump)
+        await counted.repo.reset_bucket(USER, API)
+        await counted.take(rpm=1)
+        assert (await _total(counted))["rpm"] == 7
+
+    @pytest.mark.parametrize("seed", range(2))
+    async def test_a_random_history_is_counted_to_the_token(
+        self, counted: World, seed: int
+    ) -> None:
+        await counted.configure(Limit.per_minute("rpm", 50), TPM)
+        chance, net, admitted = random.Random(seed), 0, 0
+        for _ in range(150):
+            counted.clock.advance(minutes=chance.choice([0, 1, 7, 61, 1500]))
+            amount, adjustment = chance.randint(0, 20), chance.randint(-20, 20)
+            try:
+                async with counted.acquire(rpm=amount) as lease:
+                    admitted += 1
+                    await lease.adjust(rpm=adjustment)
+                    if chance.random() < 0.2:
+                        raise Failure
+                net += amount + adjustment
+            except (Failure, RateLimitExceeded):
+                pass
+            if chance.random() < 0.05:
+                await counted.repo.delete_entity(USER)
+        for window in ("hourly", "daily"):
+            found, _ = await counted.repo.get_usage_snapshots(
+                USER, window_type=window, limit=10_000
+            )
+            assert sum(each.counters.get("rpm", 0) for each in found) == net
+            assert sum(each.total_events for each in found) == admitted
+
+
+async def _hours(world: World) -> dict[str, int]:
+    found, _ = await world.repo.get_usage_snapshots(USER, window_type="hourly")
+    return {each.window_start[11:13]: each.counters["rpm"] for each in found}
+
+
+async def _total(world: World) -> dict[str, int]:
+    return (await world.repo.get_usage_summary(USER)).total

@@ -1,0 +1,140 @@
+"""A store, a clock and a limiter, with short words for what tests say often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from zae_limiter._async.acquire import Acquire
+from zae_limiter._async.limiter import RateLimiter
+from zae_limiter._async.repository import Repository
+from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.models.limit import Limit
+from zae_limiter.testing.clock import FakeClock
+from zae_limiter_contract._async.spec import EngineSpec
+
+USER, API = "user-1", "api"
+
+
+class Failure(Exception):
+    """What goes wrong in a block."""
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """What runs in it must fail."""
+    with pytest.raises(Failure):
+        yield
+
+
+class World:
+    """One empty store. Amounts are keywords: ``await world.take(rpm=1)``."""
+
+    def __init__(self, spec: EngineSpec, clock: FakeClock) -> None:
+        self.spec = spec
+        self.clock = clock
+        self._opened: list[Repository] = []
+
+    async def start(self) -> None:
+        self.repo = await self.open()
+        self.limiter = RateLimiter(self.repo)
+
+    async def close(self) -> None:
+        for repository in self._opened:
+            await repository.close()
+
+    async def open(self, namespace: str = "default", **settings: Any) -> Repository:
+        """A repository that is closed after the test; skips if it would see other data."""
+        if self._opened and not self.spec.shared:
+            pytest.skip("every open of this engine leads to a store of its own")
+        settings.setdefault("clock", self.clock)
+        repository = await self.spec.open(namespace, **settings)
+        self._opened.append(repository)
+        return repository
+
+    async def configure(self, *limits: Limit) -> None:
+        """System defaults."""
+        await self.repo.set_system_defaults(limits)
+
+    # --- acquiring
+
+    def acquire(
+        self,
+        entity_id: str = USER,
+        resource: str = API,
+        *,
+        limits: Iterable[Limit] | None = None,
+        **consume: int,
+    ) -> Acquire:
+        return self.limiter.acquire(entity_id, resource, consume, limits)
+
+    async def take(
+        self,
+        entity_id: str = USER,
+        resource: str = API,
+        *,
+        limits: Iterable[Limit] | None = None,
+        **consume: int,
+    ) -> None:
+        """An acquire that must be granted."""
+        async with self.acquire(entity_id, resource, limits=limits, **consume):
+            pass
+
+    async def granted(
+        self,
+        entity_id: str = USER,
+        resource: str = API,
+        *,
+        limits: Iterable[Limit] | None = None,
+        **consume: int,
+    ) -> bool:
+        """Whether an acquire is granted."""
+        try:
+            await self.take(entity_id, resource, limits=limits, **consume)
+        except RateLimitExceeded:
+            return False
+        return True
+
+    async def refusal(
+        self,
+        entity_id: str = USER,
+        resource: str = API,
+        *,
+        limits: Iterable[Limit] | None = None,
+        **consume: int,
+    ) -> RateLimitExceeded:
+        """The error of an acquire that must be refused."""
+        with pytest.raises(RateLimitExceeded) as caught:
+            await self.take(entity_id, resource, limits=limits, **consume)
+        return caught.value
+
+    async def owe(self, entity_id: str = USER, resource: str = API, **amounts: int) -> None:
+        """An empty acquire that is adjusted: a debt, or with a negative amount a credit."""
+        async with self.limiter.acquire(entity_id, resource, {}) as lease:
+            await lease.adjust(**amounts)
+
+    # --- looking
+
+    async def level(
+        self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
+    ) -> int:
+        """Millitokens in a bucket that exists."""
+        state = await self.repo.get_bucket(entity_id, resource, limit_name)
+        assert state is not None
+        return state.tokens_milli
+
+    async def spent(
+        self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
+    ) -> int:
+        """Net tokens that a bucket has given out since it began."""
+        state = await self.repo.get_bucket(entity_id, resource, limit_name)
+        return 0 if state is None else (state.total_consumed_milli or 0) // 1000
+
+    async def tokens(
+        self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
+    ) -> float:
+        """Tokens in a bucket that exists."""
+        return await self.level(limit_name, entity_id, resource) / 1000

@@ -1,0 +1,94 @@
+"""Ctrl-C during a change of configuration: made wholly or not at all. For the sync tree only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from zae_limiter._sync.repository import SyncRepository
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.world import API, USER, World
+from zae_limiter_contract.signal_points import InterruptAt, positions
+
+OLD, NEW = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 20)
+Change = Callable[[SyncRepository], object]
+
+
+def set_limits(repository: SyncRepository) -> None:
+    repository.set_limits(USER, [NEW])
+
+
+def delete_limits(repository: SyncRepository) -> None:
+    repository.delete_limits(USER)
+
+
+def delete_entity(repository: SyncRepository) -> None:
+    repository.delete_entity(USER)
+
+
+def reset_bucket(repository: SyncRepository) -> None:
+    repository.reset_bucket(USER, API)
+
+
+def top_up(repository: SyncRepository) -> None:
+    repository.top_up(USER, API, {"rpm": 2})
+
+
+CHANGES: list[Change] = [set_limits, delete_limits, delete_entity, reset_bucket, top_up]
+
+
+class InterruptedChangeContract(Contract):
+    """The change, its audit event and what is remembered of it."""
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_an_interrupted_change_is_made_and_logged_or_neither(
+        self, world: World, change: Change
+    ) -> None:
+        logged = _prepare(world)
+        before = _seen(world, logged)
+        logged = _prepare(world)
+        change(world.repo)
+        after = _seen(world, logged)
+        faults = list(_faults(world, change, before, after))
+        assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
+
+
+def _faults(world: World, change: Change, before: object, after: object) -> Iterator[str]:
+    for position in positions(world.spec.capabilities):
+        logged = _prepare(world)
+        interrupt = InterruptAt(position)
+        with suppress(KeyboardInterrupt), interrupt:
+            change(world.repo)
+        if interrupt.struck is None:
+            return
+        if "config_cache.py" in interrupt.struck:  # forgetting is interrupted: old for the TTL
+            world.repo.invalidate_config_cache()
+        found = _seen(world, logged)
+        if found not in (before, after):
+            yield f"{interrupt.struck}: {found} is neither {before} nor {after}"
+
+
+def _prepare(world: World) -> int:
+    """An entity with limits and a bucket that lacks five tokens; how many events there are."""
+    world.configure(Limit.per_minute("rpm", 5))
+    world.repo.delete_entity(USER)
+    world.repo.create_entity(USER)
+    world.repo.set_limits(USER, [OLD])
+    world.take(rpm=5)
+    return len(world.repo.get_audit_events(USER, 10_000))
+
+
+def _seen(world: World, logged: int) -> tuple[object, ...]:
+    """What is stored, how many events there are since, and what the same repository believes."""
+    repo = world.repo
+    return (
+        repo.get_entity(USER) is not None,
+        repo.get_limits(USER),
+        [state.tokens for state in repo.get_buckets(USER)],
+        [event.action for event in repo.get_audit_events(USER, 10_000)[:-logged]],
+        world.limiter.available(USER, API),
+    )

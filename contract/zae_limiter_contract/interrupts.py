@@ -1,0 +1,243 @@
+"""Ctrl-C at any moment: for the sync tree only, a cancelled task is the async counterpart."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from zae_limiter._sync.lease import SyncLease
+from zae_limiter._sync.limiter import SyncRateLimiter
+from zae_limiter._sync.repository import SyncRepository
+from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
+from zae_limiter.models.limit import Limit
+from zae_limiter.testing.clock import FakeClock
+from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.spec import EngineSpec
+from zae_limiter_contract.signal_points import InterruptAt, positions
+
+CAPACITY = 100
+TIMEOUT_S = 1.0
+CHILD, PARENT, API = "child", "parent", "api"
+
+
+def adjusting(lease: SyncLease) -> None:
+    lease.adjust(rpm=7)
+
+
+def consuming_and_releasing(lease: SyncLease) -> None:
+    lease.consume(rpm=5)
+    lease.release(rpm=3)
+
+
+def failing(lease: SyncLease) -> None:
+    lease.consume(rpm=5)
+    raise ArithmeticError
+
+
+# Each block with what it costs in the end, the acquire of 10 included; a failing one costs nothing.
+BLOCKS: list[tuple[Callable[[SyncLease], None], int]] = [
+    (adjusting, 17),
+    (consuming_and_releasing, 12),
+    (failing, 0),
+]
+
+
+def asking_too_much(limiter: SyncRateLimiter) -> None:
+    with limiter.acquire(CHILD, API, {"rpm": CAPACITY + 1}):
+        raise AssertionError("admitted")
+
+
+def asking_what_is_there(limiter: SyncRateLimiter) -> None:
+    limiter.available(CHILD, API)
+
+
+CALLS: list[Callable[[SyncRateLimiter], None]] = [asking_too_much, asking_what_is_there]
+
+
+class InterruptContract(Contract):
+    """A lease counts wholly or not at all, and no lock stays behind."""
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @pytest.mark.parametrize(("block", "cost"), BLOCKS)
+    @pytest.mark.parametrize("cascade", [False, True], ids=["alone", "cascade"])
+    def test_an_interrupt_at_any_point_leaves_no_half_counted_lease_and_no_lock(
+        self,
+        engine_spec: EngineSpec,
+        clock: FakeClock,
+        cascade: bool,
+        block: Callable[[SyncLease], None],
+        cost: int,
+    ) -> None:
+        faults = list(_faults(_Bench(engine_spec, clock, cascade), block, cost))
+        assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @pytest.mark.parametrize("call", CALLS)
+    def test_an_interrupt_of_a_call_that_takes_nothing_leaves_no_charge_and_no_lock(
+        self, engine_spec: EngineSpec, clock: FakeClock, call: Callable[[SyncRateLimiter], None]
+    ) -> None:
+        faults = []
+        with _Bench(engine_spec, clock, cascade=False) as bench:
+            for position in positions(engine_spec.capabilities):
+                bench.prepare()
+                interrupt = InterruptAt(position)
+                with suppress(KeyboardInterrupt, RateLimitExceeded), interrupt:
+                    call(bench.limiter)
+                if interrupt.struck is None:
+                    break
+                problem = bench.silence() or bench.miscount({0})
+                if problem:
+                    faults.append(f"{interrupt.struck}: {problem}")
+        assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    def test_an_interrupted_acquire_that_cannot_be_given_back_is_counted_as_lost_once(
+        self, engine_spec: EngineSpec
+    ) -> None:
+        clock = _ClockThatStops()
+        with engine_spec.open(clock=clock) as repo:
+            limiter = SyncRateLimiter(repo)
+            repo.set_system_defaults([Limit.per_minute("rpm", CAPACITY)])
+            with limiter.acquire(CHILD, API, {"rpm": 0}):
+                pass
+            for position in positions(engine_spec.capabilities):
+                lost = repo.lost_settlements
+                interrupt = InterruptAt(position, clock.stop)
+                acquire = limiter.acquire(CHILD, API, {"rpm": 10})
+                with suppress(KeyboardInterrupt), interrupt, acquire:
+                    interrupt.disarm()
+                clock.stopped = False
+                kept = CAPACITY - limiter.available(CHILD, API)["rpm"]
+                if interrupt.struck is None:
+                    assert (kept, repo.lost_settlements - lost) == (10, 0)
+                    break
+                assert (kept, repo.lost_settlements - lost) in [(0, 0), (10, 1)], interrupt.struck
+                repo.reset_bucket(CHILD, API)
+            # An engine over a network gives back at the stamp of the charge: it needs no clock.
+            assert engine_spec.capabilities.infrastructure or repo.lost_settlements > 0
+
+
+class _ClockThatStops(FakeClock):
+    """Cannot be read any more once it is stopped, so that nothing can be settled."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def __call__(self) -> int:
+        if self.stopped:
+            raise OSError("no clock")
+        return super().__call__()
+
+
+def _faults(bench: _Bench, block: Callable[[SyncLease], None], cost: int) -> Iterator[str]:
+    """Interrupt at the first point, the second, ... until there is no such point any more."""
+    with bench:
+        for position in positions(bench.spec.capabilities):
+            bench.prepare()
+            interrupt = InterruptAt(position)
+            ended = False
+            with (
+                suppress(KeyboardInterrupt, ArithmeticError),
+                interrupt,
+                bench.limiter.acquire(CHILD, API, {"rpm": 10}) as lease,
+            ):
+                try:
+                    block(lease)
+                finally:
+                    ended = True
+            if interrupt.struck is None:
+                return
+            silence = bench.silence()
+            problem = silence or bench.miscount({0, cost} if ended else {0})
+            if problem:
+                yield f"{interrupt.struck}: {problem}"
+            if silence and not bench.reopen():
+                yield "(the store cannot be used any more: later points were not tried)"
+                return
+
+
+class _Bench:
+    """A repository that is interrupted, and another one that looks on."""
+
+    def __init__(self, spec: EngineSpec, clock: FakeClock, cascade: bool) -> None:
+        self.spec = spec
+        self._clock = clock
+        self._entities = [CHILD, PARENT] if cascade else [CHILD]
+
+    def __enter__(self) -> _Bench:
+        self._open()
+        self._repo.set_system_defaults([Limit.per_minute("rpm", CAPACITY)])
+        if PARENT in self._entities:
+            self._repo.create_entity(CHILD, parent_id=PARENT, cascade=True)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._close()
+
+    def _open(self) -> None:
+        self._repo = self.spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
+        self.limiter = SyncRateLimiter(self._repo)
+        self._other: SyncRepository = self._repo
+        if self.spec.shared:
+            self._other = self.spec.open(clock=self._clock, request_timeout=TIMEOUT_S)
+
+    def _close(self) -> None:
+        self._repo.close()
+        self._other.close()
+
+    def reopen(self) -> bool:
+        """Start again after a fault; False if that does not help."""
+        self._close()
+        return self.spec.capabilities.durable and _in_time(self._open)
+
+    def prepare(self) -> None:
+        """Full buckets, and configuration to be read anew."""
+        self._repo.invalidate_config_cache()
+        for entity_id in self._entities:
+            self._repo.reset_bucket(entity_id, API)
+
+    def silence(self) -> str | None:
+        """Which repository does not answer any more, if any."""
+        for name, repository in (("the same", self._repo), ("another", self._other)):
+            if not _in_time(partial(_acquire, repository)):
+                return f"afterwards {name} repository does not answer another thread"
+        return None
+
+    def miscount(self, allowed: set[int]) -> str | None:
+        """What is gone from the buckets, if it is neither nothing nor the cost."""
+        spent = [CAPACITY - self._tokens(entity_id) for entity_id in self._entities]
+        if len(set(spent)) > 1 or spent[0] not in allowed:
+            return f"{spent} tokens are gone, not {' or '.join(map(str, sorted(allowed)))}"
+        return None
+
+    def _tokens(self, entity_id: str) -> int:
+        state = self._other.get_bucket(entity_id, API, "rpm")
+        return CAPACITY if state is None else state.tokens
+
+
+def _acquire(repository: SyncRepository) -> None:
+    with SyncRateLimiter(repository).acquire("bystander", API, {"rpm": 0}):
+        pass
+
+
+def _in_time(call: Callable[[], None], seconds: float = 2.0) -> bool:
+    """Whether a call succeeds in a thread of its own before anybody would lose patience."""
+    done: list[float] = []
+
+    def run() -> None:
+        with suppress(ZAELimiterError):
+            call()
+            done.append(time.monotonic())
+
+    until = time.monotonic() + seconds
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return bool(done) and done[0] < until

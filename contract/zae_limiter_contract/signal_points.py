@@ -1,0 +1,92 @@
+"""Interrupts at every point at which they can strike.
+
+CPython runs signal handlers, and so raises KeyboardInterrupt, only when a function starts and when
+a call into C returns (and when a loop goes round, which adds nothing here). A profile function is
+called at just these points, and what it raises comes out of the call as an interrupt would. Raising
+at every line would also strike where no signal can, such as between the last statement of a
+``with lock:`` block and the release of the lock. Points inside ``threading`` count where the
+library called it: ``with condition:`` can be struck, too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import zae_limiter
+import zae_limiter.testing
+from zae_limiter.models.backend import BackendCapabilities
+
+SAMPLED = 7  # one of so many
+LIBRARY = str(Path(zae_limiter.__file__).parent)
+TESTING = str(Path(zae_limiter.testing.__file__).parent)
+LEFT_OUT = (
+    "__exit__",  # no context manager written in Python can catch what strikes that early
+    "__del__",
+)
+
+
+def positions(capabilities: BackendCapabilities) -> Iterator[int]:
+    """All of them; a sample where every call goes over a network and has hundreds."""
+    return count(1, SAMPLED if capabilities.infrastructure else 1)
+
+
+class InterruptAt:
+    """Inside it the ``position``-th point within the library raises KeyboardInterrupt.
+
+    ``on_strike`` is called just before.
+    """
+
+    def __init__(self, position: int, on_strike: Callable[[], None] = lambda: None) -> None:
+        self._left = position
+        self._on_strike = on_strike
+        self.struck: str | None = None  # where, once it has happened
+
+    def __enter__(self) -> InterruptAt:
+        sys.setprofile(self._at_point)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.disarm()
+
+    def disarm(self) -> None:
+        """Do not strike any more."""
+        sys.setprofile(None)
+
+    def _at_point(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event not in ("call", "c_return") or not _counts(frame):
+            return
+        if event == "call" and frame.f_code.co_name in LEFT_OUT:
+            return
+        self._left -= 1
+        if self._left == 0:
+            sys.setprofile(None)
+            self.struck = f"{event} {_path_to(frame)}"
+            self._on_strike()
+            raise KeyboardInterrupt
+
+
+def _counts(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename == threading.__file__:
+        frame = frame.f_back
+    return frame is not None and _is_ours(frame)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith(LIBRARY) and not file.startswith(TESTING)
+
+
+def _path_to(frame: FrameType | None) -> str:
+    """``database.py:93 _commit < database.py:73 write_one < ...``, the innermost first."""
+    steps = []
+    while frame is not None and _counts(frame):
+        code = frame.f_code
+        steps.append(f"{Path(code.co_filename).name}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return " < ".join(steps[:4])

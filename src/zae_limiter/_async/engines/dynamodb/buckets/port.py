@@ -1,0 +1,276 @@
+"""Buckets in DynamoDB: one conditional write per bucket and charge, no read before it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
+from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
+from zae_limiter._async.engines.dynamodb.buckets.manual_refill import ManualRefill
+from zae_limiter._async.engines.dynamodb.buckets.queries import BucketQueries
+from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
+from zae_limiter._async.engines.dynamodb.buckets.write_loop import WriteLoop
+from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardWriter
+from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
+from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
+from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.request import (
+    Charge,
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Settlement,
+)
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency.async_shield import ashield
+from zae_limiter.concurrency.parallel import agather
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange
+from zae_limiter.dynamodb.cascade import compensation, doubtful_first, outcome_without_grant
+from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.rejection_cache import RejectionCache
+from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
+from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import NoAnswer, ServerFault
+
+CHARGE_SHARE = 0.75  # of the time that is left; the rest is for refunds if one bucket rejects
+MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
+
+logger = logging.getLogger(__name__)
+
+
+class DynamoBuckets:
+    """Charges child and parent side by side, and refunds one if the other rejects."""
+
+    def __init__(
+        self,
+        table: TableContext,
+        cache: BucketCache,
+        counters: Counters,
+        *,
+        rejection_cache_ttl: float,
+        max_shards: int,
+    ) -> None:
+        client = self._client = table.client
+        self._cache = cache
+        self._counters = counters
+        self._parallel = table.parallel
+        self._rejections = RejectionCache(cache, counters, rejection_cache_ttl)
+        reader = ShardReader(client, cache)
+        self._queries = BucketQueries(client, reader)
+        self._manual_refill = ManualRefill(table, cache, reader)
+        writer, upkeep, throttled = (
+            ConditionalWriter(client),
+            BucketUpkeep(client, cache),
+            ThrottledItems(),
+        )
+        group_commit = GroupCommit(WriteLoop(writer, cache, upkeep, throttled, counters))
+        self.resharder = Resharder(
+            client,
+            writer,
+            reader,
+            upkeep,
+            cache=cache,
+            throttled=throttled,
+            counters=counters,
+            max_shards=max_shards,
+        )
+        self._router = ShardRouter(
+            group_commit,
+            MultiShardWriter(client, writer, group_commit, reader, cache=cache, counters=counters),
+            self.resharder,
+            cache=cache,
+            reader=reader,
+            throttled=throttled,
+            counters=counters,
+            fresh_seconds=rejection_cache_ttl,
+        )
+
+    def charge(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> Coroutine[Any, Any, ChargeOutcome]:
+        charge = self._charge_one if len(request.charges) == 1 else self._charge_all
+        return charge(namespace_id, request, receipt)  # unasync: remove
+        # sync: return shield(partial(charge, namespace_id, request, receipt))
+
+    async def settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: Receipt[None],
+    ) -> None:
+        await ashield(partial(self._settle, namespace_id, settlements, clock, receipt))
+
+    async def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
+        return await self._queries.image(BucketId(namespace_id, entity_id, resource), clock)
+
+    async def states(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
+    ) -> list[BucketState]:
+        return await self._queries.states(namespace_id, entity_id, resource, clock)
+
+    async def capacity(
+        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
+    ) -> ResourceCapacity:
+        return await self._queries.capacity(namespace_id, resource, limit_name, parents_only, clock)
+
+    async def reset(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return await self._manual_refill.reset(bucket_id, now_ms, principal)
+
+    async def top_up(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        amounts: Mapping[str, int],
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return await self._manual_refill.top_up(bucket_id, amounts, now_ms, principal)
+
+    async def _charge_one(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> ChargeOutcome:
+        """Charge one bucket.
+
+        A caller queued behind another write can be cancelled; once it leads a write, that write
+        runs to completion.
+        """
+        charges = request.charges
+        pending = _pending(namespace_id, charges[0], request, self._client.deadline())
+        rejected = self._rejections.judge(pending, request.now_ms)
+        if rejected is not None:
+            pending.outcome = rejected
+        else:
+            try:
+                await self._router.submit(pending)
+            finally:
+                if type(pending.outcome) is Applied:
+                    receipt.outcome = Grant(charges)
+            if type(pending.outcome) is Applied:
+                return Grant(charges)
+        outcome = receipt.outcome = outcome_without_grant(
+            charges, [pending], self._cache, request.clock()
+        )
+        return outcome
+
+    async def _charge_all(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> ChargeOutcome:
+        return await ashield(partial(self._cascade, namespace_id, request, receipt))
+
+    async def _cascade(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> ChargeOutcome:
+        whole, charges = self._client.deadline(), request.charges
+        deadline = Deadline(whole.left() * CHARGE_SHARE)
+        pending = [_pending(namespace_id, charge, request, deadline) for charge in charges]
+        try:
+            await self._charge_each(pending, request.now_ms)
+        except BaseException:
+            await self._refund(charges, pending, whole)
+            raise
+        outcome: ChargeOutcome
+        if all(isinstance(each.outcome, Applied) for each in pending):
+            outcome = Grant(charges)
+        else:
+            await self._refund(charges, pending, whole)
+            outcome = outcome_without_grant(charges, pending, self._cache, request.clock())
+        receipt.outcome = outcome
+        return outcome
+
+    async def _charge_each(self, pending: list[PendingChange], now_ms: int) -> None:
+        """Charge all buckets at once, or first those that may reject, the others only after."""
+        for each in pending:
+            rejected = self._rejections.judge(each, now_ms)
+            if rejected is not None:
+                each.outcome = rejected
+                return
+        doubtful = doubtful_first(pending, self._cache, now_ms)
+        if doubtful is None:
+            await agather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+            return
+        for each in doubtful:
+            each.draft = None  # its stamp is from before the other's round trip
+            if not isinstance(await self._router.submit(each), Applied):
+                return
+
+    async def _refund(
+        self, charges: tuple[Charge, ...], pending: list[PendingChange], deadline: Deadline
+    ) -> None:
+        """Refund the bucket that was charged when the other was not."""
+        for charge, each in zip(charges, pending, strict=True):
+            if not isinstance(each.outcome, Applied):
+                continue
+            settlement = compensation(charge)
+            change = BucketChange.of_settlement(settlement, -each.change.admitted)
+            refund = PendingChange(each.bucket_id, change, each.clock, deadline)
+            outcome = await self._router.submit(refund)
+            if isinstance(outcome, ZAELimiterError):
+                self._counters.add(lost_refunds=1)
+                logger.error(
+                    "could not refund %r to %r on %r",
+                    settlement.amounts_milli,
+                    settlement.entity_id,
+                    settlement.resource,
+                    exc_info=outcome,
+                )
+
+    async def _settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: Receipt[None],
+    ) -> None:
+        deadline = self._client.deadline()
+        pending = [
+            PendingChange(
+                BucketId(namespace_id, each.entity_id, each.resource),
+                BucketChange.of_settlement(each),
+                clock,
+                deadline,
+            )
+            for each in settlements
+        ]
+        try:
+            await agather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+        finally:
+            if any(isinstance(each.outcome, MAY_BE_COMMITTED) for each in pending):
+                receipt.outcome = None  # a part is committed, or may be: not to be repeated
+        for each in pending:
+            if isinstance(each.outcome, ZAELimiterError):
+                raise each.outcome
+
+
+def _pending(
+    namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
+) -> PendingChange:
+    entity_id, resource, in_force, amounts_milli = charge
+    _, clock, _, refreshed, is_acquire, speculative = request
+    change = BucketChange(in_force, amounts_milli, True, int(is_acquire), refreshed)
+    bucket_id = BucketId(namespace_id, entity_id, resource)
+    return PendingChange(bucket_id, change, clock, deadline, look_first=not speculative)

@@ -1,0 +1,235 @@
+"""The optimistic write loop: send a write, learn from a refusal, send the right one.
+
+A group of changes is judged at one stamp. Every refused write returns the item as it is, so a few
+attempts are enough; if they are not, the item is read and asked once more, and then again with
+backoff until the deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
+from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
+from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.dynamodb.buckets import writes
+from zae_limiter.dynamodb.buckets.cache import (
+    UNKNOWN_BUCKET,
+    BucketCache,
+    FreshBucket,
+    KnownBucket,
+)
+from zae_limiter.dynamodb.buckets.expiry import is_too_early
+from zae_limiter.dynamodb.buckets.pending import (
+    Applied,
+    BucketChange,
+    ChargeDraft,
+    Outcome,
+    PendingChange,
+    Rejected,
+    ShardMerged,
+    applied_outcomes,
+    fits_alone,
+)
+from zae_limiter.dynamodb.buckets.planning import NothingToWrite, ReadFirst, Step, plan
+from zae_limiter.dynamodb.buckets.writes import SINGLE_CHARGE, Attempt, WriteContext
+from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket, new_write_id
+from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
+from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
+from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
+
+EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
+NO_LINK = EntityLink()
+
+
+class WriteLoop:
+    """Decides a group of changes to one item, exactly at one stamp."""
+
+    def __init__(
+        self,
+        writer: ConditionalWriter,
+        cache: BucketCache,
+        upkeep: BucketUpkeep,
+        throttled: ThrottledItems,
+        counters: Counters,
+    ) -> None:
+        self._writer = writer
+        self._cache = cache
+        self._upkeep = upkeep
+        self._throttled = throttled
+        self._counters = counters
+
+    async def run(self, group: Sequence[PendingChange]) -> list[Outcome]:
+        """Return the outcome of every change; they share one item, and the first one leads."""
+        leader = group[0]
+        if len(group) > 1:
+            self._counters.group(len(group))
+        draft = leader.draft
+        if draft is not None and self._cache.get(leader.shard_id) is not draft.cached:
+            draft = None  # another write has come since it was planned
+        now_ms = leader.clock() if draft is None else draft.now_ms
+        decisions: list[Outcome | None] = [None] * len(group)
+        try:
+            if not await self._attempts(group, decisions, now_ms, draft):
+                await self._keep_trying(group, decisions, now_ms)
+        except ZAELimiterError as error:
+            if isinstance(error, NoAnswer | ServerFault):
+                self._counters.add(unknown_writes=1)
+                self._cache.invalidate(leader.shard_id)
+            # Each caller adds its own entity and resource to its copy.
+            decisions = [error.copy() if each is None else each for each in decisions]
+        outcomes = [outcome for outcome in decisions if outcome is not None]
+        if draft is not None and type(outcomes[0]) is Applied:
+            self._counters.granted()  # the usual case, counted without a lock
+        else:
+            self._count(group, outcomes)
+        return outcomes
+
+    async def _keep_trying(
+        self, group: Sequence[PendingChange], decisions: list[Outcome | None], now_ms: int
+    ) -> None:
+        """Go on until the deadline: other clients keep changing the limits."""
+        backoff = Backoff(group[0].deadline)
+        while await backoff.pause():
+            if await self._attempts(group, decisions, now_ms, None):
+                return
+        raise RateLimiterUnavailable("too many clients write to this bucket at once; try again")
+
+    async def _attempts(
+        self,
+        group: Sequence[PendingChange],
+        decisions: list[Outcome | None],
+        now_ms: int,
+        draft: ChargeDraft | None,
+    ) -> bool:
+        """Make a bounded number of attempts, and note decisions; True if none is left open."""
+        leader = group[0]
+        shard_id, deadline = leader.shard_id, leader.deadline
+        read, rebased = leader.look_first, False
+        known: KnownBucket = self._cache.get(shard_id) or UNKNOWN_BUCKET
+        for left in range(len(leader.change.in_force.keys) + EXTRA_ATTEMPTS, -1, -1):
+            if read or left == 0:
+                item = await self._writer.read(bucket_item.key(*shard_id), deadline)
+                known = self._cache.store_authoritative(shard_id, item, now_ms, known.bucket)
+                read = False
+            context = WriteContext(shard_id, now_ms, new_write_id(now_ms))  # an id per attempt
+            undecided = [at for at, decision in enumerate(decisions) if decision is None]
+            changes = [group[at].change for at in undecided]
+            if draft is not None:
+                bucket, change = draft.cached.bucket, leader.change
+                step: Step = writes.charge(bucket, draft.moves, change, change.in_force, context)
+                draft = None
+            else:
+                link = NO_LINK
+                if known.bucket is None:
+                    link = await self._upkeep.entity_link(*shard_id[:2], deadline)
+                step = plan(known, changes, context, link)
+            if isinstance(step, ReadFirst):
+                read = True
+                continue
+            if isinstance(step, Attempt):
+                if step.structural and rebased:  # another client re-bases at the same time
+                    await Backoff(deadline).pause()
+                rebased = rebased or step.structural
+                known, decided = await self._attempt(step, known, changes, context, deadline)
+            else:
+                decided = _decided_without_write(changes, step, now_ms)
+            for at, outcome in zip(undecided, decided, strict=True):
+                decisions[at] = outcome
+            if None not in decisions:
+                return True
+        return False
+
+    async def _attempt(
+        self,
+        attempt: Attempt,
+        known: KnownBucket,
+        changes: Sequence[BucketChange],
+        context: WriteContext,
+        deadline: Deadline,
+    ) -> tuple[KnownBucket, Sequence[Outcome | None]]:
+        """Send one write; return what it shows of the bucket, and what it decides."""
+        shard_id, now_ms, _ = context
+        self._counters.writes[attempt.plain_moves, attempt.clamp_moves].add()
+        try:
+            on_throttled = partial(self._throttled.add, shard_id)
+            item = await self._writer.write(attempt, deadline, on_throttled)
+        except ConditionFailed as failed:
+            self._counters.add(refused_writes=1)
+            fresh = self._cache.store_authoritative(shard_id, failed.item, now_ms, known.bucket)
+            return fresh, [None] * len(changes)
+        bucket = bucket_item.decode(item, known.bucket)
+        self._cache.store(shard_id, bucket, now_ms, attempt.net_milli)
+        image, in_force = bucket.image, changes[0].in_force
+        decided: Sequence[Outcome | None]
+        if attempt.applied_positions is SINGLE_CHARGE and bucket.shard.n == 1:
+            decided = [Applied(image)]
+            # A charge leaves no debt: the levels need not be looked at.
+            if in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms):
+                return known, decided  # everything is decided: the caller does not look at it
+        elif attempt.structural:
+            decided = [None] * len(changes)
+        else:
+            decided = _decided_by_write(changes, attempt.applied_positions, bucket, now_ms)
+        if is_too_early(image):
+            own = in_force.at(bucket.shard)
+            await self._upkeep.extend_ttl(shard_id, image, own, now_ms, deadline)
+        return FreshBucket(bucket), decided
+
+    def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
+        """Count charges and settlements; a shard's rejection is not the bucket's."""
+        charges = settlements = granted = rejected = 0
+        for pending, outcome in zip(group, outcomes, strict=True):
+            if not pending.is_counted:
+                continue
+            if not pending.change.is_charge:
+                settlements += 1
+            elif isinstance(outcome, Rejected):
+                rejected += outcome.shard.n == 1
+            elif not isinstance(outcome, ShardMerged):
+                charges += 1
+                granted += isinstance(outcome, Applied)
+        self._counters.add(
+            charges=charges + rejected, granted=granted, rejected=rejected, settlements=settlements
+        )
+
+
+def _decided_without_write(
+    changes: Sequence[BucketChange], step: NothingToWrite | ShardMerged | StaleLimits, now_ms: int
+) -> list[Outcome | None]:
+    if isinstance(step, ShardMerged):
+        return [step] * len(changes)
+    if isinstance(step, StaleLimits):  # settlements are written whatever the limits are
+        return [STALE if change.is_charge else None for change in changes]
+    rejected = Rejected(step.image, now_ms, step.shard)
+    return [rejected if change.is_charge else Applied(None) for change in changes]
+
+
+def _decided_by_write(
+    changes: Sequence[BucketChange],
+    positions: Sequence[int],
+    bucket: StoredBucket,
+    now_ms: int,
+) -> list[Outcome | None]:
+    """Judge charges that the write did not carry on what it has left.
+
+    A write of credits alone says nothing of the limits: they may have been changed meanwhile.
+    """
+    decided: list[Outcome | None] = [None] * len(changes)
+    carried = [changes[position] for position in positions]
+    outcomes = applied_outcomes(carried, bucket, now_ms)
+    for position, outcome in zip(positions, outcomes, strict=True):
+        decided[position] = outcome
+    image, shard = bucket.image, bucket.shard
+    for position, change in enumerate(changes):
+        if decided[position] is None and change.is_charge:
+            judgeable = has_limits(image, change.in_force.at(shard))
+            if judgeable and not fits_alone(change, image, now_ms):
+                decided[position] = Rejected(image, now_ms, shard)
+    return decided

@@ -1,0 +1,1 @@
+"""Split buckets: routing, writes over several shards, splitting and merging."""

@@ -1,0 +1,269 @@
+"""Writes to several shards of a bucket: gathered charges, spilled credits, shared debts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from zae_limiter._async.engines.dynamodb.buckets.conditional_write import (
+    FIRST_SHARE,
+    ConditionalWriter,
+)
+from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
+from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
+from zae_limiter._async.engines.dynamodb.transactions import transact
+from zae_limiter.admission.moves import Move, surplus_milli
+from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
+from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.expiry import after
+from zae_limiter.dynamodb.buckets.pending import (
+    Applied,
+    BucketChange,
+    Outcome,
+    PendingChange,
+    Rejected,
+    ShardMerged,
+)
+from zae_limiter.dynamodb.buckets.writes import Attempt
+from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.items.bucket import decode, new_write_id
+from zae_limiter.dynamodb.items.bucket import key as key_of
+from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update, require_same
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.transact_items import Action
+from zae_limiter.dynamodb.sharding import transactions
+from zae_limiter.dynamodb.sharding.known_shards import KnownShards, rejection
+from zae_limiter.dynamodb.sharding.transactions import ShardMoves
+from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
+from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import (
+    ConditionFailed,
+    NoAnswer,
+    NotSent,
+    ServerFault,
+    Throttled,
+)
+
+MAX_SPILLS = 12  # rounds of finding room; each one means that another client came first
+CROWDED = "too many clients write to this bucket at once; try again"
+
+logger = logging.getLogger(__name__)
+
+
+class MultiShardWriter:
+    """Tokens move between shards only together with the change that needs them."""
+
+    def __init__(
+        self,
+        client: DynamoClient,
+        writer: ConditionalWriter,
+        group_commit: GroupCommit,
+        reader: ShardReader,
+        *,
+        cache: BucketCache,
+        counters: Counters,
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._group_commit = group_commit
+        self._reader = reader
+        self._cache = cache
+        self._counters = counters
+
+    async def charge(self, pending: PendingChange) -> Outcome:
+        """Gather a charge that no shard holds by itself."""
+        change, backoff = pending.change, Backoff(pending.deadline)
+        while True:
+            shards = await self._read_all(pending)
+            outdated = _with_other_limits(shards, change)
+            if outdated or not shards:
+                problem = await self.update_limits(pending, outdated or [0])
+                if problem is not None:
+                    return problem
+            else:
+                now_ms = pending.clock()
+                images = {shard: each.bucket.image for shard, each in shards.items()}
+                spread = gather(images, change.amounts_milli, now_ms)
+                if spread is None:
+                    return rejection(images, change, now_ms, gathers=True)
+                moves = {
+                    shard: taking(images[shard], amounts, now_ms)
+                    for shard, amounts in spread.items()
+                }
+                parts = _shard_moves(shards, moves)
+                if await self._transact(pending, parts, now_ms, change.admitted):
+                    return Applied(None)
+            if not await backoff.pause():
+                raise RateLimiterUnavailable(CROWDED)
+
+    async def spill(self, pending: PendingChange, amounts_milli: Mapping[str, int]) -> None:
+        """Give to the other shards the part of a credit that one had no room for.
+
+        If no shard has room, it is lost, as in a full bucket. Raises no outage.
+        """
+        left, problem = dict(amounts_milli), None
+        try:
+            await self._give_to_others(pending, left)
+        except ZAELimiterError as error:
+            problem = error
+        if left:
+            self._counters.add(lost_refunds=1)
+            logger.error(
+                "could not refund %r to %r on %r",
+                left,
+                pending.bucket_id.entity_id,
+                pending.bucket_id.resource,
+                exc_info=problem,
+            )
+
+    async def repay(self, pending: PendingChange) -> None:
+        """Let the other shards repay the debt of one."""
+        backoff = Backoff(pending.deadline)
+        while True:
+            shards = await self._read_all(pending)
+            images = {shard: each.bucket.image for shard, each in shards.items()}
+            now_ms = pending.clock()
+            moves = repayment(images, pending.shard_id.number, now_ms)
+            if not moves or await self._transact(pending, _shard_moves(shards, moves), now_ms, 0):
+                return
+            if not await backoff.pause():
+                raise RateLimiterUnavailable(CROWDED)
+
+    async def update_limits(self, pending: PendingChange, numbers: Iterable[int]) -> Outcome | None:
+        """Bring shards to the limits in force by charging them nothing.
+
+        Return the outcome that prevents it, if any.
+        """
+        change = pending.change
+        nothing = change._replace(amounts_milli=dict.fromkeys(change.amounts_milli, 0), admitted=0)
+        for number in numbers:
+            update = PendingChange(pending.bucket_id, nothing, pending.clock, pending.deadline)
+            update.redirect(number)
+            update.is_counted = False
+            outcome = await self._group_commit.submit(update)
+            if not isinstance(outcome, Applied | Rejected | ShardMerged):
+                return outcome
+        return None
+
+    async def _read_all(self, pending: PendingChange) -> dict[Shard, ReadShard]:
+        return await self._reader.read_all(pending.bucket_id, pending.clock, pending.deadline)
+
+    async def _give_to_others(self, pending: PendingChange, left: dict[str, int]) -> None:
+        """Credit shards that have room, until nothing is ``left``, or no time.
+
+        Shards are not read at one moment: that none has room is certain only if no write came
+        between two reads.
+        """
+        backoff = Backoff(pending.deadline)
+        for _ in range(MAX_SPILLS):
+            now_ms, shards = pending.clock(), KnownShards.of(self._cache, pending.bucket_id)
+            images = shards.images(pending.change.in_force, now_ms)
+            placed = place_what_fits(images, left, now_ms)
+            if not placed.spread and not await self._have_changed(pending, shards):
+                left.clear()
+            for shard, amounts in placed.spread.items():
+                returned = await self._credit(pending, shard, amounts)
+                for key, amount in amounts.items():
+                    left[key] -= amount - returned.get(key, 0)
+                    if not left[key]:
+                        del left[key]
+            if not left or not await backoff.pause():
+                return
+
+    async def _have_changed(self, pending: PendingChange, shards: KnownShards) -> bool:
+        """Read all shards; False if no write came since they were cached."""
+        bucket_id = pending.bucket_id
+        await self._reader.refresh(bucket_id, shards.numbers(), pending.clock, pending.deadline)
+        return KnownShards.of(self._cache, bucket_id).write_ids() != shards.write_ids()
+
+    async def _credit(
+        self, pending: PendingChange, shard: Shard, amounts: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        """Credit one shard with what another has counted; return what it has no room for."""
+        shard_id = pending.bucket_id.shard(shard.number)
+        entry = self._cache.get(shard_id)
+        if entry is None or entry.bucket.shard != shard:
+            return amounts
+        now_ms = pending.clock()
+        write_id = new_write_id(now_ms)
+        moves = [Move(key, None, None, amount, None) for key, amount in amounts.items()]
+        update = bucket_update(key_of(*shard_id), moves, WriteTrailer(write_id))
+        require_same(update, entry.bucket)
+        try:
+            item = await self._writer.write(Attempt(update, write_id), pending.deadline)
+        except ConditionFailed as failed:
+            self._cache.store_authoritative(shard_id, failed.item, now_ms, entry.bucket)
+            return amounts
+        except (NoAnswer, ServerFault):
+            self._counters.add(unknown_writes=1)  # it may be committed: never twice
+            self._cache.invalidate(shard_id)
+            return {}
+        except (NotSent, Throttled):
+            return amounts
+        bucket = decode(item)
+        self._cache.store(shard_id, bucket, now_ms)
+        limits = bucket.image.limits
+        surplus = {key: surplus_milli(limits[key], now_ms) for key in amounts}
+        return {key: min(amounts[key], over) for key, over in surplus.items() if over > 0}
+
+    async def _transact(
+        self, pending: PendingChange, parts: list[ShardMoves], now_ms: int, admitted: int
+    ) -> bool:
+        """Write to several shards at once; False on a conflict. Raises if that is unknown."""
+        write_id = new_write_id(now_ms)
+        actions = transactions.gather(parts, write_id, admitted)
+        bucket_id = pending.bucket_id
+        try:
+            if not await self._send(actions, parts[0], write_id, pending.deadline):
+                return False
+        except (NoAnswer, ServerFault):
+            self._counters.add(unknown_writes=1)
+            for part in parts:
+                self._cache.invalidate(bucket_id.shard(part.bucket.shard.number))
+            raise
+        if pending.change.is_charge:
+            self._counters.add(gathers=1)
+        for part in parts:
+            bucket = part.bucket
+            image = after(bucket.image, part.moves)
+            image = image._replace(writes=image.writes + 1)
+            shard_id = bucket_id.shard(bucket.shard.number)
+            self._cache.store(shard_id, bucket._replace(image=image, write_id=write_id), now_ms)
+        return True
+
+    async def _send(
+        self, actions: list[Action], first: ShardMoves, write_id: str, deadline: Deadline
+    ) -> bool:
+        """Send a transaction once: a second one might overtake a first that is late."""
+        try:
+            first_part = Deadline(deadline.left() * FIRST_SHARE)
+            return await transact(self._client, actions, first_part) is None
+        except (NoAnswer, ServerFault) as doubt:
+            try:
+                item = await self._writer.read(first.key, deadline)
+            except InfrastructureError:
+                raise doubt from None
+            if item is None or decode(item).write_id != write_id:
+                raise
+            return True
+
+
+def _with_other_limits(shards: Mapping[Shard, ReadShard], change: BucketChange) -> list[int]:
+    return [
+        shard.number
+        for shard, each in shards.items()
+        if not has_limits(each.bucket.image, change.in_force.at(shard))
+    ]
+
+
+def _shard_moves(
+    shards: Mapping[Shard, ReadShard], moves: Mapping[Shard, list[Move]]
+) -> list[ShardMoves]:
+    return [
+        ShardMoves(Key.of(shards[shard].item).attributes, shards[shard].bucket, each)
+        for shard, each in moves.items()
+    ]

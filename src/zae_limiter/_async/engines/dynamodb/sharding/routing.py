@@ -1,0 +1,232 @@
+"""Sending every change to the right shard of its bucket. Most buckets have just one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
+from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardWriter
+from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
+from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
+from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.shards.pressure import SPLIT_PER_S
+from zae_limiter.concurrency.async_shield import ashield
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.pending import (
+    Applied,
+    Outcome,
+    PendingChange,
+    Rejected,
+    ShardMerged,
+    fits_alone,
+)
+from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.sharding.affinity import ShardAffinity
+from zae_limiter.dynamodb.sharding.known_shards import (
+    Images,
+    KnownShards,
+    fits_together,
+    fitting,
+    rejection,
+)
+from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.transport.errors import NotSent
+
+MAX_ATTEMPTS = 8  # each one means that another client came first
+
+logger = logging.getLogger(__name__)
+
+
+class ShardRouter:
+    """Ask the shards that seem to hold a charge; the bucket rejects only if all shards do."""
+
+    def __init__(
+        self,
+        group_commit: GroupCommit,
+        multi_shard: MultiShardWriter,
+        resharder: Resharder,
+        *,
+        cache: BucketCache,
+        reader: ShardReader,
+        throttled: ThrottledItems,
+        counters: Counters,
+        fresh_seconds: float,
+    ) -> None:
+        self._group_commit = group_commit
+        self._multi_shard = multi_shard
+        self._resharder = resharder
+        self._cache = cache
+        self._reader = reader
+        self._throttled = throttled
+        self._counters = counters
+        self._fresh_ms = int(fresh_seconds * 1000)
+        self._affinity = ShardAffinity()
+
+    async def submit(self, pending: PendingChange) -> Outcome:
+        """Return the outcome of a change. For cancellation see ``GroupCommit.submit``."""
+        outcome: Outcome | None = None
+        if self._cache.layout(pending.bucket_id) is None:
+            outcome = await self._group_commit.submit(pending)
+        if type(outcome) is Applied and not outcome.spilled_milli and not outcome.is_short:
+            pass  # the usual case
+        elif outcome is None or _concerns_other_shards(outcome):
+            outcome = await self._among_shards(pending, outcome)
+        entry = self._cache.get(pending.shard_id)
+        if entry is not None and (
+            entry.pressure.per_s > SPLIT_PER_S
+            or entry.bucket.shard.n > 1
+            or self._throttled.until_s
+        ):
+            await self._resharder.reshard_if_due(pending)
+        return outcome
+
+    async def _among_shards(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
+        try:
+            if pending.change.is_charge:
+                return await self._charge(pending, outcome)
+            return await ashield(partial(self._settle, pending, outcome))
+        except ZAELimiterError as error:
+            return pending.resolve(error)
+
+    async def _charge(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
+        if outcome is None and self._redirect_to_current(pending):
+            outcome = await self._ask_shard(pending)
+            if not isinstance(outcome, Rejected | ShardMerged):
+                return outcome
+        in_force = pending.change.in_force
+        read_all = pending.look_first or isinstance(outcome, Rejected)
+        were_read = False
+        for _ in range(MAX_ATTEMPTS):
+            shards = await self._known_shards(pending, read_all=read_all)
+            were_read, read_all, now_ms = were_read or read_all, False, pending.clock()
+            images = shards.images(in_force, now_ms)
+            fits = fitting(images, pending.change, now_ms)
+            shard = self._affinity.choose(pending.bucket_id, shards.with_entry(fits) or fits)
+            if shard is not None:
+                pending.redirect(shard.number)
+                outcome = await self._ask_shard(pending, shards.with_other_limits(in_force))
+                if not isinstance(outcome, Rejected | ShardMerged):
+                    return outcome
+                read_all = True  # the cache is out of date
+            elif not were_read and shards.older_than(now_ms - self._fresh_ms + 1):
+                read_all = True
+            elif outdated := shards.with_other_limits(in_force):
+                problem = await self._update_limits(pending, outdated)
+                if problem is not None:
+                    return pending.resolve(problem)
+            else:
+                outcome = await self._ask_all(pending, shards, images, now_ms)
+                break
+        else:  # other clients keep coming first: judge all shards at once
+            outcome = await self._gather(pending)
+        self._count(outcome)
+        return outcome
+
+    async def _ask_shard(self, pending: PendingChange, outdated: Sequence[int] = ()) -> Outcome:
+        """Ask one shard.
+
+        If it has taken new limits, so do the ``outdated`` ones: all shards are one bucket.
+        """
+        outcome = await self._group_commit.submit(pending)
+        if outdated and isinstance(outcome, Applied):
+            await self._update_limits(pending, outdated)
+        return outcome
+
+    async def _update_limits(
+        self, pending: PendingChange, numbers: Sequence[int]
+    ) -> Outcome | None:
+        """Bring shards to the limits in force; return what prevents it, if anything."""
+        return await ashield(partial(self._multi_shard.update_limits, pending, numbers))
+
+    async def _known_shards(self, pending: PendingChange, *, read_all: bool) -> KnownShards:
+        """Return the shards after reading all of them, or those that were never read."""
+        shards = KnownShards.of(self._cache, pending.bucket_id)
+        wanted = shards.numbers() if read_all else shards.never_read()
+        while wanted:
+            await self._reader.refresh(pending.bucket_id, wanted, pending.clock, pending.deadline)
+            shards, before = KnownShards.of(self._cache, pending.bucket_id), wanted
+            wanted = shards.never_read() if read_all else []  # those that were read imply others
+            if wanted == before:  # the bucket does not exist
+                break
+        return shards
+
+    async def _ask_all(
+        self, pending: PendingChange, shards: KnownShards, images: Images, now_ms: int
+    ) -> Outcome:
+        """Decide a charge that no shard holds by itself."""
+        gathers = shards.should_gather(images, pending.change)
+        if gathers and fits_together(images, pending.change, now_ms):
+            return await self._gather(pending)
+        return pending.resolve(rejection(images, pending.change, now_ms, gathers=gathers))
+
+    async def _gather(self, pending: PendingChange) -> Outcome:
+        async def gather() -> Outcome:
+            return pending.resolve(await self._multi_shard.charge(pending))
+
+        pending.outcome = None
+        return await ashield(gather)
+
+    def _redirect_to_current(self, pending: PendingChange) -> bool:
+        """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
+        if pending.look_first:
+            return False
+        number = self._affinity.current(pending.bucket_id)
+        entry = None if number is None else self._cache.get(pending.bucket_id.shard(number))
+        if number is None or entry is None:
+            return False
+        image, shard, change = entry.bucket.image, entry.bucket.shard, pending.change
+        if not has_limits(image, change.in_force.at(shard)):
+            return False
+        if not fits_alone(change, image, pending.clock()):
+            return False
+        pending.redirect(number)
+        return True
+
+    async def _settle(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
+        """Write a settlement to one shard; others take its spills and share its debts."""
+        for _ in range(MAX_ATTEMPTS):
+            if outcome is not None and not isinstance(outcome, ShardMerged):
+                break
+            now_ms = pending.clock()
+            shards = KnownShards.of(self._cache, pending.bucket_id)
+            shard = self._affinity.choose_for_settlement(
+                pending.bucket_id,
+                shards.images(pending.change.in_force, now_ms),
+                pending.change,
+                now_ms,
+            )
+            pending.redirect(shard.number)
+            outcome = await self._group_commit.submit(pending)
+        if outcome is None or isinstance(outcome, ShardMerged):
+            return pending.resolve(NotSent("the shards of this bucket keep merging; try again"))
+        if not isinstance(outcome, Applied):
+            return outcome
+        try:
+            if outcome.spilled_milli:
+                await self._multi_shard.spill(pending, outcome.spilled_milli)
+            if outcome.is_short:
+                await self._multi_shard.repay(pending)
+        except ZAELimiterError:
+            logger.warning(
+                "settlement written, but shards of %r on %r could not be rebalanced",
+                pending.bucket_id.entity_id,
+                pending.bucket_id.resource,
+                exc_info=True,
+            )
+        return outcome
+
+    def _count(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Rejected):
+            self._counters.add(charges=1, rejected=1)
+        elif isinstance(outcome, Applied):
+            self._counters.add(charges=1, granted=1)
+
+
+def _concerns_other_shards(outcome: Outcome) -> bool:
+    """Tell whether other shards have to be asked, or have something to make up for."""
+    return isinstance(outcome, Applied | ShardMerged) or (
+        isinstance(outcome, Rejected) and outcome.shard.n > 1
+    )

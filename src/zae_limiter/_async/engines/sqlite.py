@@ -1,0 +1,75 @@
+"""``sqlite://``: durable, shared by all processes of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from zae_limiter._async.engines.embedded import EmbeddedEngine
+from zae_limiter.concurrency.calls import ablocking
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.worker import AWorker, one_by_one
+from zae_limiter.embedded.sqlite.database import SqliteDatabase
+from zae_limiter.models.backend import BackendCapabilities
+from zae_limiter.settings import Settings
+from zae_limiter.store_url import StoreUrl
+
+T = TypeVar("T")
+
+LISTING_TIMEOUT_S = 3600.0  # listings run one by one, and one over a large file takes minutes
+
+CAPABILITIES = BackendCapabilities(
+    engine="sqlite",
+    durable=True,
+    shared_between_processes=True,
+    atomic_cascade=True,
+    usage_history=True,
+)
+
+
+class SqliteClient:
+    """A worker and a connection each for writes, lookups and listings.
+
+    So no listing delays an acquire.
+    """
+
+    def __init__(self, database: SqliteDatabase, timeout_s: float) -> None:
+        self._database = database
+        self._writer = AWorker(database.write, database.write_one, timeout_s)
+        self._lookups = AWorker(one_by_one(database.lookup), database.lookup, timeout_s)
+        self._listings = AWorker(one_by_one(database.listing), database.listing, LISTING_TIMEOUT_S)
+        self._closed = False
+
+    async def write(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        receipt: Receipt[T] | None = None,
+        *,
+        must_run: bool = False,
+    ) -> T:
+        return await self._writer.run(operation, args, receipt or Receipt(), must_run=must_run)
+
+    async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        return await self._lookups.run(operation, args, Receipt(), abandon=True)
+
+    async def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+        return await self._listings.run(operation, args, Receipt(), abandon=True)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._lookups.close()
+        await self._listings.close()
+        if not self._closed:
+            self._closed = True
+            await ablocking(self._database.close, undo=lambda _: None)
+
+
+async def open_sqlite(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
+    """Open the file; create it if it is missing, migrate it if its schema is older."""
+    timeout_s = settings.request_timeout
+    synchronous = url.options.get("synchronous", "NORMAL")
+    database = await ablocking(
+        SqliteDatabase, url.place, synchronous, timeout_s, undo=SqliteDatabase.close
+    )
+    return EmbeddedEngine(SqliteClient(database, timeout_s), CAPABILITIES, settings)

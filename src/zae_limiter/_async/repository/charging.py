@@ -1,0 +1,153 @@
+"""Resolving the limits of a call, and what a call needs of its repository."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zae_limiter._async.repository.context import Context
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency.parallel import agather
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import OnUnavailable, SharedConfig
+from zae_limiter.models.limit import Limit
+from zae_limiter.resolution import Resolved, Scope, override, resolve
+
+if TYPE_CHECKING:
+    from zae_limiter._async.acquire import AcquireCall
+
+MAX_OVERRIDES = 1000  # different `limits=` of calls that are kept prepared
+UNCHARGED_LOG_S = 10.0  # an outage is logged that often, not once per call
+
+
+class ChargeService:
+    """Resolves limits from the configuration cache; reads the configuration on a miss."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.buckets = context.engine.buckets
+        self.namespace_id = context.namespace_id
+        self.clock: Clock = context.clock
+
+    async def resolve(
+        self, entity_id: str, resource: str, now_ms: int, *, fresh: bool = False
+    ) -> Resolved:
+        """Return the configuration of an entity on a resource; ``fresh`` skips the cache."""
+        cached = None if fresh else self._cached(entity_id, resource, now_ms)
+        return cached or await self._read(entity_id, resource, now_ms, fresh=fresh)
+
+    async def scope(
+        self, call: AcquireCall, now_ms: int, *, fresh: bool = False
+    ) -> tuple[Scope, int]:
+        """Return the buckets of a call with their limits in force, and the stamp to judge it at.
+
+        The stamp is ``now_ms``, or a later one if the configuration had to be read. The call's own
+        ``limits`` win over stored ones unless it prefers those. ``fresh`` skips the cache.
+        """
+        context, entity_id, resource = self._context, call.entity_id, call.resource
+        multiplier = context.bucket_ttl_multiplier
+        resolved = None
+        if not fresh:
+            resolved = context.cache.get(
+                (context.namespace_id, entity_id), (resource, multiplier), now_ms
+            )
+        shared: SharedConfig | None = None
+        if resolved is None:
+            resolved = await self._read(entity_id, resource, now_ms, fresh=fresh)
+            shared = resolved.shared  # as recent as this call: good for the parent, too
+            now_ms = self.clock()
+        cascades = resolved.cascade if call.cascade is None else call.cascade
+        in_force = resolved.in_force
+        if call.limits is not None and not (call.prefer_stored and in_force is not None):
+            in_force = self._override(call.limits, resolved)
+        elif resolved.alone is not None and not cascades:
+            return resolved.alone, now_ms
+        if in_force is None:
+            raise ValidationError(
+                "limits",
+                None,
+                f"no limits are stored for {entity_id!r} on {resource!r}; "
+                "set_system_defaults() them, or pass limits=",
+            )
+        parent_id = resolved.parent_id
+        if parent_id is None or not cascades:
+            return Scope(resource, ((entity_id, in_force),)), now_ms
+        parent = None if fresh else self._cached(parent_id, resource, now_ms)
+        if parent is None:
+            parent = await self._read(parent_id, resource, now_ms, fresh=fresh, shared=shared)
+            now_ms = self.clock()
+        if parent.in_force is None:
+            return Scope(resource, ((entity_id, in_force),)), now_ms
+        return Scope(resource, ((entity_id, in_force), (parent_id, parent.in_force))), now_ms
+
+    async def images(self, scope: Scope) -> list[BucketImage | None]:
+        """Read every bucket of a scope."""
+        context, store = self._context, self._context.engine.buckets
+        return await agather(
+            context.parallel,
+            *(
+                lambda entity_id=entity_id: store.get(
+                    context.namespace_id, entity_id, scope.resource, context.clock
+                )
+                for entity_id, _ in scope.buckets
+            ),
+        )
+
+    def outage_policy(self, of_call: OnUnavailable | None) -> OnUnavailable:
+        """Return what an outage does: the call decides, then the repository, then the system."""
+        context = self._context
+        stored = context.cache.policy(context.namespace_id)
+        return of_call or context.on_unavailable or stored or OnUnavailable.BLOCK
+
+    def count_uncharged(self, error: Exception) -> None:
+        """Count a call that an outage let through; logged at most every ten seconds."""
+        uncharged = self._context.uncharged
+        uncharged.add()
+        if uncharged.is_due(UNCHARGED_LOG_S):
+            import logging  # not before it is needed: `import zae_limiter` does without it
+
+            logging.getLogger(__name__).warning(
+                "the store does not answer, %d calls were admitted uncharged so far: %s",
+                uncharged.value,
+                error,
+            )
+
+    def count_lost_settlement(self) -> None:
+        self._context.lost_settlements.add()
+
+    def _cached(self, entity_id: str, resource: str, now_ms: int) -> Resolved | None:
+        context = self._context
+        entity_key = context.namespace_id, entity_id
+        return context.cache.get(entity_key, (resource, context.bucket_ttl_multiplier), now_ms)
+
+    async def _read(
+        self,
+        entity_id: str,
+        resource: str,
+        now_ms: int,
+        *,
+        fresh: bool,
+        shared: SharedConfig | None = None,
+    ) -> Resolved:
+        context = self._context
+        generation = context.cache.generation
+        snapshot = await context.engine.configs.snapshot(
+            context.namespace_id, entity_id, resource, shared=shared, fresh=fresh
+        )
+        resolved = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
+        entity_key = context.namespace_id, entity_id
+        resource_key = resource, context.bucket_ttl_multiplier
+        context.cache.put(entity_key, resource_key, resolved, now_ms, generation)
+        return resolved
+
+    def _override(self, limits: tuple[Limit, ...], resolved: Resolved) -> InForce:
+        """Prepare the call's limits, once for each configuration that they meet."""
+        overrides, multiplier = self._context.overrides, self._context.bucket_ttl_multiplier
+        key = (limits, multiplier, resolved.in_force, resolved.version)
+        in_force = overrides.get(key)
+        if in_force is None:
+            if len(overrides) >= MAX_OVERRIDES:
+                overrides.clear()
+            in_force = overrides[key] = override(limits, resolved, multiplier)
+        return in_force

@@ -1,0 +1,123 @@
+"""The shards of a bucket combined into one image.
+
+Images of shards are at their own rates (``tree.of_shard``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zae_limiter.admission.image import (
+    BucketImage,
+    LimitState,
+    Rate,
+    accrued_since_epoch,
+    level_milli,
+    reaches_ms,
+)
+from zae_limiter.admission.shards.tree import Shard
+
+
+class CombinedImage(BucketImage):
+    """The image of a bucket that has been split; ``shards`` are those of its shards.
+
+    A copy made by ``_replace`` has no shards: they would not match its limits.
+    """
+
+    shards: Mapping[Shard, BucketImage] = {}
+
+
+def combine(
+    shards: Mapping[Shard, BucketImage], rates: Mapping[str, Rate], now_ms: int
+) -> CombinedImage:
+    """Add up the shards at one moment; ``rates`` are those of the whole, by stored name.
+
+    Levels, consumption and counts are the sums. The image holds for that moment only: shards that
+    are full at different times fill more slowly together than one bucket would.
+    """
+    limits, images = {}, shards.values()
+    for key, rate in rates.items():
+        states = [image.limits[key] for image in images if key in image.limits]
+        level = sum(level_milli(state, now_ms) for state in states)
+        consumed = sum(state.consumed_milli for state in states)
+        limits[key] = LimitState(level - accrued_since_epoch(rate, now_ms), rate, consumed)
+    whole = CombinedImage(
+        limits,
+        max(image.config_version for image in images),
+        None,
+        max(image.window_hour for image in images),
+        sum(image.admitted for image in images),
+        0,
+        sum(image.writes for image in images),
+    )
+    whole.shards = shards
+    return whole
+
+
+def fit_at_ms(
+    images: Sequence[BucketImage], amounts_milli: Mapping[str, int], now_ms: int
+) -> dict[str, int | None]:
+    """Return when each limit admits its amount; for the latest limit, when all of them do.
+
+    That may be later: with shards in debt, one shard may hold enough of one limit and another
+    shard enough of the other limit. None where the amount never fits.
+    """
+    moments: dict[str, int | None] = {}
+    for key, amount in amounts_milli.items():
+        moments[key] = fits_at_ms([image.limits[key] for image in images], amount, now_ms)
+    finite = {key: moment for key, moment in moments.items() if moment is not None}
+    if len(finite) == len(moments) > 1:
+        last = max(finite, key=lambda key: finite[key])
+        moments[last] = max(finite[last], _all_fit_at_ms(images, amounts_milli, now_ms))
+    return moments
+
+
+def _all_fit_at_ms(
+    images: Sequence[BucketImage], amounts_milli: Mapping[str, int], now_ms: int
+) -> int:
+    """Return the first moment at which one shard holds all amounts, or all shards together do."""
+    moments = [
+        max(
+            _reach_together_ms([image.limits[key] for image in images], amount, now_ms)
+            for key, amount in amounts_milli.items()
+        )
+    ]
+    for image in images:
+        wanted = [(image.limits[key], amount) for key, amount in amounts_milli.items()]
+        if all(fits_into(state, amount) for state, amount in wanted):
+            moments.append(max(reaches_ms(state, amount) for state, amount in wanted))
+    return max(now_ms, min(moments))
+
+
+def fits_at_ms(states: Sequence[LimitState], amount_milli: int, now_ms: int) -> int | None:
+    """Return when an amount can be gathered or taken from one shard; None if never.
+
+    ``states`` are one limit's in all shards. Charges made meanwhile make it later.
+    """
+    shares = [state.rate.capacity_milli for state in states]
+    if amount_milli > sum(shares):
+        return None
+    alone = [reaches_ms(state, amount_milli) for state in states if fits_into(state, amount_milli)]
+    return max(now_ms, min([*alone, _reach_together_ms(states, amount_milli, now_ms)]))
+
+
+def fits_into(state: LimitState, amount_milli: int) -> bool:
+    """Whether a shard can ever hold that much on its own."""
+    return amount_milli <= state.rate.capacity_milli
+
+
+def _reach_together_ms(states: Sequence[LimitState], amount_milli: int, now_ms: int) -> int:
+    """Find the first moment at which the levels add up to the amount, by bisection."""
+
+    def enough(moment_ms: int) -> bool:
+        return sum(level_milli(state, moment_ms) for state in states) >= amount_milli
+
+    early = now_ms
+    late = max(now_ms, *(reaches_ms(state, state.rate.capacity_milli) for state in states))
+    while early < late:
+        middle = (early + late) // 2
+        if enough(middle):
+            late = middle
+        else:
+            early = middle + 1
+    return early

@@ -1,0 +1,90 @@
+"""Splits and merges of shards, which neither create nor lose a millitoken.
+
+A balance counts from the epoch, and over any time both halves of a shard accrue together what the
+shard would have accrued. So a split divides the balance, and a merge adds two balances; only an
+overflow is cut off, as by any other write. Each shard's level is rounded down on its own: that
+hides less than a millitoken per shard, and a merge shows it again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zae_limiter.admission.image import (
+    BucketImage,
+    LimitState,
+    Rate,
+    accrued_since_epoch,
+    full_balance,
+)
+from zae_limiter.admission.moves import Move
+
+NEARLY_EMPTY = 8  # at most 1/8 full: concurrent charges would often take more than half of that
+
+
+class Halves(NamedTuple):
+    """The moves of a split for the shard itself, and the limits of the new shard."""
+
+    kept: list[Move]
+    given: dict[str, LimitState]
+
+
+def split(image: BucketImage, now_ms: int) -> Halves:
+    """Split a shard. The bounds allow concurrent charges, but no concurrent credits."""
+    halves = Halves([], {})
+    for key, state in image.limits.items():
+        kept, balance = _divided(key, state, now_ms)
+        halves.kept.append(kept)
+        halves.given[key] = LimitState(balance, halved(state.rate)[1])
+    return halves
+
+
+def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move]:
+    """Return the survivor's moves, right if the sibling was not written to since it was read."""
+    moves = []
+    for key, state in survivor.limits.items():
+        gained = _without_overflow(sibling.limits[key], now_ms)
+        full = full_balance(state.rate, now_ms)
+        if state.balance_milli > full:
+            moves.append(Move(key, full, None, 0, full + gained))
+        else:
+            moves.append(Move(key, None, full, gained, None))
+    return moves
+
+
+def halved(rate: Rate) -> tuple[Rate, Rate]:
+    """Return the rates of both halves; the first one keeps the odd millitoken."""
+    capacity, refill, period = rate
+    return (
+        Rate(capacity - capacity // 2, refill, 2 * period),
+        Rate(capacity // 2, refill, 2 * period),
+    )
+
+
+def _divided(key: str, state: LimitState, now_ms: int) -> tuple[Move, int]:
+    """Split one limit: return the move of the shard, and the balance of the new one."""
+    balance, rate = state.balance_milli, state.rate
+    here, there = halved(rate)
+    full_here, full_there = full_balance(here, now_ms), full_balance(there, now_ms)
+    if balance >= full_here + full_there:
+        return Move(key, full_here + full_there, None, 0, full_here), full_there
+    accrued = accrued_since_epoch(rate, now_ms)
+    given = _given(balance + accrued, rate)
+    new = given - accrued_since_epoch(there, now_ms)
+    still_there = given - accrued if balance + accrued >= 0 else None
+    return Move(key, still_there, balance, -new, None), new
+
+
+def _given(level_milli: int, rate: Rate) -> int:
+    """Return half of the level, or 0 if the shard is at most 1/8 full.
+
+    A concurrent charge would otherwise fail the split's lower bound.
+    """
+    if 0 <= level_milli * NEARLY_EMPTY <= rate.capacity_milli:
+        return 0
+    return level_milli // 2
+
+
+def _without_overflow(state: LimitState, now_ms: int) -> int:
+    """Return a balance without its overflow."""
+    return min(state.balance_milli, full_balance(state.rate, now_ms))

@@ -1,0 +1,138 @@
+"""Values as text for people, and as JSON values for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zae_limiter.models.entity import Entity, Namespace
+    from zae_limiter.models.limit import Limit
+
+# As in zae_limiter.naming, which is not imported here: help must not import the library.
+DEFAULT_RESOURCE = "_default_"
+UNITS = {1: "sec", 60: "min", 3600: "hour", 86_400: "day"}
+# Configuration levels by the value of their ConfigSource.
+LEVELS = {
+    "entity": "entity, this resource",
+    "entity_default": "entity, any resource",
+    "resource": "resource defaults",
+    "system": "system defaults",
+}
+
+
+def printable(text: object) -> str:
+    """Escape control characters, so that stored text cannot control the terminal."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in str(text)
+    )
+
+
+def format_number(value: int) -> str:
+    return f"{value:,}"
+
+
+def format_short_number(value: int) -> str:
+    """Three digits and a unit letter, for narrow columns and axes: ``12.3k``."""
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return str(value)
+
+
+def format_rate(limit: Limit) -> str:
+    """``1,000/min``."""
+    unit = UNITS.get(limit.refill_period_seconds)
+    per = f"/{unit}" if unit else f" every {format_number(limit.refill_period_seconds)} s"
+    return format_number(limit.refill_amount) + per
+
+
+def describe_limits(limits: Iterable[Limit]) -> str:
+    """``rpm 60/min, tpm 10,000/min (burst 15,000)``, or ``none``."""
+    return ", ".join(map(_describe_limit, limits)) or "none"
+
+
+def _describe_limit(limit: Limit) -> str:
+    has_burst = limit.capacity != limit.refill_amount
+    burst = f" (burst {format_number(limit.capacity)})" if has_burst else ""
+    return f"{limit.name} {format_rate(limit)}{burst}"
+
+
+def format_duration(seconds: float) -> str:
+    """``now``, ``0.25 s``, ``3 min 20 s``, ``2 d 4 h``, ``never``."""
+    if math.isinf(seconds):
+        return "never"
+    if seconds <= 0:
+        return "now"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = math.ceil(seconds)
+    for size, unit, smaller_size, smaller in (
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{format_number(whole // size)} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def format_hour(start: str) -> str:
+    """The hour that starts at an ISO time: ``2026-01-31 08:00Z``."""
+    return f"{start[:10]} {start[11:16]}Z"
+
+
+def format_time(time: str) -> str:
+    """An ISO time to the second: ``2026-01-31 08:15:30Z``."""
+    return f"{time[:10]} {time[11:19]}Z"
+
+
+def format_tokens(milli: int) -> str:
+    """Tokens without trailing zeros: ``1,200``, ``0.5``, ``-3`` for a debt."""
+    whole, rest = divmod(abs(milli), 1000)
+    text = format_number(whole) + (f".{rest:03d}".rstrip("0") if rest else "")
+    return f"-{text}" if milli < 0 else text
+
+
+def describe_resource(resource: str) -> str:
+    return "any resource" if resource == DEFAULT_RESOURCE else f"{resource!r}"
+
+
+def count_rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{format_number(count)} rows"
+
+
+# --- for programs ----------------------------------------------------------------------------
+
+
+def limits_json(limits: Iterable[Limit] | None) -> list[dict[str, Any]]:
+    return [limit.to_dict() for limit in limits or ()]
+
+
+def entity_json(entity: Entity) -> dict[str, Any]:
+    return {
+        "entity_id": entity.id,
+        "name": entity.name,
+        "parent_id": entity.parent_id,
+        "cascade": entity.cascade,
+        "metadata": dict(entity.metadata),
+        "created_at": entity.created_at,
+    }
+
+
+def namespace_json(namespace: Namespace) -> dict[str, Any]:
+    return {
+        "namespace_id": namespace.namespace_id,
+        "name": namespace.name,
+        "status": namespace.status,
+        "created_at": namespace.created_at,
+        "deleted_at": namespace.deleted_at,
+    }
+
+
+def seconds_json(seconds: float) -> float | None:
+    """Return None for infinity, which strict JSON does not have: null means never."""
+    return None if math.isinf(seconds) else seconds

@@ -1,0 +1,174 @@
+"""Entities and buckets with the limits in force, read from the store as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zae_limiter.bucket import calculate_retry_after
+from zae_limiter.models.limit import MILLI
+from zae_limiter.naming import DEFAULT_RESOURCE
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.bucket import BucketState
+    from zae_limiter.models.config import ConfigSource
+    from zae_limiter.models.entity import Entity
+    from zae_limiter.models.limit import Limit
+
+# Suggestions for a mistyped id must be cheap in stores with very many entities: one page of ids
+# from where the id would be sorted, after characters that are rarely mistyped, and on a few
+# resources only.
+SUGGESTION_PAGE = 200
+TRUSTED_PREFIX = 3
+MAX_SEARCHED_RESOURCES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLimits:
+    """The limits in force for an entity on a resource, and their configuration level."""
+
+    entity_id: str
+    resource: str  # ``_default_``: any resource that is not listed
+    source: ConfigSource | None
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityView:
+    """An entity and the limits in force for it. ``entity`` is None if it was not created."""
+
+    entity_id: str
+    entity: Entity | None
+    in_force: tuple[ShownLimits, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the entity was created or has limits of its own."""
+        sources = (shown.source for shown in self.in_force if shown.entity_id == self.entity_id)
+        return self.entity is not None or any(
+            source and source.is_entity_level for source in sources
+        )
+
+
+def view_entity(
+    repository: SyncRepository, entity_id: str, resource: str | None = None
+) -> EntityView:
+    """Return the entity with the limits in force on every resource that has limits or a bucket.
+
+    If it cascades, those of its parent follow.
+    """
+    entity = repository.get_entity(entity_id)
+    charged = charged_entities(entity_id, entity)
+    resources = [resource] if resource else _resources(repository, charged)
+    in_force = []
+    for charged_id in charged:
+        in_force += [_limits_in_force(repository, charged_id, name) for name in resources]
+        if resource is None:
+            in_force.append(_limits_on_other_resources(repository, charged_id))
+    return EntityView(entity_id, entity, tuple(in_force))
+
+
+def charged_entities(entity_id: str, entity: Entity | None) -> list[str]:
+    """Return the entities that an acquire charges: the entity, and its parent if it cascades."""
+    if entity is not None and entity.cascade and entity.parent_id is not None:
+        return [entity_id, entity.parent_id]
+    return [entity_id]
+
+
+def _resources(repository: SyncRepository, entity_ids: list[str]) -> list[str]:
+    used = {state.resource for id_ in entity_ids for state in repository.get_buckets(id_)}
+    with_own_limits = {
+        name
+        for name in repository.list_resources_with_entity_configs()
+        if name != DEFAULT_RESOURCE and any(repository.get_limits(id_, name) for id_ in entity_ids)
+    }
+    return sorted(used | with_own_limits | set(repository.list_resources_with_defaults()))
+
+
+def _limits_in_force(repository: SyncRepository, entity_id: str, resource: str) -> ShownLimits:
+    limits, _, source = repository.resolve_limits(entity_id, resource)
+    return ShownLimits(entity_id, resource, source, tuple(limits or ()))
+
+
+def _limits_on_other_resources(repository: SyncRepository, entity_id: str) -> ShownLimits:
+    """Return the limits in force on a resource without defaults and without entity limits."""
+    from zae_limiter.models.config import ConfigSource
+
+    own = repository.get_limits(entity_id)
+    if own:
+        return ShownLimits(entity_id, DEFAULT_RESOURCE, ConfigSource.ENTITY_DEFAULT, tuple(own))
+    limits, _ = repository.get_system_defaults()
+    source = ConfigSource.SYSTEM if limits else None
+    return ShownLimits(entity_id, DEFAULT_RESOURCE, source, tuple(limits))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketView:
+    """One limit of a bucket, as it was when it was read."""
+
+    state: BucketState
+    from_call: bool  # the limit was passed by calls, in addition to the stored one
+    limits_changed: bool  # other limits have come into force since the last acquire
+    last_used_hour: str | None  # start of the last hour with consumption
+
+    @property
+    def debt_milli(self) -> int:
+        return max(0, -self.state.tokens_milli)
+
+    @property
+    def retry_after_seconds(self) -> float:
+        """Until one token can be taken, provided that nothing else is charged."""
+        return self._until(MILLI)
+
+    @property
+    def full_after_seconds(self) -> float:
+        return self._until(self.state.capacity_milli)
+
+    def _until(self, level_milli: int) -> float:
+        state = self.state
+        missing = level_milli - state.tokens_milli
+        return calculate_retry_after(missing, state.refill_amount_milli, state.refill_period_ms)
+
+
+def view_buckets(
+    repository: SyncRepository, entity_id: str, resource: str | None = None
+) -> list[BucketView]:
+    """Return all buckets of an entity, or the one on ``resource``, limit by limit."""
+    states = repository.get_buckets(entity_id, resource)
+    names = dict.fromkeys(state.resource for state in states)
+    last = {name: last_used_hour(repository, entity_id, name) for name in names}
+    in_force = {name: set(_limits_in_force(repository, entity_id, name).limits) for name in names}
+    views, seen = [], set[tuple[str, str]]()
+    for state in states:
+        key = (state.resource, state.limit_name)
+        # The stored limit comes first; a second one of that name was passed by calls.
+        from_call = key in seen
+        changed = not from_call and state.limit not in in_force[state.resource]
+        views.append(BucketView(state, from_call, changed, last[state.resource]))
+        seen.add(key)
+    return views
+
+
+def last_used_hour(repository: SyncRepository, entity_id: str, resource: str) -> str | None:
+    """Return the start of the last hour with consumption; None if it is unknown."""
+    summary = repository.get_usage_summary(entity_id, resource, "hourly")
+    return summary.max_window_start or repository.get_last_use(entity_id, resource)
+
+
+def similar_entities(repository: SyncRepository, entity_id: str) -> list[str]:
+    """Return ids that start like this one, as far as a few cheap reads return them."""
+    return entity_ids_after(repository, entity_id[:TRUSTED_PREFIX], SUGGESTION_PAGE)
+
+
+def entity_ids_after(repository: SyncRepository, start: str, limit: int) -> list[str]:
+    """Return ids that sort after ``start``, of entities that were created or have own limits.
+
+    Not all of them: where a store lists entities unordered, only the first page is read.
+    """
+    pages = (repository.list_entities(limit, cursor) for cursor in {"", start})
+    entity_ids = {entity.id for entities, _ in pages for entity in entities}
+    for resource in repository.list_resources_with_entity_configs()[:MAX_SEARCHED_RESOURCES]:
+        ids, _ = repository.list_entities_with_custom_limits(resource, limit, start)
+        entity_ids.update(ids)
+    return sorted(entity_ids)

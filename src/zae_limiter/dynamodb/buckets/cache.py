@@ -1,0 +1,259 @@
+"""Bucket items as this client has last seen them.
+
+Entries are hints, never the truth: every write carries what it assumes as its condition, and the
+store refuses it if that is wrong. An outdated entry costs a round trip and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.shards.pressure import WINDOW_MS, Pressure, observed
+from zae_limiter.admission.shards.tree import UNKNOWN, Layout
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.dynamodb.items.bucket import BucketId, EntityLink, ShardId, StoredBucket, decode
+from zae_limiter.models.entity import Entity
+
+MAX_BUCKETS = 50_000  # about 100 MB; an evicted bucket costs one refused write
+MAX_ENTITIES = 50_000  # about 15 MB; an evicted link is read again for a new bucket
+MAX_DIGESTS = 64  # of one configuration; a bucket has as many as it has forms, usually one
+LONG_AGO = 0  # of entries that were not read for their own sake: never recent enough
+
+
+class CachedBucket(NamedTuple):
+    """A bucket or shard that was seen at ``at_ms``.
+
+    ``others_milli_per_s`` is how fast other clients take from each limit, ``pressure`` how fast all
+    clients write to the item.
+    """
+
+    bucket: StoredBucket
+    at_ms: int
+    others_milli_per_s: Mapping[str, int]
+    pressure: Pressure
+    is_fresh: bool = False
+
+
+class FreshBucket(NamedTuple):
+    """A bucket that was read for this very request; None if it does not exist.
+
+    It is taken literally: no other client is expected to have written since.
+    """
+
+    bucket: StoredBucket | None
+    is_fresh: bool = True
+    at_ms: int = 0
+    others_milli_per_s: Mapping[str, int] = {}
+
+
+KnownBucket = CachedBucket | FreshBucket
+UNKNOWN_BUCKET = FreshBucket(None, is_fresh=False)
+
+
+def holds_limits(bucket: StoredBucket, in_force: InForce) -> bool:
+    """Tell whether the bucket holds exactly the limits in force, given at its shard's rates.
+
+    The digest stands for the parameters, so they are compared once per digest.
+    """
+    if bucket.digest in in_force.digests:
+        return True
+    if not has_limits(bucket.image, in_force):
+        return False
+    if len(in_force.digests) >= MAX_DIGESTS:
+        in_force.digests.clear()
+    in_force.digests.add(bucket.digest)
+    return True
+
+
+class BucketCache:
+    """A bounded cache of bucket items; the least recently written entry is evicted first.
+
+    ``get`` returns the entry of an item, ``layout`` the shards of a bucket that is split; each
+    returns None if there is none. Both are plain dict look-ups: they happen on every acquire.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[ShardId, CachedBucket] = {}
+        self._layouts: dict[BucketId, Layout] = {}  # only of buckets that are split
+        self._entity_links: dict[tuple[str, str], EntityLink] = {}
+        self.get: Callable[[ShardId], CachedBucket | None] = self._buckets.get
+        self.layout: Callable[[BucketId], Layout | None] = self._layouts.get
+        self._lock = SignalSafeLock()
+
+    def store(
+        self,
+        shard_id: ShardId,
+        bucket: StoredBucket,
+        now_ms: int,
+        own_milli: Mapping[str, int] | None = None,
+        *,
+        certain: bool = False,
+    ) -> CachedBucket:
+        """Store an item; ``own_milli`` is what this client took with the write that showed it.
+
+        Responses may overtake each other. The one with the lower generation, or else with fewer
+        writes, is older and is dropped, unless the store has just contradicted the entry
+        (``certain``).
+        """
+        with self._lock:
+            before = self._buckets.get(shard_id)
+            if before is not None and not certain:
+                newest = before.bucket
+                if (bucket.generation, bucket.image.writes) < (
+                    newest.generation,
+                    newest.image.writes,
+                ):
+                    return before
+            entry = _entry(before, bucket, now_ms, own_milli)
+            self._buckets.pop(shard_id, None)
+            self._buckets[shard_id] = entry
+            if bucket.shard.n > 1 or self._layouts:
+                self._add_to_layout(shard_id.bucket_id, bucket)
+            if len(self._buckets) > MAX_BUCKETS:
+                self._drop(next(iter(self._buckets)))
+            return entry
+
+    def store_authoritative(
+        self, shard_id: ShardId, item: Item | None, now_ms: int, assumed: StoredBucket | None
+    ) -> FreshBucket:
+        """Store what a read or a refused write has returned; None if the item does not exist.
+
+        It replaces the entry that the request had ``assumed``, but not a newer one.
+        """
+        if item is None:
+            self.drop_shard(shard_id)
+            return FreshBucket(None)
+        bucket = decode(item, assumed)
+        entry = self._buckets.get(shard_id)
+        certain = entry is not None and entry.bucket is assumed
+        self.store(shard_id, bucket, now_ms, certain=certain)
+        return FreshBucket(bucket)
+
+    def drop_shard(self, shard_id: ShardId) -> None:
+        """Drop an item that does not exist: the shard was merged, or the bucket was deleted."""
+        bucket_id = shard_id.bucket_id
+        with self._lock:
+            self._buckets.pop(shard_id, None)
+            layout = self._layouts.get(bucket_id)
+            if layout is not None:
+                self._replace_layout(bucket_id, layout, layout.without(shard_id.number))
+
+    def invalidate(self, shard_id: ShardId) -> None:
+        """Drop an entry that may be wrong by now."""
+        with self._lock:
+            self._drop(shard_id)
+
+    def drop_bucket(self, bucket_id: BucketId) -> None:
+        """Drop all entries of a bucket.
+
+        Takes no lock: a signal handler in the main thread could not wait for it.
+        """
+        for shard in self._layouts.pop(bucket_id, UNKNOWN).seen:
+            self._buckets.pop(bucket_id.shard(shard.number), None)
+        self._buckets.pop(bucket_id.shard(0), None)
+
+    def entity_link(self, namespace_id: str, entity_id: str) -> EntityLink | None:
+        return self._entity_links.get((namespace_id, entity_id))
+
+    def on_bucket_read(
+        self, namespace_id: str, entity_id: str, resource: str, item: Item | None
+    ) -> None:
+        """Store a bucket that was read along with the configuration; the copy may lag a little."""
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        if item is None:
+            self.drop_bucket(bucket_id)
+        elif self.get(bucket_id.shard(0)) is None:  # the response to a write has shown more
+            self.store(bucket_id.shard(0), decode(item), LONG_AGO)
+
+    def on_entity_read(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
+        """Store the link of an entity to its parent; an unknown entity has none."""
+        link = EntityLink() if entity is None else EntityLink(entity.parent_id, entity.cascade)
+        self._entity_links[namespace_id, entity_id] = link  # without the lock, see drop_bucket()
+        if len(self._entity_links) > MAX_ENTITIES:
+            # Another thread may evict the same entry, or insert one meanwhile.
+            with suppress(KeyError, RuntimeError, StopIteration):
+                del self._entity_links[next(iter(self._entity_links))]
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def _add_to_layout(self, bucket_id: BucketId, bucket: StoredBucket) -> None:
+        layout = self._layouts.get(bucket_id, UNKNOWN)
+        if layout.seen or bucket.shard.n > 1:
+            with_shard = layout.with_seen(bucket.shard, bucket.generation)
+            self._replace_layout(bucket_id, layout, with_shard)
+
+    def _replace_layout(self, bucket_id: BucketId, before: Layout, after: Layout) -> None:
+        """Drop the entries of shards that cannot exist any more."""
+        if after is before:
+            return
+        live = {shard.number for shard in after.seen}
+        for shard in before.seen:
+            if shard.number not in live:
+                self._buckets.pop(bucket_id.shard(shard.number), None)
+        if after.is_split:
+            self._layouts[bucket_id] = after
+        else:
+            self._layouts.pop(bucket_id, None)
+
+    def _drop(self, shard_id: ShardId) -> None:
+        bucket_id = shard_id.bucket_id
+        self._buckets.pop(shard_id, None)
+        layout = self._layouts.get(bucket_id)
+        if layout is not None:
+            kept = {
+                shard: generation
+                for shard, generation in layout.seen.items()
+                if shard.number != shard_id.number
+            }
+            self._replace_layout(bucket_id, layout, Layout.of(kept))
+
+
+def _entry(
+    before: CachedBucket | None,
+    bucket: StoredBucket,
+    now_ms: int,
+    own_milli: Mapping[str, int] | None,
+) -> CachedBucket:
+    writes = bucket.image.writes
+    if before is None:
+        return CachedBucket(bucket, now_ms, {}, observed(None, bucket.shard, writes, now_ms))
+    others = before.others_milli_per_s
+    if others or not own_milli or writes != before.bucket.image.writes + 1:
+        others = _others(before, bucket, now_ms, own_milli or {})
+    # otherwise the only write since then is our own
+    pressure = before.pressure
+    if before.at_ms == LONG_AGO:
+        pressure = observed(None, bucket.shard, writes, now_ms)
+    elif (
+        now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != before.bucket.generation
+    ):  # within a window and a generation the rate stays as it is
+        pressure = observed(pressure, bucket.shard, writes, now_ms)
+    return CachedBucket(bucket, now_ms, others, pressure)
+
+
+def _others(
+    before: CachedBucket, bucket: StoredBucket, now_ms: int, own_milli: Mapping[str, int]
+) -> Mapping[str, int]:
+    """Average the consumption by other clients: a quarter for the newest interval.
+
+    Limits that only this client takes from are left out.
+    """
+    limits_before, rates = before.bucket.image.limits, before.others_milli_per_s
+    elapsed_ms = now_ms - before.at_ms
+    if elapsed_ms <= 0:
+        return rates
+    averages = {}
+    for name, state in bucket.image.limits.items():
+        taken = state.consumed_milli - own_milli.get(name, 0)
+        if name in limits_before:
+            taken -= limits_before[name].consumed_milli
+        rate = rates.get(name, 0)
+        if taken > 0 or rate:
+            averages[name] = rate + (max(0, taken) * 1000 // elapsed_ms - rate) // 4
+    return averages

@@ -1,0 +1,263 @@
+"""What callers want of a bucket, on its way into a write, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli
+from zae_limiter.admission.request import Settlement, StaleLimits
+from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.clock import Clock
+from zae_limiter.dynamodb.buckets.cache import CachedBucket
+from zae_limiter.dynamodb.items.bucket import BucketId, ShardId, StoredBucket
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.transport.calls import Deadline
+
+
+class BucketChange(NamedTuple):
+    """What one caller wants of one bucket: a charge, or debts and credits (negative amounts).
+
+    Amounts are by stored name. A charge names every limit in force, with 0 where it takes nothing.
+    ``admitted`` is what the change adds to the bucket's count of admitted acquires. ``refreshed``
+    says that the limits were read again after the bucket was found to have newer ones.
+    """
+
+    in_force: InForce
+    amounts_milli: Mapping[str, int]
+    is_charge: bool
+    admitted: int = 0
+    refreshed: bool = False
+
+    @classmethod
+    def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
+        return cls(settlement.in_force, settlement.amounts_milli, False, admitted)
+
+    def without_absent_limits(self, image: BucketImage) -> BucketChange:
+        """Drop credits for limits that the bucket does not have: an absent limit is full."""
+        amounts = self.amounts_milli
+        if self.is_charge or amounts.keys() <= image.limits.keys():
+            return self
+        stored = {key: amount for key, amount in amounts.items() if key in image.limits}
+        return self._replace(amounts_milli=stored)
+
+    def can_share_write(self, other: BucketChange) -> bool:
+        """Tell whether one condition holds for both changes."""
+        mine, theirs = self.in_force, other.in_force
+        if mine is not theirs and (mine.keys, mine.rates, mine.keep_ms, mine.version) != (
+            theirs.keys,
+            theirs.rates,
+            theirs.keep_ms,
+            theirs.version,
+        ):
+            return False
+        return self.refreshed == other.refreshed or not (self.is_charge and other.is_charge)
+
+
+class Selection(NamedTuple):
+    """Positions of the changes that go into a write, and of those that do not fit."""
+
+    taken: list[int]
+    skipped: list[int]
+
+
+def fits_alone(change: BucketChange, image: BucketImage, now_ms: int) -> bool:
+    """Tell whether a charge fits if nothing else is written with it."""
+    limits = image.limits
+    for key, amount in change.amounts_milli.items():
+        if held_milli(limits[key], 0, now_ms) < amount:
+            return False
+    return True
+
+
+def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> Selection:
+    """Take all credits and debts, then the charges that fit, in the order of arrival."""
+    if len(changes) == 1 and changes[0].is_charge:
+        return Selection([0], []) if fits_alone(changes[0], image, now_ms) else Selection([], [0])
+    settled = total(
+        change.without_absent_limits(image) for change in changes if not change.is_charge
+    )
+    held = {
+        key: held_milli(image.limits[key], wanted.returned_milli, now_ms) - wanted.owed_milli
+        for key, wanted in settled.items()
+    }
+    selection = Selection([], [])
+    for position, change in enumerate(changes):
+        if not change.is_charge:
+            selection.taken.append(position)
+            continue
+        for key in change.amounts_milli.keys() - held.keys():
+            held[key] = held_milli(image.limits[key], 0, now_ms)
+        if all(held[key] >= amount for key, amount in change.amounts_milli.items()):
+            for key, amount in change.amounts_milli.items():
+                held[key] -= amount
+            selection.taken.append(position)
+        else:
+            selection.skipped.append(position)
+    return selection
+
+
+def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
+    """Add up what several changes want of each limit."""
+    changes = list(changes)
+    if len(changes) == 1 and changes[0].is_charge:
+        amounts = changes[0].amounts_milli
+        return {key: Wanted(amount, 0, 0, True) for key, amount in amounts.items()}
+    sums: dict[str, tuple[int, int, int]] = {}
+    charged_keys: set[str] = set()
+    for change in changes:
+        for key, amount in change.amounts_milli.items():
+            charged, owed, returned = sums.get(key) or (0, 0, 0)
+            if change.is_charge:
+                charged_keys.add(key)
+                charged += amount
+            elif amount > 0:
+                owed += amount
+            else:
+                returned -= amount
+            sums[key] = (charged, owed, returned)
+    return {key: Wanted(*amounts, key in charged_keys) for key, amounts in sums.items()}
+
+
+class Applied(NamedTuple):
+    """The change is committed; ``image`` is the bucket or shard after the write.
+
+    Two things are left to other shards: ``spilled_milli`` is the part of a credit that the shard
+    has no room for, ``is_short`` says that the shard is in debt.
+    """
+
+    image: BucketImage | None
+    spilled_milli: Mapping[str, int] = {}
+    is_short: bool = False
+
+
+class Rejected(NamedTuple):
+    """The charge does not fit into the bucket or shard as it was at the stamp."""
+
+    image: BucketImage
+    now_ms: int
+    shard: Shard = WHOLE
+
+
+class ShardMerged:
+    """Nothing was written: the shard does not exist any more."""
+
+    __slots__ = ()
+
+
+SHARD_MERGED = ShardMerged()
+Outcome = Applied | Rejected | ShardMerged | StaleLimits | ZAELimiterError
+
+
+def applied_outcomes(
+    changes: Sequence[BucketChange], bucket: StoredBucket, now_ms: int
+) -> list[Applied]:
+    """Return the outcomes of changes that were written together, given the item after the write."""
+    image = bucket.image
+    if bucket.shard.n == 1:
+        return [Applied(image)] * len(changes)
+    surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in image.limits.items()}
+    in_debt = {key for key, state in image.limits.items() if level_milli(state, now_ms) < 0}
+    outcomes = []
+    for change in changes:
+        spilled = {} if change.is_charge else _spilled(change, surplus)
+        is_short = any(
+            amount > 0 and key in in_debt for key, amount in change.amounts_milli.items()
+        )
+        if is_short:
+            in_debt = set()  # one repayment covers the debts of all
+        outcomes.append(Applied(image, spilled, is_short))
+    return outcomes
+
+
+def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int]:
+    """Take the part of a change's credits that overflowed out of ``surplus``."""
+    spilled = {}
+    for key, amount in change.amounts_milli.items():
+        lost = min(-amount, surplus.get(key, 0))
+        if lost > 0:
+            spilled[key] = lost
+            surplus[key] -= lost
+    return spilled
+
+
+class Wakeable(Protocol):
+    """A waiter of either tree."""
+
+    def wake(self) -> bool: ...
+
+
+class ChargeDraft(NamedTuple):
+    """The moves of a charge, planned from a cache entry at ``now_ms``."""
+
+    cached: CachedBucket
+    moves: list[Move]
+    now_ms: int
+
+
+class PendingChange:
+    """A change that waits for its write.
+
+    ``outcome`` is None until ``resolve`` sets it. A waiter that is woken without an outcome is the
+    next leader of its write queue. ``look_first`` asks for a read before the write. ``draft`` saves
+    the write loop planning the charge again if the cache entry has not changed meanwhile.
+    """
+
+    __slots__ = (
+        "bucket_id",
+        "change",
+        "clock",
+        "deadline",
+        "draft",
+        "is_counted",
+        "look_first",
+        "outcome",
+        "shard_id",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        bucket_id: BucketId,
+        change: BucketChange,
+        clock: Clock,
+        deadline: Deadline,
+        *,
+        look_first: bool = False,
+    ) -> None:
+        self.bucket_id = bucket_id
+        self.shard_id = ShardId(*bucket_id, 0)
+        self.change = change
+        self.clock = clock
+        self.deadline = deadline
+        self.waiter: Wakeable | None = None
+        self.look_first = look_first
+        self.is_counted = True  # False for writes that no caller has asked for
+        self.draft: ChargeDraft | None = None
+        self.outcome: Outcome | None = None
+
+    def redirect(self, number: int) -> None:
+        """Send the change to another shard."""
+        self.shard_id = ShardId(*self.bucket_id, number)
+        self.outcome = None
+        self.waiter = None
+        self.draft = None
+
+    def resolve(self, outcome: Outcome) -> Outcome:
+        """Set the outcome, and return it."""
+        self.outcome = outcome
+        return outcome
+
+    def wake(self) -> bool:
+        """Wake the waiter; False if its event loop is closed."""
+        return self.waiter is not None and self.waiter.wake()
+
+    def can_share_write(self, leader: PendingChange) -> bool:
+        """Tell whether one write may carry both."""
+        return (
+            self.clock is leader.clock
+            and self.look_first == leader.look_first
+            and self.change.can_share_write(leader.change)
+        )

@@ -1,0 +1,198 @@
+"""The next step for the changes of a group, given what is known of the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import charge_moves
+from zae_limiter.admission.rebase import full_bucket, full_limit, is_newer, rebase
+from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.dynamodb.buckets import writes
+from zae_limiter.dynamodb.buckets.cache import KnownBucket, holds_limits
+from zae_limiter.dynamodb.buckets.pending import (
+    SHARD_MERGED,
+    BucketChange,
+    ShardMerged,
+    select,
+    total,
+)
+from zae_limiter.dynamodb.buckets.writes import Attempt, WriteContext
+from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
+from zae_limiter.models.config import ConfigSource
+
+
+class NothingToWrite(NamedTuple):
+    """No charge fits into ``image``, and no debt or credit is left."""
+
+    image: BucketImage
+    shard: Shard = WHOLE
+
+
+class ReadFirst:
+    """The bucket has to be read before anything can be decided."""
+
+    __slots__ = ()
+
+
+READ_FIRST = ReadFirst()
+Step = Attempt | NothingToWrite | ReadFirst | ShardMerged | StaleLimits
+
+
+def plan(
+    known: KnownBucket,
+    changes: Sequence[BucketChange],
+    context: WriteContext,
+    link: EntityLink,
+) -> Step:
+    """Return the next step for changes that can share a write; the first one leads."""
+    bucket = known.bucket
+    if bucket is None:
+        return _without_bucket(known, changes, context, link)
+    whole = changes[0].in_force
+    in_force = whole.at(bucket.shard)
+    if len(changes) == 1 and changes[0].is_charge and holds_limits(bucket, in_force):
+        return _single_charge(known, bucket, changes[0], in_force, context)
+    charges = [change for change in changes if change.is_charge]
+    if charges and not holds_limits(bucket, in_force):
+        return _other_limits(bucket, charges, whole, context)
+    missing = _settled_and_missing(bucket.image, changes)
+    if missing and not known.is_fresh:
+        return READ_FIRST
+    owed = {key for key, amount in missing.items() if amount > 0}
+    if owed:
+        target = _with_limits(bucket.image, owed, in_force, context.now_ms)
+        return writes.rebase(bucket, target, whole, context)
+    return _with_bucket(known, bucket, changes, in_force, context)
+
+
+def _single_charge(
+    known: KnownBucket,
+    bucket: StoredBucket,
+    change: BucketChange,
+    in_force: InForce,
+    context: WriteContext,
+) -> Step:
+    """Send a charge even if it does not seem to fit, unless the bucket was read just now."""
+    now_ms = context.now_ms
+    moves, fits = charge_moves(
+        bucket.image.limits,
+        change.amounts_milli,
+        now_ms,
+        now_ms - known.at_ms,
+        known.others_milli_per_s,
+    )
+    if known.is_fresh and not fits:
+        return NothingToWrite(bucket.image, bucket.shard)
+    return writes.charge(bucket, moves, change, in_force, context)
+
+
+def _other_limits(
+    bucket: StoredBucket, charges: Sequence[BucketChange], whole: InForce, context: WriteContext
+) -> Step:
+    """Bring the bucket to the limits in force, unless its own are newer."""
+    image, in_force = bucket.image, whole.at(bucket.shard)
+    if _may_be_outdated(image, in_force) and not any(charge.refreshed for charge in charges):
+        return STALE
+    target = rebase(image, in_force, context.now_ms)
+    return writes.rebase(bucket, target, whole, context)
+
+
+def _without_bucket(
+    known: KnownBucket, changes: Sequence[BucketChange], context: WriteContext, link: EntityLink
+) -> Step:
+    """Create the bucket: an absent one is full, and one that is not cached may exist.
+
+    Shards other than the first are only created by splitting.
+    """
+    if context.shard_id.number:
+        return SHARD_MERGED if known.is_fresh else READ_FIRST
+    in_force = changes[0].in_force
+    full = full_bucket(in_force, context.now_ms)
+    taken = select(changes, full, context.now_ms).taken
+    wanted = total(changes[position] for position in taken)
+    if any(each.taken_milli or each.asked for each in wanted.values()):
+        admitted = sum(changes[position].admitted for position in taken)
+        return writes.first(in_force, wanted, link, context, admitted=admitted, positions=taken)
+    if known.is_fresh:
+        return NothingToWrite(full)
+    if any(change.is_charge for change in changes):
+        return READ_FIRST
+    admitted = sum(change.admitted for change in changes)
+    return writes.credit(wanted, context, admitted=admitted, positions=taken)
+
+
+def _with_bucket(
+    known: KnownBucket,
+    bucket: StoredBucket,
+    changes: Sequence[BucketChange],
+    in_force: InForce,
+    context: WriteContext,
+) -> Step:
+    image = bucket.image
+    taken = select(changes, image, context.now_ms).taken
+    if not taken:
+        if known.is_fresh:
+            return NothingToWrite(image, bucket.shard)
+        taken = [0]  # the entry may be outdated: the store decides
+    if bucket.shard.n > 1:
+        taken = _without_hidden_spills(changes, taken)
+    selected = [changes[position].without_absent_limits(image) for position in taken]
+    wanted = total(selected)
+    admitted = sum(change.admitted for change in selected)
+    if known.is_fresh and not wanted and not admitted:
+        return NothingToWrite(image, bucket.shard)  # credits to limits that do not exist any more
+    return writes.group(
+        known, bucket, wanted, in_force, context, admitted=admitted, positions=taken
+    )
+
+
+def _without_hidden_spills(changes: Sequence[BucketChange], taken: list[int]) -> list[int]:
+    """Write credits apart from charges and debts of the same limits.
+
+    What a shard has no room for is spilled to the other shards, and only a write that takes nothing
+    shows how much that is.
+    """
+    if len(taken) == 1:
+        return taken
+    wanted = total(changes[position] for position in taken)
+    if not any(each.returned_milli and each.taken_milli for each in wanted.values()):
+        return taken
+    only_credits = [position for position in taken if _only_gives(changes[position])]
+    return only_credits or taken[:1]
+
+
+def _only_gives(change: BucketChange) -> bool:
+    return all(amount <= 0 for amount in change.amounts_milli.values())
+
+
+def _settled_and_missing(image: BucketImage, changes: Sequence[BucketChange]) -> dict[str, int]:
+    """Return the largest debt, or else credit, to each limit that the bucket does not have."""
+    missing: dict[str, int] = {}
+    for change in changes:
+        if not change.is_charge:
+            for key, amount in change.amounts_milli.items():
+                if key not in image.limits:
+                    missing[key] = max(amount, missing.get(key, amount))
+    return missing
+
+
+def _with_limits(
+    image: BucketImage, missing: set[str], in_force: InForce, now_ms: int
+) -> BucketImage:
+    added = {key: full_limit(in_force.rate_of(key), now_ms) for key in missing}
+    return image._replace(limits={**image.limits, **added})
+
+
+def _may_be_outdated(image: BucketImage, in_force: InForce) -> bool:
+    """Tell whether the limits in force may be older than those of the bucket.
+
+    Both were not read at one moment, so an equal version says nothing about their age. Limits of
+    a call are never outdated.
+    """
+    if in_force.source is ConfigSource.OVERRIDE:
+        return is_newer(image, in_force)
+    return image.config_version >= in_force.version > 0 or is_newer(image, in_force)

@@ -1,0 +1,129 @@
+"""The write queue of each item: which caller writes now, and which ones wait.
+
+While a write to an item is in flight, callers wait and share the next write (group commit). There
+are no timers: a caller that finds no write in flight becomes the leader at once, and so does one
+that arrives more than ``APART_S`` after the last write was sent, so that callers on a slow network
+do not wait for a second round trip.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.dynamodb.buckets.pending import PendingChange, Wakeable
+from zae_limiter.dynamodb.items.bucket import ShardId
+from zae_limiter.transport.errors import NotSent
+
+MAX_GROUP = 1000  # keeps planning one write below a few milliseconds
+APART_S = 0.005  # after that long since the last write was sent, another is sent in parallel
+MAX_IN_FLIGHT = 16  # writes to one item at the same time; more would only conflict
+LOST_S = 60.0  # a leader that is silent for this long is considered dead
+
+
+class _Queue:
+    """Starts with one write in flight. ``waiting`` is made late: most items never have waiters."""
+
+    __slots__ = ("in_flight", "sent_s", "waiting")
+
+    def __init__(self, now_s: float) -> None:
+        self.waiting: deque[PendingChange] | None = None
+        self.in_flight = 1
+        self.sent_s = now_s
+
+
+class WriteQueues:
+    """One queue per item with a write in flight. Shared by all tasks and threads."""
+
+    def __init__(self) -> None:
+        self._queues: dict[ShardId, _Queue] = {}
+        self._lock = SignalSafeLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._queues = {}  # the parent's leaders do not exist in the child
+
+    def join(self, pending: PendingChange, waiter: Callable[[], Wakeable]) -> bool:
+        """Return True if the caller leads a write now; otherwise a leader will wake it."""
+        with self._lock:
+            queue, now_s = self._queues.get(pending.shard_id), time.monotonic()
+            if queue is None:
+                self._queues[pending.shard_id] = _Queue(now_s)
+                return True
+            if now_s - queue.sent_s > LOST_S:
+                queue.in_flight = 0
+            if queue.in_flight and (
+                queue.waiting or now_s - queue.sent_s < APART_S or queue.in_flight >= MAX_IN_FLIGHT
+            ):
+                pending.waiter = waiter()
+                if queue.waiting is None:
+                    queue.waiting = deque()
+                queue.waiting.append(pending)
+                return False
+            queue.in_flight += 1
+            queue.sent_s = now_s
+            return True
+
+    def take_group(self, leader: PendingChange) -> list[PendingChange]:
+        """Return the leader and all waiters that can share its write, in the order of arrival."""
+        with self._lock:
+            queue, now_s = self._queues.get(leader.shard_id), time.monotonic()
+            if queue is None:  # the leader was considered dead, and its queue is gone
+                self._queues[leader.shard_id] = _Queue(now_s)
+                return [leader]
+            queue.sent_s = now_s
+            if not queue.waiting:
+                return [leader]
+            group, others = [leader], deque[PendingChange]()
+            for pending in queue.waiting:
+                shares = len(group) < MAX_GROUP and pending.can_share_write(leader)
+                (group if shares else others).append(pending)
+            queue.waiting = others
+            return group
+
+    def leave(self, leader: PendingChange) -> None:
+        """End the leader's write; the caller that has waited longest leads the next one."""
+        with self._lock:
+            queue = self._queues.get(leader.shard_id)
+            if queue is None:
+                return
+            if queue.waiting and _hand_over(queue):
+                return
+            queue.in_flight -= 1
+            if queue.in_flight <= 0:
+                del self._queues[leader.shard_id]
+
+    def withdraw(self, pending: PendingChange) -> bool:
+        """Stop waiting; False if a leader has taken the change into its write already."""
+        with self._lock:
+            queue = self._queues.get(pending.shard_id)
+            if queue is None or not queue.waiting or pending not in queue.waiting:
+                return False
+            queue.waiting.remove(pending)
+            return True
+
+    def give_up(self, pending: PendingChange) -> bool:
+        """Stop waiting for a leader that is dead; the next waiter leads in its place."""
+        with self._lock:
+            if not self.withdraw(pending):
+                return False
+            queue = self._queues[pending.shard_id]
+            queue.in_flight = int(_hand_over(queue))
+            if not queue.in_flight:
+                del self._queues[pending.shard_id]
+            return True
+
+
+def _hand_over(queue: _Queue) -> bool:
+    """Wake the caller that has waited longest, to lead; False if none is left."""
+    while queue.waiting:
+        heir = queue.waiting.popleft()
+        if heir.deadline.is_nearly_over():  # its followers would fail with it
+            heir.resolve(NotSent("the write queue of this bucket was too long; try again"))
+            heir.wake()
+        elif heir.wake():
+            return True
+    return False

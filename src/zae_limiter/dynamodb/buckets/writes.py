@@ -1,0 +1,239 @@
+"""The kinds of write to a bucket, ready to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from zae_limiter.admission.image import BucketImage, Rate
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
+from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.dynamodb.buckets.cache import KnownBucket
+from zae_limiter.dynamodb.buckets.expiry import after, expires_ms
+from zae_limiter.dynamodb.buckets.pending import BucketChange
+from zae_limiter.dynamodb.items import bucket as bucket_item
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket
+from zae_limiter.dynamodb.items.bucket_updates import (
+    NewBucket,
+    WriteTrailer,
+    bucket_update,
+    first_write,
+    require_bucket,
+    require_limit,
+    structural_write,
+)
+from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+
+NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
+NOTHING = Wanted()
+NO_AMOUNTS: Mapping[str, int] = {}
+SINGLE_CHARGE = (0,)  # positions of a write that carries the leader's charge and nothing else
+STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
+
+Totals = Mapping[str, Wanted]
+
+
+class Sendable(Protocol):
+    """An UpdateItem request."""
+
+    @property
+    def key(self) -> Item: ...
+
+    def text(self, table: str) -> str: ...
+
+
+class Attempt(NamedTuple):
+    """One conditional write, and how to repeat it if its outcome is unknown.
+
+    The write leaves ``write_id`` on the item and expects ``previous_write_id`` there.
+    ``guarded_retry`` builds the repetition that cannot apply twice; None for writes that must not
+    be repeated. ``applied_positions`` says which changes of the group the write carries (none if it
+    only prepares the bucket for them), ``net_milli`` what it takes from each limit.
+    """
+
+    write: Sendable
+    write_id: str
+    previous_write_id: str | None = None
+    guarded_retry: Callable[[], UpdateExpression] | None = None
+    structural: bool = False
+    plain_moves: int = 0  # for the counters
+    clamp_moves: int = 0
+    applied_positions: Sequence[int] = ()
+    net_milli: Mapping[str, int] = NO_AMOUNTS
+
+
+class WriteContext(NamedTuple):
+    """What holds for one attempt: the item, the stamp and the write id."""
+
+    shard_id: ShardId
+    now_ms: int
+    write_id: str
+
+
+def charge(
+    bucket: StoredBucket,
+    moves: list[Move],
+    change: BucketChange,
+    in_force: InForce,
+    context: WriteContext,
+) -> Attempt:
+    """Write one charge, with moves that were planned for it. This is the usual write."""
+    return _balance_write(
+        bucket,
+        moves,
+        in_force,
+        context,
+        admitted=change.admitted,
+        positions=SINGLE_CHARGE,
+        net_milli=change.amounts_milli,
+    )
+
+
+def group(
+    known: KnownBucket,
+    bucket: StoredBucket,
+    wanted: Totals,
+    in_force: InForce,
+    context: WriteContext,
+    *,
+    admitted: int,
+    positions: Sequence[int],
+) -> Attempt:
+    """Write charges, debts and credits of several callers, all or none."""
+    net = {key: each.taken_milli - each.returned_milli for key, each in wanted.items()}
+    if not any(each.taken_milli or each.asked for each in wanted.values()):
+        return credit(wanted, context, admitted=admitted, positions=positions, net_milli=net)
+    limits, now_ms = bucket.image.limits, context.now_ms
+    others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
+    moves = [
+        guessed_move(key, limits[key], each, now_ms, age_ms, others.get(key, 0))
+        for key, each in wanted.items()
+    ]
+    return _balance_write(
+        bucket,
+        moves,
+        in_force,
+        context,
+        admitted=admitted,
+        positions=positions,
+        net_milli=net,
+        owes=any(each.owed_milli for each in wanted.values()),
+        gives=any(each.returned_milli for each in wanted.values()),
+    )
+
+
+def _balance_write(
+    bucket: StoredBucket,
+    moves: list[Move],
+    in_force: InForce,
+    context: WriteContext,
+    *,
+    admitted: int,
+    positions: Sequence[int],
+    net_milli: Mapping[str, int],
+    owes: bool = False,
+    gives: bool = False,
+) -> Attempt:
+    image, (shard_id, now_ms, write_id) = bucket.image, context
+    until = in_force.extended_ttl(image.expires_ms, now_ms)
+    if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
+        until = expires_ms(after(image, moves), in_force, now_ms)
+    trailer = WriteTrailer(write_id, admitted, until, until == image.expires_ms)
+    version = 0 if image.config_version else in_force.governing_version
+    write = TemplatedCharge(shard_id, moves, trailer, bucket, version)
+    clamped = 0
+    for _, _, _, _, put, _ in moves:
+        if put is not None:
+            clamped += 1
+    plain = len(moves) - clamped
+    if gives:  # a credit that is applied twice mints tokens: never repeated
+        return Attempt(write, write_id, None, None, False, plain, clamped, positions, net_milli)
+    previous, retry = bucket.write_id, write.guarded
+    return Attempt(write, write_id, previous, retry, False, plain, clamped, positions, net_milli)
+
+
+def credit(
+    wanted: Totals,
+    context: WriteContext,
+    *,
+    admitted: int,
+    positions: Sequence[int],
+    net_milli: Mapping[str, int] = NO_AMOUNTS,
+) -> Attempt:
+    """Write credits alone: balances only grow, so nothing has to be known of the bucket."""
+    shard_id, now_ms, write_id = context
+    moves = [move(key, NO_RATE, each, now_ms, overflowing=False) for key, each in wanted.items()]
+    update = bucket_update(bucket_item.key(*shard_id), moves, WriteTrailer(write_id, admitted))
+    for each in moves:
+        require_limit(update, each.key)
+    if not moves:
+        require_bucket(update)
+    return Attempt(update, write_id, applied_positions=positions, net_milli=net_milli)
+
+
+def first(
+    in_force: InForce,
+    wanted: Totals,
+    link: EntityLink,
+    context: WriteContext,
+    *,
+    admitted: int,
+    positions: Sequence[int],
+) -> Attempt:
+    """Create the bucket, or take from it if it exists and is full: both have the same result."""
+    shard_id, now_ms, write_id = context
+    rates = dict(zip(in_force.keys, in_force.rates, strict=True))
+    moves = [first_move(key, rate, wanted.get(key, NOTHING), now_ms) for key, rate in rates.items()]
+    until = expires_ms(after(full_bucket(in_force, now_ms), moves), in_force, now_ms)
+    trailer = WriteTrailer(write_id, admitted, until, keeps=False)
+    new_bucket = NewBucket(
+        bucket_item.key(*shard_id),
+        bucket_item.index_keys(*shard_id),
+        link,
+        rates,
+        in_force.governing_version,
+        now_ms,
+    )
+
+    def only_if_absent() -> UpdateExpression:
+        return first_write(new_bucket, moves, trailer, only_if_absent=True)
+
+    write = first_write(new_bucket, moves, trailer)
+    return Attempt(write, write_id, None, only_if_absent, applied_positions=positions)
+
+
+def rebase(
+    bucket: StoredBucket, target: BucketImage, in_force: InForce, context: WriteContext
+) -> Attempt:
+    """Bring the bucket's limits to those of ``target``; levels stay.
+
+    ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates.
+    """
+    shard_id, now_ms, write_id = context
+    until = expires_ms(target, in_force.at(bucket.shard), now_ms)
+    write_id += STRUCTURAL
+    trailer = WriteTrailer(write_id, 0, until, until == bucket.image.expires_ms)
+    update = structural_write(
+        bucket_item.key(*shard_id),
+        bucket,
+        target,
+        rates=_whole_rates(bucket, target, in_force),
+        trailer=trailer,
+        now_ms=now_ms,
+    )
+    # It counts the generation up, so that a repetition is refused if the first one was applied.
+    return Attempt(update, write_id, bucket.write_id, lambda: update, structural=True)
+
+
+def _whole_rates(bucket: StoredBucket, target: BucketImage, in_force: InForce) -> dict[str, Rate]:
+    """Return what is stored of limits that stay as they are, of others what is in force."""
+    before, stored = bucket.image.limits, bucket.whole_rates
+    return {
+        key: stored[key]
+        if key in before and before[key].rate == state.rate
+        else in_force.rate_of(key)
+        for key, state in target.limits.items()
+    }

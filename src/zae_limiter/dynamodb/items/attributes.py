@@ -1,0 +1,68 @@
+"""DynamoDB's attribute values from Python values and back. Integers stay integers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zae_limiter.exceptions import RateLimiterUnavailable
+
+Value = dict[str, Any]
+Item = dict[str, Value]
+
+MAX_DOCUMENT_CHARACTERS = 390_000  # an item has at most 400 KB, and other attributes besides
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def s(value: str) -> Value:
+    return {"S": value}
+
+
+def n(value: int) -> Value:
+    return {"N": str(value)}
+
+
+def flag(value: bool) -> Value:
+    return {"BOOL": value}
+
+
+def document(value: dict[str, Any]) -> Value:
+    """Return a mapping as JSON text: items stay flat, and its keys may be any text."""
+    return {"S": _encode(value)}
+
+
+def text(value: Value) -> str:
+    return str(value["S"])
+
+
+def integer(value: Value) -> int:
+    return int(value["N"])
+
+
+def boolean(value: Value) -> bool:
+    return bool(value["BOOL"])
+
+
+def parsed(value: Value) -> dict[str, Any]:
+    """Return the mapping that ``document`` was given."""
+    mapping: dict[str, Any] = json.loads(text(value))
+    return mapping
+
+
+def optional_text(item: Item, name: str) -> str | None:
+    value = item.get(name)
+    return None if value is None else text(value)
+
+
+def optional_integer(item: Item, name: str) -> int | None:
+    value = item.get(name)
+    return None if value is None else integer(value)
+
+
+def damaged(what: str, item: Item, error: Exception) -> RateLimiterUnavailable:
+    """Return the error for an item that cannot be decoded; it names the key."""
+    key = " ".join(text(item[part]) for part in ("PK", "SK") if part in item)
+    return RateLimiterUnavailable(
+        f"the item of a {what} is damaged ({key}); write it anew or delete it", cause=error
+    )

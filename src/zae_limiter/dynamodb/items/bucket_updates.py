@@ -1,0 +1,204 @@
+"""UpdateItem requests for a bucket: decided elsewhere, rendered here, each with its condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
+from zae_limiter.admission.moves import Move, rebase_move
+from zae_limiter.dynamodb.items import bucket as stored
+from zae_limiter.dynamodb.items.attributes import Item, n, s
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+
+
+class WriteTrailer(NamedTuple):
+    """What every write leaves on the item: its id, its count of admissions, the TTL.
+
+    ``keeps`` leaves the TTL as it is; without it, ``expires_ms`` None removes the TTL.
+    """
+
+    write_id: str
+    admitted: int = 0
+    expires_ms: int | None = None
+    keeps: bool = True
+
+
+def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> UpdateExpression:
+    """Render what all writes share: balances between their bounds, counters, the write id."""
+    update = UpdateExpression(key)
+    for each in moves:
+        _move(update, each)
+    update.set(stored.WRITE_ID, s(trailer.write_id))
+    update.add(stored.WRITES, 1)
+    if trailer.admitted:
+        update.add(stored.ADMITTED, trailer.admitted)
+    if not trailer.keeps:
+        _expiry(update, trailer.expires_ms)
+    return update
+
+
+def require_same(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
+    """Require the shard and the limits of ``bucket``: balances mean nothing at other rates."""
+    update.require_equal(stored.SHARDS, n(bucket.shard.n))
+    update.require_equal(stored.DIGEST, s(bucket.digest))
+
+
+def require_generation(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
+    """Require and count up the generation, in writes that change more than balances."""
+    update.require_equal(stored.GENERATION, n(bucket.generation))
+    update.add(stored.GENERATION, 1)
+
+
+def require_last(update: UpdateExpression, write_id: str) -> None:
+    """Require that no write came after the one with this id."""
+    update.require_equal(stored.WRITE_ID, s(write_id))
+
+
+def require_limit(update: UpdateExpression, key: str) -> None:
+    update.require(f"attribute_exists({update.name(stored.BALANCE + key)})")
+
+
+def require_bucket(update: UpdateExpression) -> None:
+    update.require("attribute_exists(PK)")
+
+
+def _move(update: UpdateExpression, move: Move) -> None:
+    balance = stored.BALANCE + move.key
+    if move.low is not None:  # enough tokens
+        update.require(f"{update.name(balance)} >= {update.number(move.low)}")
+    if move.high is not None:  # not overflowing
+        update.require(f"{update.name(balance)} <= {update.number(move.high)}")
+    if move.put is not None:
+        update.set_number(balance, move.put)
+    elif move.add:
+        update.add(balance, move.add)
+    if move.consumed_milli:
+        update.add(stored.CONSUMED + move.key, move.consumed_milli)
+
+
+def _expiry(update: UpdateExpression, expires_ms: int | None) -> None:
+    if expires_ms is None:
+        update.remove(stored.TTL)
+    else:
+        update.set(stored.TTL, stored.ttl_value(expires_ms))
+
+
+class NewBucket(NamedTuple):
+    """The constant attributes of a bucket that does not exist yet."""
+
+    key: Item
+    index_keys: Item
+    link: stored.EntityLink
+    rates: Mapping[str, Rate]
+    version: int
+    generation: int  # the stamp, so that it exceeds that of a deleted bucket of the same key
+
+
+def first_write(
+    new_bucket: NewBucket,
+    moves: Sequence[Move],
+    trailer: WriteTrailer,
+    *,
+    only_if_absent: bool = False,
+) -> UpdateExpression:
+    """Create a bucket, or take from one that is full: an absent bucket is a full one.
+
+    ``moves`` are those of ``first_move``, one for each limit in force.
+    """
+    update, digest = UpdateExpression(new_bucket.key), stored.digest_of(new_bucket.rates)
+    absent = "attribute_not_exists(PK)"
+    if only_if_absent:
+        update.require(absent)
+    else:
+        update.require(f"({absent} OR ({_is_full(update, moves, digest)}))")
+    for each in moves:
+        assert each.put is not None
+        update.set_number(stored.BALANCE + each.key, each.put)
+        update.add(stored.CONSUMED + each.key, each.consumed_milli)
+        update.set(stored.PARAMETERS + each.key, s(stored.pack(new_bucket.rates[each.key])))
+    for name, value in {**new_bucket.index_keys, **stored.link_attributes(new_bucket.link)}.items():
+        update.set(name, value)
+    update.set_number(stored.SHARDS, stored.UNSHARDED)
+    update.set(stored.DIGEST, s(digest))
+    update.set_if_missing(stored.VERSION, n(new_bucket.version))
+    update.set_if_missing(stored.GENERATION, n(new_bucket.generation))
+    update.set(stored.WRITE_ID, s(trailer.write_id))
+    update.add(stored.WRITES, 1)
+    update.add(stored.ADMITTED, trailer.admitted)
+    _expiry(update, trailer.expires_ms)
+    return update
+
+
+def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str) -> str:
+    parts = [
+        f"{update.name(stored.SHARDS)} = {update.number(stored.UNSHARDED)}",
+        f"{update.name(stored.DIGEST)} = {update.value(s(digest))}",
+    ]
+    for each in moves:
+        assert each.low is not None
+        parts.append(f"{update.name(stored.BALANCE + each.key)} >= {update.number(each.low)}")
+    return " AND ".join(parts)
+
+
+def structural_write(
+    key: Item,
+    bucket: stored.StoredBucket,
+    target: BucketImage,
+    *,
+    rates: Mapping[str, Rate],
+    trailer: WriteTrailer,
+    now_ms: int,
+) -> UpdateExpression:
+    """Bring the limits of a bucket to those of ``target``: re-based, added or dropped.
+
+    Levels are kept as they are at the write, not as they were when ``bucket`` was read.
+    ``rates`` are those of the whole bucket, ``target`` is at the shard's own.
+    """
+    update = bucket_update(key, _rebase_moves(bucket.image, target, now_ms), trailer)
+    require_same(update, bucket)
+    require_generation(update, bucket)
+    for name, state in target.limits.items():
+        before = bucket.image.limits.get(name)
+        if before is None:
+            update.set_number(stored.BALANCE + name, state.balance_milli)
+            update.set_number(stored.CONSUMED + name, state.consumed_milli)
+        elif state.consumed_milli != before.consumed_milli:
+            update.add(stored.CONSUMED + name, state.consumed_milli - before.consumed_milli)
+        if before is None or before.rate != state.rate:
+            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name])))
+    for name in bucket.image.limits.keys() - target.limits.keys():
+        _drop(update, name, bucket.image.limits[name], now_ms)
+    update.set(stored.DIGEST, s(stored.digest_of(rates)))
+    update.set_number(stored.VERSION, target.config_version)
+    return update
+
+
+def _rebase_moves(before: BucketImage, target: BucketImage, now_ms: int) -> list[Move]:
+    return [
+        rebase_move(name, old, state.rate, now_ms)
+        for name, state in target.limits.items()
+        if (old := before.limits.get(name)) is not None and old.rate != state.rate
+    ]
+
+
+def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -> None:
+    """Drop a limit that is still full (no different from none) and has counted nothing since."""
+    still_full = update.number(full_balance(state.rate, now_ms))
+    update.require(f"{update.name(stored.BALANCE + name)} >= {still_full}")
+    update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))
+    for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS, stored.MERGED):
+        update.remove(prefix + name)
+
+
+def later_expiry(key: Item, expires_ms: int | None) -> UpdateExpression:
+    """Move the TTL on, unless it is late enough or the bucket has been split."""
+    update = UpdateExpression(key)
+    name = update.name(stored.TTL)
+    if expires_ms is None:
+        update.require(f"attribute_exists({name})")
+    else:
+        update.require(f"{name} < {update.value(stored.ttl_value(expires_ms))}")
+    update.require_equal(stored.SHARDS, n(stored.UNSHARDED))
+    _expiry(update, expires_ms)
+    return update

@@ -1,0 +1,136 @@
+"""The request text of a charge, from a template that is rendered once per kind of charge.
+
+Rendering an UpdateItem costs more than anything else that is done for it. Charges of one kind (the
+same limits, each in the same branch) differ in their values alone: ``bucket_updates`` renders the
+first one, and the others only fill in their values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import NamedTuple
+
+from zae_limiter.admission.moves import Move
+from zae_limiter.dynamodb.items import bucket as stored
+from zae_limiter.dynamodb.items.attributes import Item, n
+from zae_limiter.dynamodb.items.bucket import ShardId, StoredBucket
+from zae_limiter.dynamodb.items.bucket_updates import (
+    WriteTrailer,
+    bucket_update,
+    require_last,
+    require_same,
+)
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+
+MAX_TEMPLATES = 4096  # about 4 MB; a kind is a set of limits and the branch of each
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class ChargeTemplate(NamedTuple):
+    """A request text with gaps, and the values of a charge that go into them."""
+
+    text: str
+    select_values: Callable[[list[object]], tuple[object, ...]]
+
+
+_templates: dict[tuple[object, ...], ChargeTemplate] = {}
+
+
+class TemplatedCharge:
+    """Moves under the condition that the bucket still has the shards and limits of ``bucket``.
+
+    ``version`` becomes the bucket's configuration version; 0 leaves that alone.
+    """
+
+    __slots__ = ("_bucket", "_moves", "_shard_id", "_trailer", "_version")
+
+    def __init__(
+        self,
+        shard_id: ShardId,
+        moves: Sequence[Move],
+        trailer: WriteTrailer,
+        bucket: StoredBucket,
+        version: int,
+    ) -> None:
+        self._shard_id = shard_id
+        self._moves = moves
+        self._trailer = trailer
+        self._bucket = bucket
+        self._version = version
+
+    @property
+    def key(self) -> Item:
+        return stored.key(*self._shard_id)
+
+    def update(self) -> UpdateExpression:
+        """Render the write clause by clause."""
+        update = bucket_update(self.key, self._moves, self._trailer)
+        require_same(update, self._bucket)
+        if self._version:
+            update.set(stored.VERSION, n(self._version))
+        return update
+
+    def guarded(self) -> UpdateExpression:
+        """Render the write under the condition that no other write came since ``bucket``."""
+        update = self.update()
+        require_last(update, self._bucket.write_id)
+        return update
+
+    def text(self, table: str) -> str:
+        """Return the body of the request."""
+        write_id, admitted, expires_ms, keeps = self._trailer
+        bucket, version = self._bucket, self._version
+        ttl = None if keeps or expires_ms is None else stored.ttl_seconds(expires_ms)
+        kind: list[object] = [table, admitted == 0, ttl is None, keeps, version == 0]
+        values: list[object] = [_partition(*self._shard_id)]
+        for move in self._moves:
+            key, low, high, add, put, consumed = move
+            kind += (key, low is None, high is None, put is None, add == 0, consumed == 0)
+            values += move
+        values += (write_id, 1, admitted, ttl, bucket.shard.n, bucket.digest, version)
+        template = _templates.get(tuple(kind)) or self._new_template(tuple(kind), table)
+        text: str = template.text % template.select_values(values)
+        return text
+
+    def _new_template(self, kind: tuple[object, ...], table: str) -> ChargeTemplate:
+        if len(_templates) >= MAX_TEMPLATES:
+            _templates.clear()
+        template = _templates[kind] = ChargeTemplate(
+            _with_gaps(self.update(), table), itemgetter(*self._value_positions())
+        )
+        return template
+
+    def _value_positions(self) -> list[int]:
+        """Return indexes into the value list of ``text``, in the order of the placeholders."""
+        positions, start = [0], 1
+        for _, low, high, add, put, consumed in self._moves:
+            changed = 4 if put is not None else 3 if add else None
+            fields = (low is not None and 1, high is not None and 2, changed, consumed != 0 and 5)
+            positions += [start + field for field in fields if field]
+            start += len(Move._fields)
+        trailer = self._trailer
+        sets_ttl = not trailer.keeps and trailer.expires_ms is not None
+        present = (True, True, trailer.admitted, sets_ttl, True, True, self._version)
+        return positions + [start + offset for offset, is_there in enumerate(present) if is_there]
+
+
+def _with_gaps(update: UpdateExpression, table: str) -> str:
+    """Return the request text with a gap for the partition key and for each value."""
+    body = {"TableName": table, **update.body()}
+    values = body.pop("ExpressionAttributeValues")
+    key = body.pop("Key")
+    rest = _encode(body).replace("%", "%%")
+    gaps = ",".join(f'"{name}":{{"{kind}":"%s"}}' for name, (kind,) in values.items())
+    return (
+        f'{{"Key":{{"PK":{{"S":%s}},"SK":{_encode(key["SK"])}}},'
+        f'"ExpressionAttributeValues":{{{gaps}}},{rest[1:]}'
+    )
+
+
+@lru_cache(maxsize=8192)
+def _partition(namespace_id: str, entity_id: str, resource: str, shard: int) -> str:
+    """Return the partition key of the item as JSON."""
+    return _encode(stored.key(namespace_id, entity_id, resource, shard)["PK"]["S"])

@@ -1,0 +1,154 @@
+"""Stored limits: one item per configuration level, each limit in three attributes.
+
+    system     {ns}/SYSTEM#               #CONFIG               also counts config_version
+    resource   {ns}/RESOURCE#{resource}   #CONFIG
+    entity     {ns}/ENTITY#{entity}       #CONFIG#{resource}    found by resource through GSI3
+
+``l_{limit}_cp``, ``_ra`` and ``_rp`` are capacity and refill amount in tokens and the period in
+seconds; ``limit_names`` keeps their order. ``rev`` names the change that wrote the level.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zae_limiter import schema
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items.attributes import (
+    Item,
+    damaged,
+    integer,
+    n,
+    optional_integer,
+    optional_text,
+    s,
+)
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.transact_items import REVISION, require_revision
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
+from zae_limiter.models.limit import Limit
+
+VERSION = "config_version"
+POLICY = "on_unavailable"
+ORDER = "limit_names"
+PREFIX, CAPACITY, AMOUNT, PERIOD = "l_", "_cp", "_ra", "_rp"
+SEPARATOR = ","  # no limit's name contains it
+
+
+def key(namespace_id: str, level: ConfigLevel) -> Key:
+    """Return the key of a configuration level's item."""
+    if level.entity_id:
+        return keys.entity_config(namespace_id, level.entity_id, level.resource)
+    if level.resource:
+        return keys.resource_config(namespace_id, level.resource)
+    return keys.system_config(namespace_id)
+
+
+def encode(namespace_id: str, level: ConfigLevel, config: LevelConfig, revision: str) -> Item:
+    """Return the item of a resource's or an entity's level."""
+    item = {
+        **key(namespace_id, level).attributes,
+        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        "resource": s(level.resource),
+        **_body(config, revision),
+    }
+    if level.entity_id:
+        item["entity_id"] = s(level.entity_id)
+        item["GSI3PK"] = s(schema.gsi3_pk_entity_config(namespace_id, level.resource))
+        item["GSI3SK"] = s(schema.gsi3_sk_entity_config(level.entity_id))
+    return item
+
+
+def system_update(
+    namespace_id: str, before: Item | None, config: LevelConfig | None, revision: str
+) -> UpdateExpression:
+    """Replace the system's limits, or remove them; the version in the same item is counted up."""
+    update = version_bump(namespace_id)
+    require_revision(update, before)
+    after = {} if config is None else _body(config, revision)
+    for name, value in after.items():
+        update.set(name, value)
+    for name in _written(before or {}):
+        if name not in after:
+            update.remove(name)
+    return update
+
+
+def version_bump(namespace_id: str) -> UpdateExpression:
+    """Count a change of the namespace's configuration."""
+    update = UpdateExpression(keys.system_config(namespace_id).attributes)
+    update.set("GSI4PK", s(schema.gsi4_pk_namespace(namespace_id)))
+    update.add(VERSION, 1)
+    return update
+
+
+def decode(item: Item | None) -> LevelConfig | None:
+    """Return what a level holds; None if the item holds nothing but a version."""
+    if item is None:
+        return None
+    try:
+        limits = tuple(_limit(item, name) for name in _names(item))
+        policy = optional_text(item, POLICY)
+        if not limits and policy is None:
+            return None
+        return LevelConfig(limits, None if policy is None else OnUnavailable(policy))
+    except (KeyError, ValueError) as error:
+        raise damaged("configuration", item, error) from error
+
+
+def holds_limits(item: Item) -> bool:
+    """Return whether the level is configured, be it readable or damaged."""
+    return any(name != REVISION for name in _written(item))
+
+
+def described(item: Item | None) -> dict[str, Any] | None:
+    """Return what the audit log says of a level before a change; it may be damaged."""
+    try:
+        config = decode(item)
+    except RateLimiterUnavailable:
+        return {"damaged": True}
+    return None if config is None else config.to_dict()
+
+
+def decode_version(item: Item | None) -> int:
+    return (optional_integer(item, VERSION) if item else None) or 0
+
+
+def _body(config: LevelConfig, revision: str) -> Item:
+    body = {REVISION: s(revision), ORDER: s(SEPARATOR.join(limit.name for limit in config.limits))}
+    for limit in config.limits:
+        body[f"{PREFIX}{limit.name}{CAPACITY}"] = n(limit.capacity)
+        body[f"{PREFIX}{limit.name}{AMOUNT}"] = n(limit.refill_amount)
+        body[f"{PREFIX}{limit.name}{PERIOD}"] = n(limit.refill_period_seconds)
+    if config.on_unavailable is not None:
+        body[POLICY] = s(config.on_unavailable.value)
+    return body
+
+
+def _written(item: Item) -> list[str]:
+    """Return the attributes of an item that belong to its level."""
+    own = (REVISION, ORDER, POLICY)
+    return [
+        name
+        for name in item
+        if name in own or (name.startswith(PREFIX) and name.endswith((CAPACITY, AMOUNT, PERIOD)))
+    ]
+
+
+def _names(item: Item) -> list[str]:
+    """Return names of limits in their stored order; those that it misses come last, sorted."""
+    names = {
+        name[len(PREFIX) : -len(CAPACITY)]
+        for name in item
+        if name.startswith(PREFIX) and name.endswith(CAPACITY)
+    }
+    ordered = (optional_text(item, ORDER) or "").split(SEPARATOR)
+    first = [name for name in ordered if name in names]
+    return first + sorted(names.difference(first))
+
+
+def _limit(item: Item, name: str) -> Limit:
+    values = (integer(item[f"{PREFIX}{name}{part}"]) for part in (CAPACITY, AMOUNT, PERIOD))
+    return Limit(name, *values)

@@ -1,0 +1,148 @@
+"""Items of the system partition ``{ns}/SYSTEM#``: namespaces, resource registries, documents.
+
+    _/SYSTEM#      #NAMESPACE#{name}          id of an active namespace
+    _/SYSTEM#      #NSID#{namespace_id}       name and status of a namespace, until it is purged
+    {ns}/SYSTEM#   #RESOURCES                 resources with defaults, each 1
+    {ns}/SYSTEM#   #ENTITY_CONFIG_RESOURCES   how many entities have limits on each resource
+    {ns}/SYSTEM#   #VERSION, #PROVISIONER     documents: JSON text in one attribute
+
+A registry is one item with an attribute ``r_{resource}`` for each resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from zae_limiter import schema
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items.attributes import (
+    Item,
+    damaged,
+    document,
+    n,
+    optional_integer,
+    optional_text,
+    parsed,
+    s,
+    text,
+)
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.models.entity import Namespace
+from zae_limiter.naming import RESERVED_NAMESPACE
+
+# --- namespaces
+
+ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
+ID_PREFIX = schema.sk_nsid("")
+NAME_PREFIX = schema.sk_namespace("")
+
+
+def encode_by_name(namespace: Namespace) -> Item:
+    return {
+        **keys.namespace_by_name(namespace.name).attributes,
+        "GSI4PK": s(schema.gsi4_pk_namespace(RESERVED_NAMESPACE)),
+        "namespace_id": s(namespace.namespace_id),
+        "status": s(namespace.status),
+        "created_at": s(namespace.created_at),
+    }
+
+
+def encode_by_id(namespace: Namespace) -> Item:
+    item = {
+        **keys.namespace_by_id(namespace.namespace_id).attributes,
+        "GSI4PK": s(schema.gsi4_pk_namespace(RESERVED_NAMESPACE)),
+        "namespace": s(namespace.name),
+        "status": s(namespace.status),
+        "created_at": s(namespace.created_at),
+    }
+    if namespace.deleted_at is not None:
+        item["deleted_at"] = s(namespace.deleted_at)
+    return item
+
+
+def decode_namespace(item: Item) -> Namespace:
+    """Return the namespace of either item, by name or by id."""
+    try:
+        sort_key = text(item["SK"])
+        by_name = sort_key.startswith(NAME_PREFIX)
+        return Namespace(
+            text(item["namespace_id"]) if by_name else sort_key.removeprefix(ID_PREFIX),
+            sort_key.removeprefix(NAME_PREFIX) if by_name else text(item["namespace"]),
+            text(item["status"]),
+            text(item["created_at"]),
+            optional_text(item, "deleted_at"),
+        )
+    except KeyError as error:
+        raise damaged("namespace", item, error) from error
+
+
+# --- registries of resources
+
+RESOURCE_PREFIX = "r_"
+
+
+def registered_resources(item: Item | None) -> list[str]:
+    """Return the resources of a registry that are counted at least once, sorted."""
+    resources = (
+        name.removeprefix(RESOURCE_PREFIX)
+        for name in item or {}
+        if name.startswith(RESOURCE_PREFIX)
+    )
+    return sorted(resource for resource in resources if resource_count(item, resource) > 0)
+
+
+def resource_count(item: Item | None, resource: str) -> int:
+    return (optional_integer(item, RESOURCE_PREFIX + resource) if item else None) or 0
+
+
+def count_resource(registry: Key, namespace_id: str, resource: str) -> UpdateExpression:
+    """Count one more configuration level with limits on the resource."""
+    update = UpdateExpression(registry.attributes)
+    update.set("GSI4PK", s(schema.gsi4_pk_namespace(namespace_id)))
+    update.add(RESOURCE_PREFIX + resource, 1)
+    return update
+
+
+def uncount_resources(
+    registry: Key, before: Item | None, resources: Iterable[str]
+) -> UpdateExpression | None:
+    """Count one level less for each of the resources; at zero the attribute is removed.
+
+    None if the registry counts none of them.
+    """
+    update, is_counted = UpdateExpression(registry.attributes), False
+    for resource in resources:
+        count, name = resource_count(before, resource), RESOURCE_PREFIX + resource
+        if count <= 0:
+            continue
+        is_counted = True
+        if count == 1:
+            update.require_equal(name, n(1))
+            update.remove(name)
+        else:
+            still_others = f"{update.name(name)} > {update.number(1)}"
+            update.require(still_others)
+            update.add(name, -1)
+    return update if is_counted else None
+
+
+# --- documents
+
+BODY = "document"
+
+
+def encode_document(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
+    return {
+        **keys.record(namespace_id, key).attributes,
+        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        BODY: document(value),
+    }
+
+
+def decode_document(item: Item) -> dict[str, Any]:
+    try:
+        return parsed(item[BODY])
+    except (KeyError, ValueError) as error:
+        raise damaged("document", item, error) from error

@@ -1,0 +1,89 @@
+"""Build an UpdateItem request clause by clause."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zae_limiter.dynamodb.items.attributes import Item, Value
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class UpdateExpression:
+    """Collects clauses; ``body`` renders them. Names and values get placeholders."""
+
+    __slots__ = ("_adds", "_conditions", "_names", "_removes", "_sets", "_values", "key")
+
+    def __init__(self, key: Item) -> None:
+        self.key = key
+        self._sets: list[str] = []
+        self._adds: list[str] = []
+        self._removes: list[str] = []
+        self._conditions: list[str] = []
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Value] = {}
+
+    def name(self, attribute: str) -> str:
+        """Return a placeholder for an attribute, whose name may be reserved or contain dots."""
+        placeholder = self._names.get(attribute)
+        if placeholder is None:
+            placeholder = self._names[attribute] = f"#{len(self._names)}"
+        return placeholder
+
+    def value(self, value: Value) -> str:
+        placeholder = f":{len(self._values)}"
+        self._values[placeholder] = value
+        return placeholder
+
+    def number(self, value: int) -> str:
+        return self.value({"N": str(value)})
+
+    def set(self, attribute: str, value: Value) -> None:
+        self._sets.append(f"{self.name(attribute)} = {self.value(value)}")
+
+    def set_number(self, attribute: str, value: int) -> None:
+        self._sets.append(f"{self.name(attribute)} = {self.number(value)}")
+
+    def set_if_missing(self, attribute: str, value: Value) -> None:
+        name = self.name(attribute)
+        self._sets.append(f"{name} = if_not_exists({name}, {self.value(value)})")
+
+    def add(self, attribute: str, value: int) -> None:
+        self._adds.append(f"{self.name(attribute)} {self.number(value)}")
+
+    def remove(self, attribute: str) -> None:
+        self._removes.append(self.name(attribute))
+
+    def require(self, condition: str) -> None:
+        """Add a condition; all must hold."""
+        self._conditions.append(condition)
+
+    def require_equal(self, attribute: str, value: Value) -> None:
+        self.require(f"{self.name(attribute)} = {self.value(value)}")
+
+    def action(self) -> dict[str, Any]:
+        """Return the update as an action of a transaction."""
+        body: dict[str, Any] = {
+            "Key": self.key,
+            "UpdateExpression": self._expression(),
+            "ExpressionAttributeNames": {short: name for name, short in self._names.items()},
+        }
+        if self._values:
+            body["ExpressionAttributeValues"] = self._values
+        if self._conditions:
+            body["ConditionExpression"] = " AND ".join(self._conditions)
+            body["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        return body
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of an UpdateItem; the answer has the item, also if a condition fails."""
+        return {**self.action(), "ReturnValues": "ALL_NEW"}
+
+    def text(self, table: str) -> str:
+        """Return the encoded body of the request."""
+        return _encode({"TableName": table, **self.body()})
+
+    def _expression(self) -> str:
+        clauses = (("SET", self._sets), ("ADD", self._adds), ("REMOVE", self._removes))
+        return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses if parts)

@@ -1,0 +1,33 @@
+"""Namespaces that this client has changed a moment ago."""
+
+from __future__ import annotations
+
+import time
+
+from zae_limiter.concurrency.locks import SignalSafeLock
+
+RECENT_S = 10.0  # a replica of DynamoDB lags by far less, except in an outage
+MAX_NAMESPACES = 10_000  # bounds memory; the one changed longest ago is dropped first
+
+
+class RecentChanges:
+    """Tells which namespaces are read consistently, so that a client sees its own changes.
+
+    An eventually consistent read, at half the price, may miss a write of a moment ago.
+    """
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+        self._lock = SignalSafeLock()
+
+    def note(self, namespace_id: str) -> None:
+        """Remember that the namespace was changed now, or may have been."""
+        with self._lock:
+            self._until_s.pop(namespace_id, None)
+            self._until_s[namespace_id] = time.monotonic() + RECENT_S
+            if len(self._until_s) > MAX_NAMESPACES:
+                del self._until_s[next(iter(self._until_s))]
+
+    def is_recent(self, namespace_id: str) -> bool:
+        until_s = self._until_s.get(namespace_id)
+        return until_s is not None and time.monotonic() < until_s

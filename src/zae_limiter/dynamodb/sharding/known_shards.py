@@ -1,0 +1,154 @@
+"""All shards of a bucket, as far as this client has seen them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from zae_limiter.admission.charge import under_limits
+from zae_limiter.admission.image import BucketImage, level_milli, reaches_ms
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import at_rate, full_limit, has_limits
+from zae_limiter.admission.shards.combined import combine
+from zae_limiter.admission.shards.pressure import CALM_PER_S
+from zae_limiter.admission.shards.spreading import is_large
+from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
+from zae_limiter.dynamodb.buckets.cache import LONG_AGO, BucketCache, CachedBucket
+from zae_limiter.dynamodb.buckets.pending import BucketChange, Rejected, fits_alone
+from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
+
+Images = dict[Shard, BucketImage]
+
+
+class KnownShards(NamedTuple):
+    """Every shard that must exist, with its cache entry; None for shards that were never read."""
+
+    entries: Mapping[Shard, CachedBucket | None]
+
+    @classmethod
+    def of(cls, cache: BucketCache, bucket_id: BucketId) -> KnownShards:
+        layout = cache.layout(bucket_id)
+        if layout is None:
+            return cls({WHOLE: cache.get(bucket_id.shard(0))})
+        return cls({shard: _entry_of(cache, bucket_id, shard) for shard in layout.live})
+
+    def images(self, in_force: InForce, now_ms: int) -> Images:
+        """Return each shard under the limits in force; shards never read are assumed full."""
+        return {
+            shard: under_limits(
+                None if entry is None else entry.bucket.image, in_force.at(shard), now_ms
+            )
+            for shard, entry in self.entries.items()
+        }
+
+    def numbers(self) -> list[int]:
+        return [shard.number for shard in self.entries]
+
+    def write_ids(self) -> dict[Shard, str]:
+        """Return the id of the last write that was seen on each shard."""
+        return {shard: entry.bucket.write_id for shard, entry in self.entries.items() if entry}
+
+    def never_read(self) -> list[int]:
+        """Return the numbers of shards without a cache entry."""
+        return self.older_than(LONG_AGO + 1)
+
+    def with_entry(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Return those of the shards that have a cache entry."""
+        return [shard for shard in shards if self.entries[shard] is not None]
+
+    def older_than(self, moment_ms: int) -> list[int]:
+        """Return the numbers of shards that were not seen since."""
+        return [
+            shard.number
+            for shard, entry in self.entries.items()
+            if entry is None or entry.at_ms < moment_ms
+        ]
+
+    def should_gather(self, images: Images, change: BucketChange) -> bool:
+        """Tell whether a charge that no shard holds is gathered from several.
+
+        A transaction over several shards is not worth its price where many callers compete for
+        small amounts.
+        """
+        writes_per_s = sum(entry.pressure.per_s for entry in self.entries.values() if entry)
+        return writes_per_s < CALM_PER_S or is_large(images, change.amounts_milli)
+
+    def with_other_limits(self, in_force: InForce) -> list[int]:
+        """Return the numbers of shards that were seen with limits other than those in force."""
+        return [
+            shard.number
+            for shard, entry in self.entries.items()
+            if entry is not None and not has_limits(entry.bucket.image, in_force.at(shard))
+        ]
+
+
+def seems_to_fit(
+    cache: BucketCache, bucket_id: BucketId, change: BucketChange, now_ms: int
+) -> bool:
+    """Tell whether a charge fits into the bucket as cached."""
+    shards = KnownShards.of(cache, bucket_id)
+    images = shards.images(change.in_force, now_ms)
+    if fitting(images, change, now_ms):
+        return True
+    return shards.should_gather(images, change) and fits_together(images, change, now_ms)
+
+
+def fitting(images: Images, change: BucketChange, now_ms: int) -> list[Shard]:
+    """Return the shards that hold a charge by themselves."""
+    return [shard for shard, image in images.items() if fits_alone(change, image, now_ms)]
+
+
+def fits_together(images: Images, change: BucketChange, now_ms: int) -> bool:
+    """Tell whether all shards together hold a charge."""
+    return all(
+        sum(level_milli(image.limits[key], now_ms) for image in images.values()) >= amount
+        for key, amount in change.amounts_milli.items()
+    )
+
+
+def rejection(images: Images, change: BucketChange, now_ms: int, *, gathers: bool) -> Rejected:
+    """Show why a charge does not fit: the shard that holds it first, or all shards combined."""
+    if len(images) == 1 or not gathers:
+        shard = _first_to_hold(images, change)
+        return Rejected(images[shard], now_ms, shard)
+    rates = dict(zip(change.in_force.keys, change.in_force.rates, strict=True))
+    return Rejected(combine(images, rates, now_ms), now_ms)
+
+
+def whole_image(buckets: Collection[StoredBucket], now_ms: int) -> BucketImage:
+    """Combine all shards of a bucket, as they were read, into one image."""
+    latest = sorted(buckets, key=lambda each: (each.image.config_version, each.generation))
+    if len(latest) == 1:
+        return latest[0].image
+    rates = {key: rate for each in latest for key, rate in each.whole_rates.items()}
+    shards = {}
+    for bucket in buckets:
+        stored, limits = bucket.image.limits, {}
+        for key, rate in rates.items():
+            own = effective(rate, bucket.shard)
+            limits[key] = (
+                at_rate(stored[key], own, now_ms) if key in stored else full_limit(own, now_ms)
+            )
+        shards[bucket.shard] = bucket.image._replace(limits=limits)
+    return combine(shards, rates, now_ms)
+
+
+def _first_to_hold(images: Images, change: BucketChange) -> Shard:
+    """Return the shard that is large enough and holds the charge soonest."""
+
+    def wait(shard: Shard) -> tuple[bool, int, Shard]:
+        limits = images[shard].limits
+        never = any(
+            amount > limits[key].rate.capacity_milli for key, amount in change.amounts_milli.items()
+        )
+        holds_ms = max(
+            reaches_ms(limits[key], amount) for key, amount in change.amounts_milli.items()
+        )
+        return never, holds_ms, shard
+
+    return min(images, key=wait)
+
+
+def _entry_of(cache: BucketCache, bucket_id: BucketId, shard: Shard) -> CachedBucket | None:
+    entry = cache.get(bucket_id.shard(shard.number))
+    return entry if entry is not None and entry.bucket.shard == shard else None

@@ -1,0 +1,177 @@
+"""Transactions over several shards of a bucket.
+
+Each requires the size (``n``) and the parameters (``lh``) of the shards that it was planned on and,
+where it changes more than balances, their generation (``g``). A split and a merge leave a higher
+generation in both items than any that they found: a shard that is created again is never mistaken
+for the earlier one, and of two shards that contradict each other the higher generation is newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from zae_limiter import schema
+from zae_limiter.admission.image import LimitState
+from zae_limiter.admission.moves import Move
+from zae_limiter.admission.shards import split_merge
+from zae_limiter.admission.shards.tree import Shard, live
+from zae_limiter.dynamodb.items import bucket as stored
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items import transact_items as actions
+from zae_limiter.dynamodb.items.attributes import Item, n, s, text
+from zae_limiter.dynamodb.items.bucket_updates import (
+    WriteTrailer,
+    bucket_update,
+    require_generation,
+    require_same,
+)
+from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.transact_items import Action
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+
+_COPIED = (stored.DIGEST, stored.VERSION, stored.CASCADE, stored.PARENT)
+
+
+def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
+    """Split the shard of an item, as it was read, in two; shards have no TTL."""
+    bucket = stored.decode(item)
+    kept, new = bucket.shard.halves()
+    halves = split_merge.split(bucket.image, now_ms)
+    update = bucket_update(_key(item), halves.kept, WriteTrailer(write_id))
+    require_same(update, bucket)
+    require_generation(update, bucket)
+    update.set_number(stored.SHARDS, kept.n)
+    update.remove(stored.TTL)
+    sibling = _sibling(item, new, halves.given, bucket.generation + 1, write_id)
+    return [actions.update(update), actions.put_new(sibling)]
+
+
+def merge(
+    survivor: Item, sibling: Item, now_ms: int, write_id: str, expires_ms: int | None = None
+) -> list[Action]:
+    """Merge a shard into its sibling, both as they were read; the last merge sets ``expires_ms``.
+
+    Both have the same limits, or nothing can be added up: ``can_merge`` tells.
+    """
+    kept, gone = stored.decode(survivor), stored.decode(sibling)
+    moves = split_merge.merge(kept.image, gone.image, now_ms)
+    whole = kept.shard.parent
+    forgotten = whole.n == stored.UNSHARDED and expires_ms is not None
+    update = bucket_update(
+        _key(survivor), moves, WriteTrailer(write_id, expires_ms=expires_ms, keeps=not forgotten)
+    )
+    require_same(update, kept)
+    update.require_equal(stored.GENERATION, n(kept.generation))
+    update.set_number(stored.SHARDS, whole.n)
+    latest = max(kept.generation, gone.generation)
+    update.set_number(stored.GENERATION, latest + 1)
+    for name, state in gone.image.limits.items():
+        consumed = state.consumed_milli + stored.merged_milli(sibling, name)
+        if consumed:  # usage is what changes in c_, so that stays as it is
+            update.add(stored.MERGED + name, consumed)
+    if gone.image.config_version > kept.image.config_version:
+        update.set_number(stored.VERSION, gone.image.config_version)
+    return [actions.update(update), _removed(sibling, gone)]
+
+
+def can_merge(survivor: stored.StoredBucket, sibling: stored.StoredBucket) -> bool:
+    """Tell whether two shards, as they were read, are halves of one and have the same limits."""
+    return (
+        survivor.shard.n > 1
+        and survivor.shard.survives
+        and survivor.shard.sibling == sibling.shard
+        and survivor.digest == sibling.digest
+    )
+
+
+def siblings(items: Iterable[Item]) -> set[Key]:
+    """Return the keys of all shards that must exist beside those of the items."""
+    seen: dict[tuple[str, str, str], dict[Shard, int]] = {}
+    for item in items:
+        namespace_id, entity_id, resource, number = _place(item)
+        shard = Shard(number, int(item[stored.SHARDS]["N"]))
+        generation = int(item[stored.GENERATION]["N"])
+        seen.setdefault((namespace_id, entity_id, resource), {})[shard] = generation
+    return {
+        keys.bucket(*bucket_id, shard.number)
+        for bucket_id, generations in seen.items()
+        for shard in live(generations)
+    }
+
+
+class ShardMoves(NamedTuple):
+    """The moves of one shard in a transaction."""
+
+    key: Item
+    bucket: stored.StoredBucket
+    moves: list[Move]
+
+
+def gather(parts: Iterable[ShardMoves], write_id: str, admitted: int) -> list[Action]:
+    """Make the moves of several shards at once; the first one counts the admission."""
+    updates: list[Action] = []
+    for part in parts:
+        update = bucket_update(
+            part.key, part.moves, WriteTrailer(write_id, 0 if updates else admitted)
+        )
+        require_same(update, part.bucket)
+        updates.append(actions.update(update))
+    return updates
+
+
+def sweep(parent: Item, orphan: Item) -> list[Action]:
+    """Remove the orphan of a deleted bucket, as long as the parent says that it has no sibling.
+
+    An entity can be deleted while its bucket is being split, and what that leaves behind would
+    stand in the way of the next split.
+    """
+    guard = UpdateExpression(_key(parent))
+    guard.require_equal(stored.SHARDS, parent[stored.SHARDS])
+    guard.require_equal(stored.GENERATION, parent[stored.GENERATION])
+    removed = UpdateExpression(_key(orphan))
+    removed.require_equal(stored.GENERATION, orphan[stored.GENERATION])
+    return [{"ConditionCheck": _condition(guard)}, {"Delete": _condition(removed)}]
+
+
+def _sibling(
+    item: Item, shard: Shard, limits: Mapping[str, LimitState], generation: int, write_id: str
+) -> Item:
+    """Return the item of a new shard; its counters start at 0."""
+    namespace_id, entity_id, resource, _ = _place(item)
+    bucket_id = (namespace_id, entity_id, resource, shard.number)
+    sibling = {**stored.key(*bucket_id), **stored.index_keys(*bucket_id)}
+    sibling.update({name: item[name] for name in _COPIED if name in item})
+    for name, state in limits.items():
+        sibling[stored.BALANCE + name] = n(state.balance_milli)
+        sibling[stored.CONSUMED + name] = n(0)
+        sibling[stored.PARAMETERS + name] = item[stored.PARAMETERS + name]
+    sibling[stored.SHARDS] = n(shard.n)
+    sibling[stored.GENERATION] = n(generation)
+    sibling[stored.WRITES] = n(1)
+    sibling[stored.ADMITTED] = n(0)
+    sibling[stored.WRITE_ID] = s(write_id)
+    return sibling
+
+
+def _removed(item: Item, gone: stored.StoredBucket) -> Action:
+    """Delete a shard as it was read: what it held is added to its sibling."""
+    update = UpdateExpression(_key(item))
+    require_same(update, gone)
+    update.require_equal(stored.GENERATION, n(gone.generation))
+    for name in gone.image.limits:
+        for prefix in (stored.BALANCE, stored.CONSUMED):
+            update.require_equal(prefix + name, item[prefix + name])
+    return {"Delete": _condition(update)}
+
+
+def _condition(update: UpdateExpression) -> dict[str, object]:
+    return {name: value for name, value in update.action().items() if name != "UpdateExpression"}
+
+
+def _place(item: Item) -> schema.BucketKey:
+    return schema.parse_bucket_pk(text(item["PK"]))
+
+
+def _key(item: Item) -> Item:
+    return Key.of(item).attributes

@@ -1,0 +1,144 @@
+"""Values to and from the columns of SQLite.
+
+Amounts are JSON text, so that no integer is too large for a column.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.config import LevelConfig, OnUnavailable
+from zae_limiter.models.entity import Entity, Namespace
+from zae_limiter.models.limit import Limit
+
+BUCKET_FORMAT = 1  # counts up when the text of a bucket changes its meaning
+ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
+NAMESPACE_COLUMNS = "namespace_id, name, status, created_at, deleted_at"
+EVENT_COLUMNS = "event_id, timestamp, action, entity_id, principal, resource, details"
+
+Row = tuple[Any, ...]
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_decode = json.JSONDecoder().raw_decode
+
+
+def encode_bucket(image: BucketImage) -> str:
+    """Write ``[format, {name: limit}, config_version, expires, hour, admitted, counted, writes]``.
+
+    A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
+    a third faster than ``json``, since this runs on every charge; limit names have no character
+    that JSON would escape.
+    """
+    limits = ",".join(
+        [
+            f'"{key}":[{balance},[{rate[0]},{rate[1]},{rate[2]}],{consumed},{counted}]'
+            for key, (balance, rate, consumed, counted) in image.limits.items()
+        ]
+    )
+    _, version, expires_ms, *counts = image
+    expires = "null" if expires_ms is None else expires_ms
+    return f"[{BUCKET_FORMAT},{{{limits}}},{version},{expires},{','.join(map(str, counts))}]"
+
+
+def decode_bucket(text: str) -> BucketImage:
+    try:
+        form, limits, *rest = _decode(text)[0]
+        if form == BUCKET_FORMAT:
+            states = {
+                key: LimitState(balance, Rate(*rate), consumed, counted)
+                for key, (balance, rate, consumed, counted) in limits.items()
+            }
+            return BucketImage(states, *rest)
+    except (ValueError, TypeError) as error:
+        raise _damaged("bucket", text, error) from error
+    raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
+
+
+def encode_config(config: LevelConfig) -> str:
+    """Write ``{"limits": [[name, capacity, amount, period], ...], "on_unavailable": ...}``."""
+    limits = [
+        (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
+        for limit in config.limits
+    ]
+    return _encode({"limits": limits, "on_unavailable": config.on_unavailable})
+
+
+def decode_config(text: str) -> LevelConfig:
+    try:
+        data = json.loads(text)
+        policy = data["on_unavailable"]
+        return LevelConfig(
+            tuple(Limit(*fields) for fields in data["limits"]),
+            None if policy is None else OnUnavailable(policy),
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged("configuration", text, error) from error
+
+
+def encode_entity(entity: Entity) -> Row:
+    metadata = encode_document(entity.metadata)
+    return entity.id, entity.name, entity.parent_id, entity.cascade, metadata, entity.created_at
+
+
+def decode_entity(row: Row) -> Entity:
+    entity_id, name, parent_id, cascade, metadata, created_at = row
+    return Entity(entity_id, name, parent_id, bool(cascade), decode_document(metadata), created_at)
+
+
+def encode_namespace(namespace: Namespace) -> Row:
+    return (
+        namespace.namespace_id,
+        namespace.name,
+        namespace.status,
+        namespace.created_at,
+        namespace.deleted_at,
+    )
+
+
+def encode_event(event: AuditEvent) -> Row:
+    return (
+        event.event_id,
+        event.timestamp,
+        event.action,
+        event.entity_id,
+        event.principal,
+        event.resource,
+        encode_document(event.details),
+    )
+
+
+def decode_event(row: Row) -> AuditEvent:
+    event_id, timestamp, action, entity_id, principal, resource, details = row
+    body = decode_document(details)
+    return AuditEvent(event_id, timestamp, action, entity_id, principal, resource, body)
+
+
+def encode_usage(usage: WindowUsage) -> str:
+    return _encode(usage.counters)
+
+
+def decode_usage(hour: int, counters: str, events: int) -> WindowUsage:
+    return WindowUsage(hour, decode_document(counters), events)
+
+
+def encode_document(value: dict[str, Any]) -> str:
+    return _encode(value)
+
+
+def decode_document(text: str) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise _damaged("document", text, error) from error
+    return value
+
+
+def _damaged(what: str, text: str, error: Exception) -> RateLimiterUnavailable:
+    return RateLimiterUnavailable(
+        f"the row of a {what} is damaged ({text[:40]!r}); write it again or delete it", cause=error
+    )

@@ -1,1 +1,0 @@
-"""Stored form of each kind of item, and its model."""

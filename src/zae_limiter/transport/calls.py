@@ -1,0 +1,170 @@
+"""What every call has: a deadline, retries within it, and an entry among the calls in flight."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+
+from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault, Throttled
+
+# A request that starts in the last tenth would most likely be cut off by the deadline.
+_RESERVED_SHARE = 0.1
+# About a round trip within a region, doubled with each retry up to the longest.
+_FIRST_PAUSE_S = 0.025
+# A fifth of the default deadline, so that a retry still fits.
+_LONGEST_PAUSE_S = 0.4
+# No answer comes back in less.
+_LEAST_ATTEMPT_S = 0.005
+# A server that has not accepted by then is down: fail while another attempt still fits.
+_MAX_CONNECT_S = 1.0
+
+
+class Deadline:
+    """The moment of the monotonic clock by which a call must be decided."""
+
+    __slots__ = ("_seconds", "at")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.at = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds left; zero or less when it has passed."""
+        return self.at - time.monotonic()
+
+    def is_nearly_over(self, after_s: float = 0.0) -> bool:
+        """Whether too little time is left, now or in ``after_s`` seconds, to begin something."""
+        return self.left() - after_s < self._seconds * _RESERVED_SHARE
+
+
+class Retries:
+    """Decides when one call is tried again: exponential backoff with full jitter.
+
+    Once an attempt may have been carried out, the call never ends with an error that says that
+    it was not.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_failed_connects",
+        "_pauses",
+        "_repeatable",
+        "_throttled",
+        "_unknown",
+    )
+
+    def __init__(
+        self, deadline: Deadline, repeatable: bool, throttled: Callable[[], None] | None = None
+    ) -> None:
+        """``throttled`` is called each time that the item may be the cause of throttling."""
+        self._deadline = deadline
+        self._repeatable = repeatable
+        self._throttled = throttled
+        self._failed_connects = 0
+        self._pauses = 0
+        self._unknown: RateLimiterUnavailable | None = None  # the last with an unknown outcome
+
+    def timeouts(self) -> tuple[float, float]:
+        """Return the seconds that the next attempt has for everything, and for connecting.
+
+        The first attempt of a repeatable call gets half of the time, so that a dead connection
+        leaves time for another.
+        """
+        left = self._deadline.at - time.monotonic()
+        if left <= 0:
+            raise self._unknown or NotSent("there was no time left to ask DynamoDB")
+        total = left / 2 if self._repeatable and self._unknown is None else left
+        return total, min(total, left / 2, _MAX_CONNECT_S)
+
+    def pause_after(self, error: RateLimiterUnavailable) -> float:
+        """Return the seconds until the next attempt; raises if there is none."""
+        if self._throttled and isinstance(error, Throttled) and error.of_item:
+            self._throttled()
+        is_certain = isinstance(error, NotSent | Throttled)
+        # An earlier send of the same transaction is being carried out: it may succeed yet.
+        if not is_certain or getattr(error, "code", "") == "TransactionInProgressException":
+            self._unknown = (
+                error if isinstance(error, NoAnswer | ServerFault) else _as_no_answer(error)
+            )
+        pause = self._pause(error)
+        if pause is None or pause + _LEAST_ATTEMPT_S >= self._deadline.left():
+            raise self._unknown or error
+        return pause
+
+    def _pause(self, error: RateLimiterUnavailable) -> float | None:
+        if isinstance(error, NotSent):
+            self._failed_connects += 1
+            return 0.0 if self._failed_connects == 1 else None
+        if not isinstance(error, Throttled) and not self._repeatable:
+            return None
+        if isinstance(error, NoAnswer) and not self._pauses:
+            self._pauses = 1
+            return 0.0
+        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._pauses)
+        self._pauses += 1
+        return random.uniform(0, longest)
+
+
+def _as_no_answer(error: RateLimiterUnavailable) -> NoAnswer:
+    return NoAnswer(str(error), cause=error)
+
+
+class InFlightCalls:
+    """The set of calls in flight; refuses new ones once closed.
+
+    It has no lock: a signal handler may close the client while its own thread is in here. Changes
+    of a set or a list are atomic, and their order prevents misses: a call is added before it
+    checks ``is_closed``, and ``close`` sets ``is_closed`` before it looks for calls.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Drop the parent's calls."""
+        self.ids: set[int] = set()
+        self._drained: Future[None] = Future()
+        self._drained.set_running_or_notify_cancel()  # so that no waiter can cancel it
+        self._unresolved = [self._drained]
+
+    def close(self) -> Future[None]:
+        """Refuse new calls; the returned future is done when the last one has ended."""
+        self.is_closed = True
+        self.resolve_if_drained()
+        return self._drained
+
+    def resolve_if_drained(self) -> None:
+        """Resolve the drained future exactly once: list.pop() lets one caller win."""
+        if not self.ids:
+            with suppress(IndexError):
+                self._unresolved.pop().set_result(None)
+
+
+class InFlightCall:
+    """One call; ends at the latest with the frame that holds it, if an interrupt skips ``end``."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: InFlightCalls) -> None:
+        """Raises InfrastructureError if the client is closed."""
+        self._calls = calls
+        calls.ids.add(id(self))
+        if calls.is_closed:
+            self.end()
+            raise InfrastructureError("the repository is closed; open it again")
+
+    def end(self) -> None:
+        """Remove the call; may be called twice."""
+        calls = self._calls
+        calls.ids.discard(id(self))
+        if calls.is_closed:
+            calls.resolve_if_drained()
+
+    __del__ = end

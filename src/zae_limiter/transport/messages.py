@@ -1,0 +1,167 @@
+"""Endpoints, proxies and responses: the values that both transports work with."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.transport.errors import NoAnswer, NotSent
+
+# Per event loop: far more than DynamoDB needs for its throughput, far fewer than file descriptors.
+MAX_CONNECTIONS = 256
+# Well below what servers and proxies allow: if one closes an idle connection just as it is used
+# again, the outcome of that write is unknown.
+IDLE_S = 10.0
+HOST = re.compile(r"[\w.:%-]+")
+
+
+class Endpoint(NamedTuple):
+    """A server, as named by a URL."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = "/"
+
+    @property
+    def authority(self) -> str:
+        """``host:port``, as CONNECT wants it."""
+        return f"{bracketed(self.host)}:{self.port}"
+
+    @property
+    def host_header(self) -> str:
+        default_port = 443 if self.scheme == "https" else 80
+        return bracketed(self.host) if self.port == default_port else self.authority
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host_header}{self.path}"
+
+    @property
+    def tls_name(self) -> str:
+        """The host as certificates spell it: without a trailing dot or an IPv6 zone."""
+        return self.host.partition("%")[0].rstrip(".")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it can only be a server on this machine."""
+        if self.host == "localhost" or self.host.endswith(".localhost"):
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class Proxy(NamedTuple):
+    """An HTTP proxy; ``authorization`` is the value of the Proxy-Authorization header, if any."""
+
+    host: str
+    port: int
+    authorization: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Without user and password."""
+        return f"http://{bracketed(self.host)}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.url})"
+
+
+class Destination(NamedTuple):
+    """What a connection is opened for; only requests to an equal destination may reuse it.
+
+    ``ca_bundle`` is a file of certificates to trust, None for those of the system.
+    """
+
+    endpoint: Endpoint
+    proxy: Proxy | None = None
+    ca_bundle: str | None = None
+
+    @property
+    def is_tls(self) -> bool:
+        return self.endpoint.scheme == "https"
+
+    @property
+    def is_tunnelled(self) -> bool:
+        """Whether the proxy only passes bytes on; TLS is spoken with the endpoint."""
+        return self.proxy is not None and self.is_tls
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether the proxy reads requests and responses itself."""
+        return self.proxy is not None and not self.is_tls
+
+    @property
+    def first_hop(self) -> tuple[str, int]:
+        """Host and port to connect to."""
+        hop = self.proxy or self.endpoint
+        return hop.host, hop.port
+
+    def __str__(self) -> str:
+        through = f" through the proxy {self.proxy.url}" if self.proxy else ""
+        return f"{self.endpoint.url}{through}"
+
+
+class HttpResponse(NamedTuple):
+    """``headers`` have lower-case names."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def bracketed(host: str) -> str:
+    """A host as URLs spell it: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """Parse ``http(s)://HOST[:PORT][/PATH]``; raises ValidationError for anything else."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise _bad_endpoint(url) from None
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not HOST.fullmatch(host):
+        raise _bad_endpoint(url)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValidationError(
+            "endpoint_url", host, "must not contain a user, a query or a fragment"
+        )
+    if port is None:
+        port = 443 if parts.scheme == "https" else 80
+    path = quote(parts.path, safe="/~%") or "/"
+    return Endpoint(parts.scheme, host, port, path)
+
+
+def _bad_endpoint(url: str) -> ValidationError:
+    shown = url if "@" not in url else "…"  # there may be a password before the @
+    return ValidationError("endpoint_url", shown, "must be like http://localhost:8000")
+
+
+def no_connection(destination: Destination, error: BaseException) -> NotSent:
+    """Return the error for a failure before the first byte of a request was sent."""
+    advice = ""
+    if destination.proxy is not None:
+        host = destination.endpoint.host
+        advice = f"; check the proxy, or set NO_PROXY={host} to go without it"
+    return NotSent(f"no connection to {destination}: {_reason(error)}{advice}", cause=error)
+
+
+def no_answer(destination: Destination, error: BaseException) -> NoAnswer:
+    """Return the error for a failure after the first byte of a request was sent."""
+    return NoAnswer(f"no answer from {destination}: {_reason(error)}", cause=error)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, ConnectionRefusedError):  # asyncio's text does not say so
+        return "the connection was refused"
+    return str(error) or type(error).__name__

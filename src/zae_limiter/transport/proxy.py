@@ -1,0 +1,142 @@
+"""HTTP proxies: which one applies, how it is spoken to, and what its refusals mean.
+
+An https endpoint is reached through a tunnel (CONNECT), an http endpoint by requests that name the
+whole URL. Only ``http://`` proxies are supported, with no or Basic authentication.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from base64 import b64encode
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+from zae_limiter.exceptions import PermissionDenied, ValidationError
+from zae_limiter.transport.http1 import MalformedResponse, ResponseReader
+from zae_limiter.transport.messages import HOST, Destination, Endpoint, HttpResponse, Proxy
+
+
+def find_proxy(endpoint: Endpoint) -> Proxy | None:
+    """Return the proxy to use by botocore's rules: ``HTTPS_PROXY``, ``HTTP_PROXY``, ``NO_PROXY``.
+
+    Unlike botocore, a server on a loopback address is never reached through a proxy.
+    """
+    if endpoint.is_local or not _may_have_proxies():
+        return None
+    # The functions that botocore asks, too; a slow import that most processes do without.
+    from urllib.request import getproxies, proxy_bypass
+
+    with suppress(TypeError, OSError):  # as botocore: system settings that cannot be read
+        if proxy_bypass(endpoint.host_header):
+            return None
+    url = getproxies().get(endpoint.scheme)
+    return _parse_proxy(url, endpoint) if url else None
+
+
+def _may_have_proxies() -> bool:
+    """Whether to ask: macOS and Windows have system settings beside the environment."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return any(name.lower().endswith("_proxy") and value for name, value in os.environ.items())
+
+
+def _parse_proxy(url: str, endpoint: Endpoint) -> Proxy:
+    """``HOST:PORT`` and ``//HOST:PORT`` mean http, as for botocore."""
+    if "://" not in url:
+        url = "http://" + url.removeprefix("//")
+    try:
+        parts = urlsplit(url)
+        port = 80 if parts.port is None else parts.port
+        authorization = _basic_auth(parts.username, parts.password)
+    except ValueError:  # a port that is none, or a user that is not ASCII
+        raise _unusable_proxy(endpoint) from None
+    host = parts.hostname or ""
+    if parts.scheme != "http" or not HOST.fullmatch(host) or port == 0:
+        raise _unusable_proxy(endpoint)
+    return Proxy(host, port, authorization)
+
+
+def _basic_auth(user: str | None, password: str | None) -> str | None:
+    if not user:
+        return None
+    credentials = f"{unquote(user)}:{unquote(password or '')}"
+    return "Basic " + b64encode(credentials.encode("ascii")).decode()
+
+
+def _unusable_proxy(endpoint: Endpoint) -> ValidationError:
+    return ValidationError(
+        f"{endpoint.scheme.upper()}_PROXY",
+        "…",  # there may be a password in it
+        "must be like http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, in ASCII; proxies that "
+        "speak TLS (https://, with or without a client certificate) or SOCKS are not supported: "
+        f"use the proxy's http:// port, or set NO_PROXY={endpoint.host} to go without it",
+    )
+
+
+def tunnel_request(destination: Destination) -> bytes:
+    """The message that asks the proxy for a tunnel to the endpoint."""
+    assert destination.proxy is not None
+    authority = destination.endpoint.authority
+    return (
+        f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n"
+        f"{authorization_header(destination.proxy)}\r\n"
+    ).encode()
+
+
+def authorization_header(proxy: Proxy) -> str:
+    """The header line with the proxy's credentials; empty if it needs none."""
+    if proxy.authorization is None:
+        return ""
+    return f"Proxy-Authorization: {proxy.authorization}\r\n"
+
+
+class TunnelReader:
+    """Reads the proxy's response to CONNECT, piece by piece."""
+
+    def __init__(self, destination: Destination) -> None:
+        assert destination.proxy is not None
+        self._proxy = destination.proxy
+        self._response = ResponseReader()
+
+    def feed(self, piece: bytes) -> bool:
+        """Return True once the tunnel is open; raises OSError or PermissionDenied if refused."""
+        if not piece:
+            raise ConnectionError("the proxy closed the connection before there was a tunnel")
+        try:
+            status = self._response.feed_head(piece)
+        except MalformedResponse as error:
+            raise ConnectionError(f"the proxy did not answer CONNECT in HTTP: {error}") from error
+        if status is None:
+            return False
+        if status == 407:
+            raise credentials_refused(self._proxy)
+        if not 200 <= status < 300:
+            raise ConnectionError(f"the proxy refused a tunnel (status {status})")
+        if self._response.has_more:  # the server speaks second in TLS: these bytes are no answer
+            raise ConnectionError("the proxy sent more than its consent to a tunnel")
+        return True
+
+
+def check_forwarded(response: HttpResponse, destination: Destination) -> None:
+    """Raise PermissionDenied if a forwarding proxy has refused the request itself."""
+    proxy, host = destination.proxy, destination.endpoint.host
+    if proxy is None or not destination.is_forwarded:
+        return
+    if response.status == 407:
+        raise credentials_refused(proxy)
+    # DynamoDB's own refusals are JSON.
+    if response.status == 403 and not response.body.lstrip().startswith(b"{"):
+        raise PermissionDenied(
+            f"the proxy {proxy.url} refused to pass the request on to {host} (403); ask for "
+            f"access, or set NO_PROXY={host} to go without it"
+        )
+
+
+def credentials_refused(proxy: Proxy) -> PermissionDenied:
+    """Return the error for status 407; the endpoint has not seen the request."""
+    return PermissionDenied(
+        f"the proxy {proxy.url} wants a user and a password (407), or others than it was given; "
+        "put them into its URL: http://USER:PASSWORD@HOST:PORT, with special characters like %40 "
+        "(Basic authentication; NTLM, Kerberos and Digest are not supported)"
+    )

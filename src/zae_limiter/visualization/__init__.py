@@ -1,1 +1,0 @@
-"""Usage as pictures: in the terminal (extra ``plot``) and in a file (extra ``report``)."""

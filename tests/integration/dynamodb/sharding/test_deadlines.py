@@ -1,0 +1,40 @@
+"""A store that does not answer."""
+
+import time
+
+import pytest
+
+from tests.integration.dynamodb.sharding.world import rpm
+from tests.support.dynamodb.world import together
+
+TIMEOUT_S = 0.5
+WORKS = {
+    "small charges": lambda client: client.take(rpm=1),
+    "large charges": lambda client: client.take(rpm=60),
+    "debts": lambda client: client.owe(rpm=90),
+}
+
+
+@pytest.mark.parametrize(
+    ("work", "operation"),
+    [
+        ("small charges", "UpdateItem"),
+        ("large charges", "BatchGetItem"),
+        ("large charges", "TransactWriteItems"),
+        ("debts", "UpdateItem"),
+        ("debts", "BatchGetItem"),
+        ("debts", "TransactWriteItems"),
+    ],
+)
+async def test_no_call_waits_beyond_its_deadline(world, proxy, work, operation):
+    client = await world.split_bucket(
+        rpm(100), n=4, proxy=proxy, request_timeout=TIMEOUT_S, config_cache_ttl=3600
+    )
+    await client.take(rpm=5)
+    world.clock.advance(minutes=3)
+    with proxy.fault("black_hole", operation=operation) as silence:
+        began_s = time.monotonic()
+        await together(*(WORKS[work](client) for _ in range(5)))
+        took_s = time.monotonic() - began_s
+    assert silence.used
+    assert took_s < 2 * TIMEOUT_S

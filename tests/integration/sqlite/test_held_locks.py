@@ -1,0 +1,223 @@
+"""Another process, or another program, holds a lock of the file: calls wait, but not for ever."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.integration.sqlite.faults import (
+    HeldFile,
+    Program,
+    descriptors,
+    eventually,
+    is_free,
+    is_open_to_others,
+    sqlite_write_lock,
+    threads,
+)
+from zae_limiter import (
+    Limit,
+    RateLimiter,
+    RateLimiterUnavailable,
+    Repository,
+    SyncRateLimiter,
+    SyncRepository,
+)
+
+SUFFIXES = ["-gate", "-lock"]
+RPM = Limit.per_minute("rpm", 1000)
+
+HOLDS = """
+    import fcntl, os, sys
+
+    fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)
+    print("held")
+    input()
+"""
+
+
+def open_sync(url, timeout, **settings):
+    repo = SyncRepository.open(url=url, request_timeout=timeout, **settings)
+    repo.set_system_defaults([RPM])
+    return repo
+
+
+async def open_async(url, timeout, **settings):
+    repo = await Repository.open(url=url, request_timeout=timeout, **settings)
+    await repo.set_system_defaults([RPM])
+    return repo
+
+
+def take(limiter, **settings):
+    with limiter.acquire("user", "api", {"rpm": 1}, **settings) as lease:
+        return lease.consumed
+
+
+async def take_async(limiter, **settings):
+    async with limiter.acquire("user", "api", {"rpm": 1}, **settings) as lease:
+        return lease.consumed
+
+
+# --- how long a call waits
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_acquire_gives_up_after_the_request_timeout(sqlite_url, path, suffix):
+    with open_sync(sqlite_url, 0.2) as repo, Program(HOLDS, f"{path}{suffix}") as holder:
+        holder.says("held")
+        began = time.monotonic()
+        with pytest.raises(RateLimiterUnavailable):
+            take(SyncRateLimiter(repo))
+        assert 0.19 < time.monotonic() - began < 0.6
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+async def test_a_task_gives_up_after_the_request_timeout(sqlite_url, path, suffix):
+    async with await open_async(sqlite_url, 0.2) as repo:
+        with HeldFile(path, suffix):
+            began = time.monotonic()
+            with pytest.raises(RateLimiterUnavailable):
+                await take_async(RateLimiter(repo))
+            assert 0.19 < time.monotonic() - began < 0.6
+
+
+async def test_many_tasks_give_up_together(sqlite_url, path):
+    """Also with a timeout so short that SQLite's own is of the same size."""
+    async with await open_async(sqlite_url, 0.05) as repo:
+        limiter = RateLimiter(repo)
+        with sqlite_write_lock(path):
+            began = time.monotonic()
+            results = await asyncio.gather(
+                *(take_async(limiter) for _ in range(40)), return_exceptions=True
+            )
+            assert time.monotonic() - began < 0.5
+            assert {type(each) for each in results} == {RateLimiterUnavailable}
+
+
+# --- what is left of those who gave up
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_waiting_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_url, path, suffix):
+    with open_sync(sqlite_url, 0.005) as repo:
+        limiter = SyncRateLimiter(repo)
+        take(limiter)
+        with HeldFile(path, suffix):
+            before, files = threads(), descriptors()
+            for _ in range(200):
+                assert take(limiter, on_unavailable="allow") == {}
+            assert threads() <= before + 2
+            assert descriptors() <= files + 2
+        assert eventually(lambda: is_open_to_others(path), 1.0)
+        assert take(limiter) == {"rpm": 1}
+        assert eventually(lambda: threads() <= before, 1.0)
+        assert is_open_to_others(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+async def test_tasks_that_wait_in_vain_leave_no_threads_and_no_files(sqlite_url, path, suffix):
+    async with await open_async(sqlite_url, 0.1) as repo:
+        limiter = RateLimiter(repo)
+        await take_async(limiter)
+        with HeldFile(path, suffix):
+            before, files = threads(), descriptors()
+            for _ in range(8):
+                calls = [take_async(limiter, on_unavailable="allow") for _ in range(25)]
+                assert await asyncio.gather(*calls) == [{}] * 25
+            assert threads() <= before + 2
+            assert descriptors() <= files + 2
+        assert eventually(lambda: is_open_to_others(path), 1.0)
+        assert await take_async(limiter) == {"rpm": 1}
+        assert is_open_to_others(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_client_that_gave_up_does_not_stand_in_the_way_of_others(sqlite_url, path, suffix):
+    with open_sync(sqlite_url, 0.05) as first, open_sync(sqlite_url, 0.5) as second:
+        with HeldFile(path, suffix), pytest.raises(RateLimiterUnavailable):
+            take(SyncRateLimiter(first))
+        # The first one is idle from here on.
+        assert take(SyncRateLimiter(second)) == {"rpm": 1}
+        assert take(SyncRateLimiter(second)) == {"rpm": 1}
+        assert take(SyncRateLimiter(first)) == {"rpm": 1}
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+async def test_a_cancelled_wait_does_not_keep_the_lock(sqlite_url, path, suffix):
+    async with await open_async(sqlite_url, 0.5) as repo:
+        limiter = RateLimiter(repo)
+        with HeldFile(path, suffix) as held:
+            task = asyncio.create_task(take_async(limiter))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            held.free()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert eventually(lambda: is_open_to_others(path), 1.0)
+        assert (await limiter.available("user", "api")) == {"rpm": 1000}
+
+
+def test_a_repository_closed_while_another_process_holds_the_lock_lets_go_of_it(sqlite_url, path):
+    files = descriptors()
+    repo = open_sync(sqlite_url, 0.01)
+    with HeldFile(path):
+        assert take(SyncRateLimiter(repo), on_unavailable="allow") == {}
+        repo.close()
+    assert eventually(lambda: is_free(path, "-lock"), 1.0)
+    assert eventually(lambda: descriptors() <= files, 1.0)
+
+
+def test_opening_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_url, path):
+    open_sync(sqlite_url, 1).close()
+    before, files = threads(), descriptors()
+    with HeldFile(path):
+        for _ in range(20):
+            with pytest.raises(RateLimiterUnavailable):
+                SyncRepository.open(url=sqlite_url, request_timeout=0.01)
+    assert eventually(lambda: threads() <= before, 1.0)
+    assert eventually(lambda: descriptors() <= files, 1.0)
+    assert eventually(lambda: is_open_to_others(path), 1.0)
+
+
+async def test_a_cancelled_opening_leaves_no_files(sqlite_url, path):
+    await (await open_async(sqlite_url, 1)).close()
+    files = descriptors()
+    with HeldFile(path):
+        for _ in range(5):
+            opening = asyncio.create_task(Repository.open(url=sqlite_url))
+            await asyncio.sleep(0.01)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+    await asyncio.get_running_loop().shutdown_default_executor()  # its threads have ended
+    assert eventually(lambda: descriptors() <= files, 1.0)
+    assert is_open_to_others(path)
+
+
+# --- the moment at which a request is judged
+
+
+def test_an_acquire_that_waited_for_the_lock_finds_what_accrued_meanwhile(sqlite_url, path):
+    with SyncRepository.open(url=sqlite_url) as repo:
+        limiter = SyncRateLimiter(repo)
+        repo.set_system_defaults([Limit.per_second("rps", 20)])
+        with limiter.acquire("user", "api", {"rps": 20}):
+            pass
+        with HeldFile(path) as held:
+            timer = held.free_in(0.35)
+            with limiter.acquire("user", "api", {"rps": 6}):
+                pass
+            timer.join()
+
+
+async def test_a_task_that_waited_for_the_lock_finds_what_accrued_meanwhile(sqlite_url, path):
+    async with await Repository.open(url=sqlite_url) as repo:
+        limiter = RateLimiter(repo)
+        await repo.set_system_defaults([Limit.per_second("rps", 20)])
+        async with limiter.acquire("user", "api", {"rps": 20}):
+            pass
+        with HeldFile(path) as held:
+            timer = held.free_in(0.35)
+            async with limiter.acquire("user", "api", {"rps": 6}):
+                pass
+            timer.join()

@@ -1,0 +1,155 @@
+"""One client's connection through the proxy, with a connection to the store of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.dynamodb.faults import Fault
+from tests.support.dynamodb.seen import Exchange
+from tests.support.dynamodb.wire import (
+    Message,
+    asking_for_capacity,
+    dated,
+    read_message,
+    told,
+)
+
+LARGEST_HEAD = 2**16
+Arrived = Callable[[str, int, bytes], tuple[Exchange, Fault | None]]
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass
+class Link:
+    """The line to the store: how long it is, and how far off the store's clock is."""
+
+    host: str
+    port: int
+    request_ms: float = 0
+    answer_ms: float = 0
+    jitter_ms: float = 0
+    date_offset_s: float = 0
+    under_way: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+
+    async def connect(self) -> Stream:
+        return await asyncio.open_connection(self.host, self.port, limit=LARGEST_HEAD)
+
+    def later(self, delivery: Coroutine[Any, Any, None]) -> None:
+        """What outlives the connection that it came from."""
+        task = asyncio.ensure_future(delivery)
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    async def travel(self, one_way_ms: float) -> None:
+        ms = one_way_ms + (random.uniform(0, self.jitter_ms) if self.jitter_ms else 0)
+        if ms:
+            await asyncio.sleep(ms / 1000)
+
+
+class Connection:
+    """Passes requests on, one after the other, as HTTP/1.1 has them."""
+
+    def __init__(
+        self,
+        link: Link,
+        number: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._link = link
+        self._number = number
+        self._reader, self._writer = reader, writer
+        self._store: Stream | None = None
+
+    async def serve(self, arrived: Arrived) -> None:
+        """Until either side closes."""
+        while (request := await read_message(self._reader)) is not None:
+            exchange, fault = arrived(request.operation, self._number, request.body)
+            await self._link.travel(self._link.request_ms)
+            answer = await self._answer(request, exchange, fault)
+            if answer is not None:
+                await self._link.travel(self._link.answer_ms)
+                exchange.status = answer.status
+            exchange.ended = time.monotonic()
+            if answer is None:
+                return
+            self._writer.write(dated(answer, self._link.date_offset_s).raw)
+            if fault is not None and fault.kind == "cut_answer":
+                return
+
+    def close(self) -> None:
+        self._writer.close()
+        if self._store is not None:
+            self._store[1].close()
+
+    async def closed(self) -> None:
+        """Close, and see that nothing of it is left."""
+        self.close()
+        for writer in (self._writer, *(self._store or ())[1:]):
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(
+        self, request: Message, exchange: Exchange, fault: Fault | None
+    ) -> Message | None:
+        """What the client is told; None if nothing, and the connection is closed."""
+        if fault is None:
+            return await self._forward(request, exchange)
+        if fault.kind == "late":
+            self._link.later(self._deliver(request, exchange, fault.delay_ms))
+        if fault.holds:
+            await self._hold(fault)
+        answer = await self._forward(request, exchange) if fault.reaches_the_store else None
+        return told(fault.kind, fault.error, answer)
+
+    async def _forward(self, request: Message, exchange: Exchange) -> Message | None:
+        """The store's answer; None if there is no store."""
+        try:
+            return await _ask(await self._connected(), request, exchange)
+        except OSError:
+            return None
+
+    async def _connected(self) -> Stream:
+        if self._store is not None and self._store[0].at_eof():
+            self._store[1].close()  # the store was restarted
+            self._store = None
+        if self._store is None:
+            self._store = await self._link.connect()
+        return self._store
+
+    async def _deliver(self, request: Message, exchange: Exchange, delay_ms: float) -> None:
+        """A message that was long on its way: no call waits for its answer any more."""
+        await asyncio.sleep(delay_ms / 1000)
+        with suppress(OSError):
+            store = await self._link.connect()
+            try:
+                await _ask(store, request, exchange)
+            finally:
+                store[1].close()
+
+    async def _hold(self, fault: Fault) -> None:
+        """Until the fault is over or the client has given up."""
+        waits = {
+            asyncio.ensure_future(fault.over.wait()),
+            asyncio.ensure_future(self._reader.read(1)),
+        }
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+
+async def _ask(store: Stream, request: Message, exchange: Exchange) -> Message | None:
+    reader, writer = store
+    writer.write(asking_for_capacity(request).raw)
+    answer = await read_message(reader)
+    if answer is not None:
+        exchange.raw_answer = answer.body
+    return answer

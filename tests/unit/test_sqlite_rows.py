@@ -1,0 +1,63 @@
+"""The text in the columns of SQLite, letter by letter: existing files must stay readable."""
+
+import pytest
+
+from zae_limiter import IncompatibleSchemaError, Limit, OnUnavailable, RateLimiterUnavailable
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.embedded.sqlite import rows as stored
+from zae_limiter.models.config import LevelConfig
+
+IMAGE = BucketImage(
+    {
+        "rpm": LimitState(-189_388_799_000, Rate(10_000, 20_000, 60_000), 5000, 3000),
+        "rpm~0a1b2c3d": LimitState(10**30, Rate(1000, 1000, 1000), -1, 0),
+    },
+    config_version=7,
+    expires_ms=1_767_225_607_000,
+    window_hour=490_896,
+    admitted=12,
+    admitted_counted=11,
+    writes=13,
+)
+TEXT = (
+    '[1,{"rpm":[-189388799000,[10000,20000,60000],5000,3000],'
+    '"rpm~0a1b2c3d":[1000000000000000000000000000000,[1000,1000,1000],-1,0]},'
+    "7,1767225607000,490896,12,11,13]"
+)
+
+
+def test_a_bucket_reads_back_as_it_was():
+    assert stored.encode_bucket(IMAGE) == TEXT
+    assert stored.decode_bucket(TEXT) == IMAGE
+
+
+def test_a_bucket_that_never_expires():
+    image = IMAGE._replace(expires_ms=None)
+    assert stored.encode_bucket(image) == TEXT.replace("1767225607000", "null")
+    assert stored.decode_bucket(stored.encode_bucket(image)) == image
+
+
+def test_a_bucket_of_a_later_version_is_not_guessed_at():
+    with pytest.raises(IncompatibleSchemaError, match="update"):
+        stored.decode_bucket(TEXT.replace("[1,{", "[2,{", 1))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", "[1]", "[1,{", '[1,{"rpm":5},0,null,1]'])
+def test_a_damaged_bucket_is_no_bare_error(text):
+    with pytest.raises((RateLimiterUnavailable, IncompatibleSchemaError)):
+        stored.decode_bucket(text)
+
+
+def test_a_configuration():
+    config = LevelConfig((Limit("rpm", 10, 5, 60),), OnUnavailable.ALLOW)
+    text = '{"limits":[["rpm",10,5,60]],"on_unavailable":"allow"}'
+    assert stored.encode_config(config) == text
+    assert stored.decode_config(text) == config
+    assert stored.decode_config('{"limits":[],"on_unavailable":null}') == LevelConfig(())
+
+
+def test_usage():
+    usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4)
+    assert stored.encode_usage(usage) == '{"rpm":-3,"tpm":1000000000000000000000000000000}'
+    assert stored.decode_usage(490_896, stored.encode_usage(usage), 4) == usage
