@@ -14,6 +14,7 @@ from benchmarks import dynamodb_server, redis_server
 from benchmarks.cases import cases_of
 from benchmarks.contestants import all_contestants
 from benchmarks.docs import write_docs
+from benchmarks.growth import grown, growth_verdicts, print_growth
 from benchmarks.report import print_report, write_json
 from benchmarks.requirements import verdicts
 from benchmarks.runner import Plan, Results, run
@@ -25,11 +26,16 @@ def main() -> int:
     options = _parser().parse_args()
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     plan = _plan(options, served=_has_server(console))
-    if not plan.steps:
+    grows = _matches(options.only, "growth")
+    if not plan.steps and not grows:
         print(f"nothing matches {options.only!r}")
         return 2
     results = _run_shown(plan, console)
     found = verdicts(results)
+    if grows:
+        growth = grown(options.entities, console.print)
+        print_growth(console, growth)
+        found += growth_verdicts(growth)
     print_report(console, results, found)
     write_json(options.json, results, found)
     console.print(f"\nall samples: {options.json}", style="dim")
@@ -49,7 +55,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATTERN",
         default="",
         help="regular expression on the lines and headings of the tables, "
-        "'writers', 'arrivals', 'crowds' and 'import'",
+        "'writers', 'arrivals', 'crowds', 'growth' and 'import'",
+    )
+    add(
+        "--entities",
+        type=int,
+        default=1_000_000,
+        help="how many entities 'growth' goes up to (1,000,000)",
     )
     add("--json", metavar="PATH", type=Path, default=Path(".bench/latest.json"))
     add("--write-docs", action="store_true", help="put the tables into docs/benchmarks.md")
@@ -66,9 +78,13 @@ def _has_server(console: Console) -> bool:
     return not missing
 
 
+def _matches(pattern: str, name: str) -> bool:
+    return re.search(pattern, name, re.IGNORECASE) is not None
+
+
 def _plan(options: argparse.Namespace, *, served: bool) -> Plan:
     def wanted(name: str) -> bool:
-        return re.search(options.only, name, re.IGNORECASE) is not None
+        return _matches(options.only, name)
 
     contestants = [each for each in all_contestants() if served or not each.remote]
     return Plan(

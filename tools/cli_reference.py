@@ -47,8 +47,8 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
   Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 - **Completion**: `eval "$(_ZAE_LIMITER_COMPLETE=bash_source zae-limiter)"` in `~/.bashrc`;
   `zsh_source` and `fish_source` likewise.
-- **Charts**: `--plot` draws in the terminal (`pip install 'zae-limiter[plot]'`), `--output png`
-  and `svg` into a file (`pip install 'zae-limiter[report]'`).
+- **Charts**: `--plot` draws in the terminal (`pip install plotext`), `--output png` and `svg` into
+  a file (`pip install matplotlib`).
 """
 
 

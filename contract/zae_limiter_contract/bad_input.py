@@ -22,12 +22,13 @@ ENTITY_IDS: list[Any] = [
     "$SYSTEM",
     LONE_SURROGATE,
     "x" * 257,
+    "😀" * 226,  # 904 bytes of UTF-8
     None,
     5,
     b"a",
     ["a"],
 ]
-RESOURCES: list[Any] = ["", "a b", "a#b", "_default_", "-a", "x" * 129, "ü", None, 5, b"a"]
+RESOURCES: list[Any] = ["", "a b", "a#b", "_default_", "-a", ":a", "x" * 129, "ü", None, 5, b"a"]
 LIMIT_NAMES: list[Any] = ["", "a b", "a#b", "a~b", "-a", "wcu", "WCU", "x" * 65, None, 5]
 NAMESPACES: list[Any] = ["", "a b", "a#b", "_", "-a", "x" * 65, "ü", 5, b"a"]
 AMOUNTS: list[Any] = [

@@ -39,7 +39,18 @@ async def create_and_delete_entity(repository: Repository) -> None:
     await repository.delete_entity(USER)
 
 
-CHANGES: list[Change] = [set_limits, set_resource_defaults, create_entity, create_and_delete_entity]
+async def create_and_move_entity(repository: Repository) -> None:
+    await create_entity(repository)
+    await repository.set_parent(USER, "other-team")
+
+
+CHANGES: list[Change] = [
+    set_limits,
+    set_resource_defaults,
+    create_entity,
+    create_and_delete_entity,
+    create_and_move_entity,
+]
 
 
 class CancellationContract(Contract):

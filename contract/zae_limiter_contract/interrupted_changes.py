@@ -29,6 +29,10 @@ def delete_entity(repository: SyncRepository) -> None:
     repository.delete_entity(USER)
 
 
+def set_parent(repository: SyncRepository) -> None:
+    repository.set_parent(USER, "team")
+
+
 def reset_bucket(repository: SyncRepository) -> None:
     repository.reset_bucket(USER, API)
 
@@ -37,7 +41,14 @@ def top_up(repository: SyncRepository) -> None:
     repository.top_up(USER, API, {"rpm": 2})
 
 
-CHANGES: list[Change] = [set_limits, delete_limits, delete_entity, reset_bucket, top_up]
+CHANGES: list[Change] = [
+    set_limits,
+    delete_limits,
+    delete_entity,
+    set_parent,
+    reset_bucket,
+    top_up,
+]
 
 
 class InterruptedChangeContract(Contract):
@@ -85,8 +96,10 @@ def _prepare(world: World) -> int:
 def _seen(world: World, logged: int) -> tuple[object, ...]:
     """What is stored, how many events there are since, and what the same repository believes."""
     repo = world.repo
+    entity = repo.get_entity(USER)
     return (
-        repo.get_entity(USER) is not None,
+        entity is not None,
+        entity and entity.parent_id,
         repo.get_limits(USER),
         [state.tokens for state in repo.get_buckets(USER)],
         [event.action for event in repo.get_audit_events(USER, 10_000)[:-logged]],

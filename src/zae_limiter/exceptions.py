@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
 
+# What a header says where the amount can never fit: web frameworks need a text, and clients that
+# obey it give up for a day instead of trying again at once.
+NEVER_FITS_S = 86_400
+
 
 def _rebuild(cls: type[ZAELimiterError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
     error = cls.__new__(cls, *args)
@@ -76,10 +80,10 @@ class RateLimitExceeded(RateLimitError):
         return primary.retry_after_seconds if primary else 0.0
 
     @property
-    def retry_after_header(self) -> str | None:
-        """Value of an HTTP ``Retry-After`` header; None if waiting can never help."""
+    def retry_after_header(self) -> str:
+        """Value of an HTTP ``Retry-After`` header; a day if waiting can never help."""
         seconds = self.retry_after_seconds
-        return None if math.isinf(seconds) else str(math.ceil(seconds))
+        return str(NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds))
 
     def as_dict(self) -> dict[str, Any]:
         """Return strict JSON for the response of an API: an infinite wait is null."""
@@ -220,7 +224,7 @@ class EntityExistsError(EntityError):
     def __init__(self, entity_id: str) -> None:
         super().__init__(
             entity_id,
-            f"entity {entity_id!r} exists already; delete_entity() first to change its parent",
+            f"entity {entity_id!r} exists already; set_parent() changes its parent",
         )
 
 

@@ -10,9 +10,11 @@ from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError, Val
 
 CACHED_CHECKS = 4096  # names checked recently: a lookup takes half of the time of a check
 
-# Entity, resource and shard form one key of DynamoDB, which holds 2048 bytes; an entity's
-# characters may take four bytes each.
 MAX_ID_LENGTH = 256
+# An entity's id is part of sort keys of DynamoDB's indexes, which hold 1,024 bytes; the longest
+# text around it is that of usage, 20 bytes.
+MAX_ID_BYTES = 900
+MAX_UTF8_BYTES = 4  # of one character: shorter ids need not be encoded to be measured
 MAX_RESOURCE_LENGTH = 128
 MAX_LIMIT_NAME_LENGTH = 64  # part of attribute names, which count for the size of every item
 MAX_NAMESPACE_LENGTH = 64
@@ -24,14 +26,17 @@ RESERVED_NAMESPACE = "_"
 # Key of a document of the reserved namespace: the schema version of the store.
 VERSION_RECORD = "version"
 
-_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_.\-/]*")
+_RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-/:@+]*")
 _LIMIT = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _STACK = re.compile(r"[A-Za-z][A-Za-z0-9\-]*")
 
 
 def check_entity_id(value: object, field: str = "entity_id") -> str:
-    """Accept printable text of 1 to 256 characters without '#', not starting with '$'."""
+    """Accept printable text of 1 to 256 characters without '#', not starting with '$'.
+
+    At most 900 bytes of UTF-8, which only matters for characters of four bytes.
+    """
     if type(value) is str and _is_plain_id(value):
         return value
     if not isinstance(value, str):
@@ -44,6 +49,10 @@ def check_entity_id(value: object, field: str = "entity_id") -> str:
         raise InvalidIdentifierError(field, value, "must not contain '#', the key delimiter")
     if value[0] == "$":
         raise InvalidIdentifierError(field, value, "must not start with '$', used by the audit log")
+    if value.isprintable() and not _fits_key(value):
+        raise InvalidIdentifierError(
+            field, value, f"must take at most {MAX_ID_BYTES} bytes of UTF-8"
+        )
     raise InvalidIdentifierError(field, value, "must be printable, without space at either end")
 
 
@@ -56,12 +65,31 @@ def _is_plain_id(value: str) -> bool:
         and value[0] != "$"
         and value.isprintable()
         and value == value.strip()
+        and _fits_key(value)
+    )
+
+
+def _fits_key(value: str) -> bool:
+    """Whether a printable id fits the keys of every store."""
+    return (
+        len(value) * MAX_UTF8_BYTES <= MAX_ID_BYTES  # as nearly all ids
+        or len(value.encode()) <= MAX_ID_BYTES
     )
 
 
 def check_resource(value: object, field: str = "resource") -> str:
-    """Accept letters, digits and ``_ - . /``, starting with a letter."""
-    return _check_name(value, field, _RESOURCE, MAX_RESOURCE_LENGTH, marks="_ - . /")
+    """Accept letters, digits and ``_ - . / : @ +``, starting with a letter or digit.
+
+    The ids that providers give their models are valid, for example ``llama3:8b``.
+    """
+    return _check_name(
+        value,
+        field,
+        _RESOURCE,
+        MAX_RESOURCE_LENGTH,
+        marks="_ - . / : @ +",
+        first="letter or digit",
+    )
 
 
 def check_resource_or_default(value: object, field: str = "resource") -> str:

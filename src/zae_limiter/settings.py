@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from zae_limiter.exceptions import ValidationError
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 MAX_SECONDS = 10**9  # 30 years: a larger number is a mistake of units
 MAX_SHARDS = 64  # all shards of a bucket fit into one transaction of 100 actions
 MAX_TTL_MULTIPLIER = 10**6  # more is as good as never, which is spelled 0
-PROVISION = ("stack", "table", "never")
+# Literals, so that a typo is a type error; values from elsewhere are checked when they are set.
+Provision = Literal["stack", "table", "never"]
+ParallelMode = Literal["auto", "gevent", "threadpool", "serial"]
 
 
 class Settings(NamedTuple):
@@ -32,15 +34,15 @@ class Settings(NamedTuple):
     auto_update: bool = True
     bucket_ttl_multiplier: int = 7
     on_unavailable: OnUnavailable | None = None
-    usage_retention_days: int = 90
+    usage_retention_days: int | None = None  # the engine's default
     audit_retention_days: int = 90
-    provision: str = "stack"
+    provision: Provision = "stack"
     request_timeout: float = 2.0
     rejection_cache_ttl: float = 1.0
-    max_shards: int = 32
+    max_shards: int = 32  # 32,000 writes a second to one bucket
     clock: Clock | None = None
     register: bool = False
-    parallel_mode: str = "auto"
+    parallel_mode: ParallelMode = "auto"
 
 
 def check_seconds(value: object, field: str) -> float:
@@ -58,10 +60,11 @@ def check_timeout(value: object, field: str) -> float:
     return seconds
 
 
-def check_provision(value: str) -> str:
+def check_provision(value: Provision) -> Provision:
     """Return what is created if the DynamoDB table is missing."""
-    if value not in PROVISION:
-        raise ValidationError("provision", value, f"must be one of {', '.join(PROVISION)}")
+    choices = get_args(Provision)
+    if value not in choices:
+        raise ValidationError("provision", value, f"must be one of {', '.join(choices)}")
     return value
 
 

@@ -11,7 +11,7 @@ from zae_limiter.naming import check_stack_name
 
 OPTIONS = {
     "memory": frozenset[str](),
-    "sqlite": frozenset({"synchronous"}),
+    "sqlite": frozenset({"synchronous", "wal_limit_mb"}),
     "dynamodb": frozenset({"region", "endpoint_url"}),
 }
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -11,7 +11,7 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
-from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowType
+from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName, WindowType
 
 HOURS = {WindowType.HOURLY: 1, WindowType.DAILY: 24}
 MAX_PAGE = 10**6  # a page is held in memory
@@ -29,7 +29,7 @@ class UsageQuery(NamedTuple):
     @classmethod
     def parse(
         cls,
-        window_type: str | None,
+        window_type: WindowName | None,
         start_time: str | datetime | None,
         end_time: str | datetime | None,
     ) -> UsageQuery:
@@ -81,19 +81,41 @@ def _snapshot(
     )
 
 
+class UsagePage:
+    """Collects at most ``limit`` snapshots after ``next_key``, from hours that come by days."""
+
+    def __init__(self, query: UsageQuery, limit: int, next_key: str | None) -> None:
+        self._query = query
+        self._limit = min(limit, MAX_PAGE)
+        self._last = _parse_key(next_key)
+        self._page: list[UsageSnapshot] = []
+
+    def add(self, rows: Iterable[BucketHour]) -> bool:
+        """Add the hours of whole days, ordered; return whether the page is complete."""
+        last, wanted = self._last, self._limit + 1  # one more shows whether there is a next page
+        rest = (
+            snapshot
+            for snapshot in snapshots(rows, self._query)
+            if last is None or sort_key(snapshot) > last
+        )
+        self._page.extend(islice(rest, wanted - len(self._page)))
+        return len(self._page) == wanted
+
+    def end(self) -> tuple[list[UsageSnapshot], str | None]:
+        """Return the page and the key of the next one."""
+        page, limit = self._page, self._limit
+        if len(page) <= limit:
+            return page, None
+        return page[:limit], page_key(page[limit - 1])
+
+
 def page_of(
     rows: Iterable[BucketHour], query: UsageQuery, limit: int, next_key: str | None
 ) -> tuple[list[UsageSnapshot], str | None]:
     """Return at most ``limit`` snapshots after ``next_key``, and the key of the next page."""
-    last = _parse_key(next_key)
-    rest = (
-        snapshot for snapshot in snapshots(rows, query) if last is None or sort_key(snapshot) > last
-    )
-    limit = min(limit, MAX_PAGE)
-    page = list(islice(rest, limit + 1))  # one more shows whether there is a next page
-    if len(page) <= limit:
-        return page, None
-    return page[:limit], page_key(page[limit - 1])
+    page = UsagePage(query, limit, next_key)
+    page.add(rows)
+    return page.end()
 
 
 def _parse_key(next_key: str | None) -> tuple[str, ...] | None:
@@ -113,18 +135,37 @@ def sort_key(snapshot: UsageSnapshot) -> tuple[str, ...]:
     return snapshot.window_start, snapshot.window_type, snapshot.entity_id, snapshot.resource
 
 
+class UsageTotal:
+    """Adds up totals, and averages per window with usage, from hours that come by whole days."""
+
+    def __init__(self, query: UsageQuery) -> None:
+        self._query = query
+        self._total: dict[str, int] = {}
+        self._count = 0
+        self._first: str | None = None
+        self._last: str | None = None
+
+    def add(self, rows: Iterable[BucketHour]) -> None:
+        """Add the hours of whole days, ordered."""
+        for snapshot in snapshots(rows, self._query):
+            self._count += 1
+            self._first = self._first or snapshot.window_start
+            self._last = snapshot.window_start
+            for name, amount in snapshot.counters.items():
+                self._total[name] = self._total.get(name, 0) + amount
+
+    def end(self) -> UsageSummary:
+        return UsageSummary(
+            snapshot_count=self._count,
+            total=self._total,
+            average={name: amount / self._count for name, amount in self._total.items()},
+            min_window_start=self._first,
+            max_window_start=self._last,
+        )
+
+
 def summary_of(rows: Iterable[BucketHour], query: UsageQuery) -> UsageSummary:
     """Return totals, and averages per window with usage."""
-    total: dict[str, int] = {}
-    count, first, last = 0, None, None
-    for snapshot in snapshots(rows, query):
-        count, first, last = count + 1, first or snapshot.window_start, snapshot.window_start
-        for name, amount in snapshot.counters.items():
-            total[name] = total.get(name, 0) + amount
-    return UsageSummary(
-        snapshot_count=count,
-        total=total,
-        average={name: amount / count for name, amount in total.items()},
-        min_window_start=first,
-        max_window_start=last,
-    )
+    total = UsageTotal(query)
+    total.add(rows)
+    return total.end()

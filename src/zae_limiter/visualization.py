@@ -1,4 +1,4 @@
-"""Usage charts: in the terminal with plotext, as PNG or SVG files with matplotlib.
+"""Usage as text tables, charts in the terminal (plotext), and PNG or SVG files (matplotlib).
 
 Both libraries are extras (``plot`` and ``report``), so they are imported when a chart is drawn.
 """
@@ -8,13 +8,74 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, NamedTuple
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot, WindowType
 
 HOUR_S = 3600
 MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled at their Mondays
 STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days=1)}
+
+# --- formats ---------------------------------------------------------------------------------
+
+
+class UsageFormatter(StrEnum):
+    """How ``format_usage_snapshots`` shows usage."""
+
+    TABLE = "table"
+    PLOT = "plot"
+
+
+def format_usage_snapshots(
+    snapshots: Iterable[UsageSnapshot],
+    formatter: UsageFormatter | str = UsageFormatter.TABLE,
+    *,
+    width: int = 100,
+    ascii_only: bool = False,
+) -> str:
+    """Return usage as a text: a table of all windows, or a bar chart for each limit.
+
+    A chart needs plotext; it shows the windows of the type that the first snapshot has.
+    """
+    if formatter not in tuple(UsageFormatter):
+        names = ", ".join(UsageFormatter)
+        raise ValidationError("formatter", formatter, f"must be one of {names}")
+    listed = list(snapshots)
+    if not listed:
+        return "no usage"
+    if formatter == UsageFormatter.TABLE:
+        return _table(listed)
+    series = usage_series(listed, listed[0].window_type)
+    return plot_chart(series, width, "{:,}".format, ascii_only=ascii_only)
+
+
+def _table(snapshots: Sequence[UsageSnapshot]) -> str:
+    """Return one line per window; amounts are aligned to the right."""
+    names = sorted({name for snapshot in snapshots for name in snapshot.counters})
+    header = ["window", "type", "entity", "resource", *names, "events"]
+    rows = [
+        [
+            snapshot.window_start,
+            str(snapshot.window_type),
+            snapshot.entity_id,
+            snapshot.resource,
+            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
+            f"{snapshot.total_events:,}",
+        ]
+        for snapshot in snapshots
+    ]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    texts = 4  # columns before the amounts
+    return "\n".join(
+        "  ".join(
+            cell.ljust(size) if index < texts else cell.rjust(size)
+            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [header, *rows]
+    )
+
 
 # --- series ----------------------------------------------------------------------------------
 

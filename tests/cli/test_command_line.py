@@ -54,6 +54,11 @@ def test_version():
     assert (found.returncode, found.stdout) == (0, f"zae-limiter {__version__}\n")
 
 
+def test_the_version_is_above_that_of_another_package_of_our_name():
+    """Else pip would replace us by it."""
+    assert __version__ == "1.0.0rc1"
+
+
 def test_no_command_shows_the_help_and_is_wrong_usage():
     found = run()
     assert found.returncode == 2

@@ -72,6 +72,20 @@ def test_tenants_do_not_see_each_other(shell):
 
 
 @on_both_engines
+def test_the_policy_for_outages_is_kept_unless_it_is_named(cli):
+    def policy(*options):
+        changed = cli("system", "set-defaults", "-l", "rpm:1", *options, "--output", "json").json
+        stored = cli("system", "get-defaults", "--output", "json").json
+        assert changed["on_unavailable"] == stored["on_unavailable"]
+        return stored["on_unavailable"]
+
+    assert policy("--on-unavailable", "allow") == "allow"
+    assert policy() == "allow"
+    assert policy("--on-unavailable", "none") is None
+    assert policy() is None
+
+
+@on_both_engines
 def test_the_principal_is_the_user_unless_told(cli, monkeypatch):
     monkeypatch.setenv("LOGNAME", "alice")
     cli("system", "set-defaults", "-l", "rpm:1")
@@ -96,8 +110,98 @@ def test_entity_show_says_where_each_limit_comes_from(cli):
     cli("entity", "set-limits", "project-1", "-r", "only-mine", "-l", "rpm:1")
     text = cli("entity", "show", "key-7").out
     assert "only-mine" in text
-    assert "parent    project-1, charged by every acquire" in text
+    assert "parent    project-1, charged by every acquire; registered; has limits of its" in text
     assert "project-1: entity, any resource" in text
+
+
+@on_both_engines
+def test_a_model_id_is_a_resource_of_every_command(cli, opened):
+    model = "us.anthropic.claude-3-5-sonnet-20241022-v2:0"
+    assert cli("resource", "set-defaults", model, "-l", "rpm:5").code == 0
+    assert cli("entity", "set-limits", "key-7", "-r", model, "-l", "rpm:2").code == 0
+    with SyncRateLimiter(opened).acquire("key-7", model, {"rpm": 2}):
+        pass
+    assert model in cli("resource", "list").out
+    (state,) = cli("bucket", "show", "key-7", model, "--output", "json").json["buckets"]
+    assert (state["resource"], state["limit_name"]) == (model, "rpm")
+    assert "LIMITED" in cli("explain", "key-7", model, "-c", "rpm=1").out
+    assert len(cli("audit", "list", "--resource", model, "--output", "json").json["events"]) == 1
+    assert cli("bucket", "reset", "key-7", model, "--yes").code == 0
+    assert cli("resource", "delete-defaults", model, "--yes").code == 0
+
+
+@on_both_engines
+def test_an_entity_is_moved_to_another_parent(cli, opened):
+    cli("entity", "create", "project-2")
+    moved = cli("entity", "set-parent", "key-7", "project-2", "--principal", "alice")
+    assert moved.out == (
+        "key-7: parent 'project-2', charged by every acquire "
+        "(before: parent 'project-1', charged by every acquire)\n"
+    )
+    assert opened.get_entity("key-7").parent_id == "project-2"
+    assert opened.get_bucket("key-7", "gpt-4", "rpm") is not None
+    cli("entity", "set-parent", "key-7", "project-1", "--no-cascade")
+    assert "project-1, not charged (no cascade)" in cli("entity", "show", "key-7").out
+    assert (
+        cli("entity", "set-parent", "key-7", "--none", "--output", "json").json["parent_id"] is None
+    )
+    assert opened.get_entity("key-7").cascade is False
+    events = cli("audit", "list", "-e", "key-7", "--output", "json").json["events"]
+    assert [event["principal"] for event in events if event["action"] == "parent_set"][
+        -1
+    ] == "alice"
+    text = " ".join(cli("audit", "list", "-e", "key-7").out.split())
+    assert "parent project-2 (was parent project-1)" in text
+    assert "no parent (was parent project-1, not charged)" in text
+
+
+@on_both_engines
+def test_entity_show_says_whether_the_parent_is_registered_and_has_limits(cli, opened):
+    assert (
+        cli("entity", "create", "key-8", "--parent", "projct-1", "--cascade", "--force").code == 0
+    )
+    text = cli("entity", "show", "key-8").out
+    assert (
+        "parent   projct-1, charged by every acquire; NOT registered: check its id; "
+        "limited by the defaults\n"
+    ) in text
+    data = cli("entity", "show", "key-8", "--output", "json").json
+    assert (data["parent_exists"], data["parent_limits"]) == (False, "defaults")
+    data = cli("entity", "show", "key-7", "--output", "json").json
+    assert (data["parent_exists"], data["parent_limits"]) == (True, "own")
+    opened.delete_entity("project-1")
+    opened.delete_system_defaults()
+    opened.delete_resource_defaults("gpt-4")
+    data = cli("entity", "show", "key-7", "--output", "json").json
+    assert (data["parent_exists"], data["parent_limits"]) == (False, "none")
+
+
+@on_both_engines
+def test_deleting_a_parent_names_its_children_and_what_becomes_of_them(cli, opened):
+    for number in range(5):
+        opened.create_entity(f"child-{number}", parent_id="project-1", cascade=number > 2)
+    ran = cli("entity", "delete", "project-1", "--yes")
+    assert ran.out == "deleted 'project-1'\n"
+    assert "6 entities under it ('child-0', 'child-1', 'child-2', ...)" in ran.err
+    assert "those that cascade charge 'project-1' under the defaults" in ran.err
+    assert "zae-limiter entity set-parent" in ran.err
+    assert cli("entity", "delete", "child-0", "--yes").err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        ("rpm:1/90s:5", Limit.custom("rpm", 5, 1, 90), "rpm 1/90s (burst 5)"),
+        ("rpm:7/minute", Limit.per_minute("rpm", 7), "rpm 7/min"),
+        ("rpm:7/m", Limit.per_minute("rpm", 7), "rpm 7/min"),
+        ("rpm:7/week", Limit.custom("rpm", 7, 7, 7 * 86_400), "rpm 7/week"),
+        ("rpm:7/2h", Limit.custom("rpm", 7, 7, 7200), "rpm 7/2h"),
+    ],
+)
+def test_periods_of_any_length_are_taken_and_shown(cli, opened, text, limit, shown):
+    assert shown in cli("entity", "set-limits", "key-7", "-l", text).out
+    assert opened.get_limits("key-7") == [limit]
+    assert shown.split()[1] in cli("entity", "get-limits", "key-7").out
 
 
 @on_both_engines
@@ -148,7 +252,7 @@ def test_audit_events_page_newest_first(cli):
     assert len(set(ids)) == len(ids)
     assert rest["next_event_id"] is None
     subjects = {event["entity_id"] for event in rest["events"]}
-    assert subjects == {"$SYSTEM", "$RESOURCE:gpt-4", "$NAMESPACE:default"}
+    assert subjects == {"$SYSTEM", "$RESOURCE:gpt-4", "$NAMESPACE:default", "project-1", "key-7"}
     assert "rpm 3/min (was rpm 2/min)" in cli("audit", "list", "--system").out
 
 
@@ -265,6 +369,9 @@ def test_no_traceback_unless_debugging(tmp_path):
         ("resource list --namespace ten", ["tenant-a"]),
         ("namespace show ", ["default", "tenant-a"]),
         ("usage list --resource x", []),
+        ("explain key-7 gpt-4 -c t", ["tpm="]),
+        ("bucket top-up key-7 gpt-4 -a ", ["rpm=", "tpm="]),
+        ("explain -c ", []),
         ("entity show --url sqlite:///gone.db k", []),
     ],
 )

@@ -178,3 +178,43 @@ def test_without_limits_it_says_what_to_store(cli, opened):
     opened.delete_system_defaults()
     found = cli("explain", "stranger", "gpt-9").out
     assert "no limits are stored for 'stranger' on 'gpt-9'; store some: zae-limiter" in found
+
+
+@on_both_engines
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (["kez-7", "gpt-4"], "'kez-7' was never created, has no limits of its own and no buckets"),
+        (["kez-7", "gpt-4"], "did you mean 'key-7'?"),
+        (["key-7", "gpt4"], "resource 'gpt4' has no limits and no buckets (did you mean 'gpt-4'?)"),
+    ],
+)
+def test_a_name_that_the_store_does_not_know_is_pointed_out(cli, args, shown):
+    found = cli("explain", *args)
+    assert found.code == 0
+    assert shown in found.err
+    data = cli("explain", *args, "--output", "json").json
+    assert (data["entity_known"], data["resource_known"]) == ("kez-7" not in args, "gpt-4" in args)
+
+
+@on_both_engines
+def test_names_that_are_known_need_no_hint(cli, opened):
+    opened.set_limits("own-limits", [Limit.per_minute("rpm", 1)], "elsewhere")
+    with SyncRateLimiter(opened).acquire("in-use", "anything", {"rpm": 1}):
+        pass
+    for args in (("key-7", "gpt-4"), ("own-limits", "elsewhere"), ("in-use", "anything")):
+        assert cli("explain", *args).err == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["project-1", "gpt-4"], 0),
+        (["key-7", "gpt-4"], 3),
+        (["project-1", "gpt-4", "-c", "rpm=1000"], 3),
+        (["project-1", "gpt-4", "-c", "other=1"], 1),
+    ],
+)
+def test_the_exit_code_tells_the_answer_if_asked_for(cli, args, code):
+    assert cli("explain", *args).code == 0
+    assert cli("explain", *args, "--exit-code").code == code

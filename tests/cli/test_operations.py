@@ -2,7 +2,10 @@
 
 import re
 import shlex
+import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.cli.stores import on_both_engines
 
@@ -15,12 +18,22 @@ def lines():
     return [line for block in blocks for line in block.splitlines() if line.startswith("zae-")]
 
 
+@contextmanager
+def interrupted_in_its_pause():
+    """Press Ctrl-C once a command that goes on for ever has shown its first table."""
+    with patch("zae_limiter.cli.bucket_list.time", wraps=time) as clock:
+        clock.sleep.side_effect = KeyboardInterrupt
+        yield
+    clock.sleep.assert_called_once_with(2)
+
+
 @on_both_engines
 def test_the_commands_of_the_page_run_in_its_order(cli):
     assert len(lines()) > 20
     for line in lines():
         _, *args = shlex.split(line)
-        found = cli(*args)
+        with interrupted_in_its_pause() if "--watch" in args else nullcontext():
+            found = cli(*args)
         assert found.code == 0, f"{line}: {found.err}"
 
 

@@ -16,7 +16,7 @@ ASKING = {
         "-r",
         "gpt-4",
     ): "the next configuration level applies again",
-    ("entity", "delete", "project-1"): "1 entities under it keep pointing to it",
+    ("entity", "delete", "project-1"): "1 entity under it ('key-7') will still have it as parent",
     ("bucket", "reset", "key-7", "gpt-4"): "debts are cancelled",
     ("namespace", "delete", "tenant-a"): "can be recovered",
 }

@@ -57,11 +57,13 @@ def test_the_first_sentence_of_each_command_fits_the_list():
 SAMPLES = {
     "audit list": [],
     "bucket show": ["key-7"],
+    "bucket list": [],
     "bucket reset": ["key-7", "gpt-4", "--yes"],
     "bucket top-up": ["key-7", "gpt-4", "-a", "tpm=5"],
     "demo": ["--seconds", "0.1", "--tenants", "1"],
     "entity create": ["key-9", "--parent", "project-1", "-m", "a=b"],
     "entity show": ["key-7"],
+    "entity set-parent": ["key-7", "--none"],
     "entity set-limits": ["key-7", "-l", "rpm:5/sec:9"],
     "entity get-limits": ["key-7", "-r", "gpt-4"],
     "entity delete-limits": ["key-7", "-r", "gpt-4", "--yes"],

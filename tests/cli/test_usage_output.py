@@ -184,16 +184,18 @@ def test_a_picture_that_cannot_be_written_is_one_line(cli, used, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("args", "extra"),
+    ("args", "hint"),
     [
-        (["--plot"], "zae-limiter[plot]"),
-        (["--output", "svg", "--file", "x.svg"], "zae-limiter[report]"),
+        (["--plot"], "pip install plotext"),
+        (["--output", "svg", "--file", "x.svg"], "pip install matplotlib"),
     ],
 )
-def test_without_the_library_the_extra_is_named(cli, used, monkeypatch, args, extra):
+def test_without_the_library_its_name_is_told(cli, used, monkeypatch, args, hint):
     monkeypatch.setitem(sys.modules, "plotext", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert extra in cli("usage", "list", "-e", "key-1", *args, "--url", used).error(1)
+    line = cli("usage", "list", "-e", "key-1", *args, "--url", used).error(1)
+    assert hint in line
+    assert "zae-limiter[" not in line
 
 
 def snapshot(hour, entity_id="a", **counters):
@@ -263,3 +265,20 @@ def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
 def test_axes_have_round_numbers(totals, ticks):
     (series,) = usage_series([snapshot(i, x=total) for i, total in enumerate(totals)], "hourly")
     assert axis_ticks(series, 5) == ticks
+
+
+@on_both_engines
+@pytest.mark.parametrize(
+    ("window", "start", "first"),
+    [
+        ("hourly", f"{DAY}T05:30Z", f"{DAY}T05:00:00Z"),
+        ("hourly", f"{DAY}T05:00Z", f"{DAY}T05:00:00Z"),
+        ("daily", f"{DAY}T05:30Z", f"{DAY}T00:00:00Z"),
+    ],
+)
+def test_a_start_inside_a_window_keeps_that_window(cli, used, window, start, first):
+    args = ("-e", "key-1", "--start", start, "--window", window, "--url", used)
+    windows = cli("usage", "list", *args, "--output", "json").json["snapshots"]
+    assert windows[0]["window_start"] == first
+    summary = cli("usage", "summary", *args, "--output", "json").json
+    assert summary["min_window_start"] == first

@@ -59,7 +59,9 @@ def test_a_bucket_that_has_long_been_full_is_forgotten_and_its_usage_is_not(
     clock, repository, limiter
 ):
     take(limiter, amount=7)
-    clock.advance(days=30)
+    clock.advance(days=6)
+    make_traffic(limiter)
+    clock.advance(days=0.5)
     make_traffic(limiter)
     assert repository.get_buckets("user") == []
     assert repository.get_usage_summary("user").total == {"rpm": 7}
@@ -102,17 +104,57 @@ def test_a_bucket_with_limits_of_its_own_entity_is_kept(clock, repository, limit
     assert repository.get_bucket("user", API, "rpm") is not None
 
 
-def test_history_is_forgotten_after_its_retention_and_not_before(clock, repository, limiter):
-    repository.create_entity("user")
+def test_usage_is_forgotten_after_its_retention_and_not_before(clock, repository, limiter):
     take(limiter)
-    clock.advance(days=89)
+    clock.advance(days=6 if repository.capabilities.engine == "memory" else 89)
     make_traffic(limiter)
     assert repository.get_usage_summary("user").total == {"rpm": 1}
-    assert len(repository.get_audit_events("user")) == 1
     clock.advance(days=2)
     make_traffic(limiter)
     assert repository.get_usage_summary("user").total == {}
+
+
+def test_audit_events_are_forgotten_after_their_retention_and_not_before(
+    clock, repository, limiter
+):
+    repository.create_entity("user")
+    clock.advance(days=89)
+    make_traffic(limiter)
+    assert len(repository.get_audit_events("user")) == 1
+    clock.advance(days=2)
+    make_traffic(limiter)
     assert repository.get_audit_events("user") == []
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_opening_a_store_leaves_the_history_that_others_keep_for_longer(
+    engine, clock, tmp_path, unique_name
+):
+    """As a command does, which is given no retention."""
+    spec = specs.named_memory(unique_name) if engine == "memory" else specs.sqlite(tmp_path)
+    builder = SyncRepository.builder().url(spec.url).clock(clock)
+    with builder.usage_retention_days(365).audit_retention_days(365).build() as repository:
+        repository.set_system_defaults([HOURLY])
+        repository.create_entity("user")
+        take(SyncRateLimiter(repository))
+        clock.advance(days=300)
+        with spec.open(clock=clock) as other:
+            assert other.get_usage_summary("user").total == {"rpm": 1}
+            assert len(other.get_audit_events("user")) == 1
+        make_traffic(SyncRateLimiter(repository))
+        assert repository.get_usage_summary("user").total == {"rpm": 1}
+
+
+def test_deletion_of_old_usage_keeps_up_with_the_calls_that_make_it(clock, repository, limiter):
+    """Every call ends an hour of a bucket of its own, more often than every ten minutes."""
+    for _ in range(6):
+        for number in range(500):
+            take(limiter, f"user-{number}", 0 if number % 2 else 1)
+        clock.advance(days=100)
+    make_traffic(limiter)
+    make_traffic(limiter)
+    page, _ = repository.get_usage_snapshots(resource=API, window_type="hourly", limit=10_000)
+    assert {window.entity_id for window in page} <= {"traffic"}
 
 
 def test_limits_and_entities_are_never_forgotten(clock, repository, limiter):

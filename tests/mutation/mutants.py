@@ -21,6 +21,9 @@ LEASES = "tests/unit/test_leases.py::"
 BUCKET = "tests/unit/test_bucket.py::"
 ROWS = "tests/unit/test_sqlite_rows.py::"
 MOVES = "tests/property/test_moves.py::"
+CLOCK = "tests/unit/test_server_clock.py::"
+FLEET = "tests/property/test_fleet_clocks.py::"
+SHARED = "tests/unit/test_shared_clock.py::"
 
 MUTANTS = [
     # --- never too much
@@ -223,8 +226,8 @@ MUTANTS = [
     Mutant(
         "a top-up fills beyond the capacity",
         "admission/moves.py",
-        "if state.balance_milli > room:",
-        "if False:",
+        "added = min(amount_milli, full - state.balance_milli)",
+        "added = amount_milli",
         CHARGING + "test_what_a_top_up_would_have_run_over_is_gone_also_when_the_clock_goes_back",
     ),
     Mutant(
@@ -335,5 +338,160 @@ MUTANTS = [
         "return Move(key, None, smaller - before, before - after, None)",
         "return Move(key, None, None, before - after, None)",
         MOVES + "test_another_rate_keeps_the_level_of_whatever_is_let_through",
+    ),
+    # --- one time for all clients
+    Mutant(
+        "the target is always the middle",
+        "clock/bounds.py",
+        "return min(max(host_ns, bounds.low_ns), bounds.high_ns)",
+        "return bounds.middle_ns",
+        FLEET + "test_hosts_on_ntp_keep_their_own_time",
+    ),
+    Mutant(
+        "the target is always the host",
+        "clock/bounds.py",
+        "        return bounds.middle_ns\n",
+        "        return host_ns\n",
+        FLEET + "test_hosts_that_are_seconds_apart_agree_within_a_round_trip",
+    ),
+    Mutant(
+        "a host beside tight bounds loses to their middle",
+        "clock/bounds.py",
+        "_HOST_SLACK_NS = 2_000_000",
+        "_HOST_SLACK_NS = 0",
+        FLEET + "test_hosts_on_ntp_keep_their_own_time",
+    ),
+    Mutant(
+        "bounds are those of the last answer",
+        "clock/bounds.py",
+        "self._newest = self._newest.both(answer)",
+        "self._newest = answer",
+        FLEET + "test_hosts_that_are_seconds_apart_agree_within_a_round_trip",
+    ),
+    Mutant(
+        "repeated Dates are not used",
+        "clock/server.py",
+        "bounds.take(Interval(high_ns=latest_ns), received_ns, host_ns)",
+        "bounds.answers += 1",
+        FLEET + "test_hosts_that_are_seconds_apart_agree_within_a_round_trip",
+    ),
+    Mutant(
+        "bounds are never renewed",
+        "clock/bounds.py",
+        "if self._is_over(now_ns):",
+        "if False:",
+        CLOCK + "test_front_ends_that_converge_are_followed",
+    ),
+    Mutant(
+        "bounds are not loosened",
+        "clock/bounds.py",
+        "_DRIFT_DIVISOR = 10_000",
+        "_DRIFT_DIVISOR = 10**30",
+        CLOCK + "test_a_client_that_idles_for_hours_allows_for_drift",
+    ),
+    Mutant(
+        "only one generation of bounds",
+        "clock/bounds.py",
+        "self._newest, self._older = Interval(), older",
+        "self._newest, self._older = Interval(), Interval()",
+        FLEET + "test_hosts_that_are_seconds_apart_agree_within_a_round_trip",
+    ),
+    Mutant(
+        "crossed bounds are taken as they are",
+        "clock/bounds.py",
+        "if self.low_ns <= self.high_ns:",
+        "if True:",
+        CLOCK + "test_bounds_that_contradict_each_other_a_little_are_replaced_by_their_middle",
+    ),
+    Mutant(
+        "answers far outside the bounds are used",
+        "clock/bounds.py",
+        "is_inside = answer.agrees_with(bounds)",
+        "is_inside = True",
+        FLEET + "test_single_dates_that_are_hours_off_move_no_clock",
+    ),
+    Mutant(
+        "a rival wins at once",
+        "clock/bounds.py",
+        "_RIVAL_LASTS_NS = 5 * _SECOND_NS",
+        "_RIVAL_LASTS_NS = 0",
+        CLOCK + "test_a_server_that_is_wrong_for_a_moment_is_not_followed_by_a_host_that_is_wrong",
+    ),
+    Mutant(
+        "no answer votes against a rival",
+        "clock/bounds.py",
+        "left = rival._replace(votes=rival.votes - 1)",
+        "left = rival",
+        CLOCK + "test_a_front_end_that_is_wrong_for_good_is_outvoted",
+    ),
+    Mutant(
+        "the host has no say about a rival",
+        "clock/bounds.py",
+        "_LEAD_OVER_HOST = 8",
+        "_LEAD_OVER_HOST = 3",
+        CLOCK + "test_a_host_that_agrees_with_the_bounds_makes_them_harder_to_replace",
+    ),
+    Mutant(
+        "a first Date that is far off is believed alone",
+        "clock/bounds.py",
+        "_LEAD_AT_START = 2",
+        "_LEAD_AT_START = 1",
+        CLOCK + "test_a_first_date_that_is_far_off_is_not_believed_alone",
+    ),
+    Mutant(
+        "the clock jumps although it was read",
+        "clock/course.py",
+        "_SLEW_DIVISOR = 10\n",
+        "_SLEW_DIVISOR = 0\n",
+        CLOCK + "test_a_clock_that_is_less_than_two_seconds_off_is_corrected_slowly",
+    ),
+    Mutant(
+        "the clock never jumps",
+        "clock/server.py",
+        "self._course = self._last_course = _UNREAD",
+        "self._course = self._last_course = _UNREAD; self()",
+        CLOCK + "test_until_its_first_reading_the_clock_may_jump",
+    ),
+    Mutant(
+        "far behind is waited for at 10 %",
+        "clock/course.py",
+        "_WAIT_DIVISOR = 2",
+        "_WAIT_DIVISOR = 10",
+        CLOCK + "test_a_server_that_stays_behind_is_waited_for_at_half_speed",
+    ),
+    Mutant(
+        "a course is read from before its start",
+        "clock/course.py",
+        "elapsed_ns = max(0, boot_ns - self.since_ns)",
+        "elapsed_ns = boot_ns - self.since_ns",
+        CLOCK + "test_a_reading_that_a_change_of_course_overtakes_is_not_before_earlier_ones",
+    ),
+    Mutant(
+        "the course is changed under the eyes of readers",
+        "clock/server.py",
+        "        self._course = _CHANGING\n",
+        "        _CHANGING = self._course\n",
+        CLOCK + "test_a_reading_during_a_change_of_course_is_not_after_later_ones",
+    ),
+    Mutant(
+        "a correction begins at once",
+        "clock/shared.py",
+        "_AHEAD_NS = 3 * _SECOND_NS",
+        "_AHEAD_NS = 0",
+        SHARED + "test_a_correction_begins_later_than_every_process_has_read_it",
+    ),
+    Mutant(
+        "a short step corrects the shared time",
+        "clock/shared.py",
+        "_LASTS_NS = 5 * _SECOND_NS",
+        "_LASTS_NS = 0",
+        SHARED + "test_a_step_that_is_taken_back_is_not_stored",
+    ),
+    Mutant(
+        "without a boot id any row is believed",
+        "clock/shared.py",
+        "_CLOSE_NS = 10 * _SECOND_NS",
+        "_CLOSE_NS = 10**30",
+        SHARED + "test_without_a_boot_id_an_offset_that_is_far_off_is_of_an_earlier_boot",
     ),
 ]

@@ -28,6 +28,8 @@ from zae_limiter import BackendCapabilities
 from zae_limiter_contract import EngineSpec
 def test_the_installed_suite_opens_an_engine():
     assert EngineSpec("memory://", BackendCapabilities("mine", False, False, True, True)).url
+def test_the_fixtures_are_there(zae_sync_rate_limiter):
+    assert zae_sync_rate_limiter.is_available()
 """
 # Neither the checkout nor the settings of this environment lead into the new one.
 CLEAN = {
@@ -119,4 +121,4 @@ def test_the_installed_command_runs_the_demo(environment, tmp_path):
 def test_the_contract_suite_can_be_installed_beside_it(environment, contract_wheel, tmp_path):
     pip(environment / "python", "install", "-c", ROOT / "constraints.txt", contract_wheel)
     (tmp_path / "test_mine.py").write_text(ENGINE_TEST)
-    assert "1 passed" in run(environment / "python", "-m", "pytest", "-q", cwd=tmp_path)
+    assert "2 passed" in run(environment / "python", "-m", "pytest", "-q", cwd=tmp_path)

@@ -272,9 +272,13 @@ class World:
         else:
             return None
         parent, cascade = self.entities.get(entity, (None, False))
-        above = self.limits(parent, resource) if parent is not None and cascade else None
+        if parent is None or not cascade:
+            return shares
+        above = self.limits(parent, resource)
         if above is not None:
             shares.append(self._configured(parent, resource, *above))
+        elif override is not None:  # a parent without limits is charged under those of the call
+            shares.append(self._configured(parent, resource, override, False))
         return shares
 
     def _configured(

@@ -38,7 +38,7 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce, alias_of
 from zae_limiter.admission.rebase import full_bucket, has_limits, rebase
 from zae_limiter.admission.request import Charge, Settlement
-from zae_limiter.admission.settle import reset, settle, top_up
+from zae_limiter.admission.settle import added_milli, reset, settle, top_up
 from zae_limiter.admission.usage import open_window, roll
 
 FLOAT_MS = 2**53  # a float of seconds holds milliseconds exactly up to here
@@ -378,12 +378,16 @@ def test_an_absent_bucket_keeps_debts_and_drops_credits(now, limit, amount):
 def test_mending_fills_up_to_the_capacity_and_keeps_consumption(at, data):
     now, image = at
     amounts = data.draw(st.dictionaries(st.sampled_from(sorted(image.limits)), tokens()))
-    topped, refilled = top_up(image, amounts, now), reset(image, now)
+    (topped, top_ups), (refilled, resets) = top_up(image, amounts, now), reset(image, now)
+    added, forgiven = added_milli(top_ups), added_milli(resets)
     for name, state in image.limits.items():
         capacity = state.rate.capacity_milli
-        expected = level_milli(state, now) + amounts.get(name, 0) * 1000
+        before = level_milli(state, now)
+        expected = before + amounts.get(name, 0) * 1000
         assert level_milli(topped.limits[name], now) == min(capacity, expected)
         assert level_milli(refilled.limits[name], now) == capacity
+        assert added.get(name, 0) == min(capacity, expected) - before
+        assert forgiven[name] == capacity - before
         assert take(topped.limits[name], capacity + 1, now + 10**15) is None
         assert topped.limits[name].consumed_milli == state.consumed_milli
         assert refilled.limits[name].consumed_milli == state.consumed_milli

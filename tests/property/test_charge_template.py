@@ -15,7 +15,7 @@ from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
 numbers = st.integers(-(10**30), 10**30)
 perhaps = st.none() | numbers
 texts = st.text(min_size=1, max_size=20)
-names = st.sampled_from(["rpm", "tpm", "a.b", "x~0a1b2c3d", "%s", "%"])
+names = st.sampled_from(["rpm", "tpm", "a.b", "x~0a1b2c3d4e5f6071", "%s", "%"])
 
 
 @st.composite

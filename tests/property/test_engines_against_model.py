@@ -147,6 +147,17 @@ class Histories(RuleBasedStateMachine):
             assert answer.granted
             self.world.entities[entity] = (parent, cascade)
 
+    @rule(entity=entities, parent=st.none() | entities, cascade=st.booleans())
+    def set_parent(self, entity, parent, cascade):
+        answer = self.pair.ask(lambda engine: engine.repository.set_parent(entity, parent, cascade))
+        if entity == parent:
+            assert answer.error == "ValidationError"
+        elif entity not in self.world.entities:
+            assert answer.error == "EntityNotFoundError"
+        else:
+            assert answer.granted
+            self.world.entities[entity] = (parent, cascade and parent is not None)
+
     @rule(entity=entities)
     def delete_entity(self, entity):
         self._must(lambda engine: engine.repository.delete_entity(entity))

@@ -139,12 +139,14 @@ def test_another_rate_keeps_the_level_of_whatever_is_let_through(limit, other, o
 
 
 @given(limits(), amounts, st.integers(-10, 10))
-def test_a_top_up_ends_at_the_capacity_of_whatever_is_let_through(limit, amount, off):
+def test_a_top_up_adds_what_it_says_to_whatever_is_let_through(limit, amount, off):
     rate, now_ms, balance = limit
     made = top_up_move("x", LimitState(balance, rate), amount, now_ms)
     assert let_through(made, balance)
+    room = max(0, rate.capacity_milli - balance - accrued(rate, now_ms))
+    assert made.add == min(amount, room)
     if let_through(made, balance + off):
-        expected = min(rate.capacity_milli, balance + off + accrued(rate, now_ms) + amount)
+        expected = min(rate.capacity_milli, balance + off + accrued(rate, now_ms)) + made.add
         assert level(made.applied(balance + off), rate, now_ms) == expected
 
 
@@ -153,4 +155,5 @@ def test_a_reset_fills(limit):
     rate, now_ms, balance = limit
     made = reset_move("x", LimitState(balance, rate), now_ms)
     assert let_through(made, balance)
+    assert made.add == max(0, rate.capacity_milli - balance - accrued(rate, now_ms))
     assert made.applied(balance) + accrued(rate, now_ms) == rate.capacity_milli

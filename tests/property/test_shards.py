@@ -45,6 +45,7 @@ from zae_limiter.admission.shards.tree import (
 )
 
 MOST = 64  # shards in these tests
+DEFAULT_MOST = 32
 
 shards = st.integers(0, 6).flatmap(
     lambda power: st.builds(Shard, st.integers(0, 2**power - 1), st.just(2**power))
@@ -632,22 +633,24 @@ def image_of(capacity, *, admitted=0, taken=0, shard=WHOLE):
 
 @pytest.mark.parametrize(("per_s", "hot"), [(0, False), (790, False), (810, True), (5000, True)])
 def test_a_shard_is_split_over_800_writes_a_second(per_s, hot):
-    assert wants_split(seen(per_s, seconds=3), image_of(10_000)) == hot
+    assert wants_split(seen(per_s, seconds=3), image_of(10_000), DEFAULT_MOST) == hot
 
 
 def test_a_rate_is_not_told_from_an_instant():
     burst = observed(observed(None, WHOLE, 0, 0), WHOLE, 900, 10)
-    assert not wants_split(burst, image_of(10_000))
+    assert not wants_split(burst, image_of(10_000), DEFAULT_MOST)
     assert observed(burst, WHOLE, 901, 5000).per_s == 180
 
 
 def test_throttling_calls_for_a_split_whatever_was_counted():
-    assert wants_split(seen(10, seconds=2), image_of(10_000), throttled=True)
+    assert wants_split(seen(10, seconds=2), image_of(10_000), DEFAULT_MOST, throttled=True)
 
 
 def test_there_are_never_more_shards_than_allowed():
     shard = Shard(5, 32)
-    assert not wants_split(seen(5000, seconds=2, shard=shard), image_of(10**9, shard=shard))
+    assert not wants_split(
+        seen(5000, seconds=2, shard=shard), image_of(10**9, shard=shard), DEFAULT_MOST
+    )
     assert wants_split(seen(5000, seconds=2, shard=shard), image_of(10**9, shard=shard), 64)
     assert not wants_split(seen(5000, seconds=2), image_of(10**9), 1)
 

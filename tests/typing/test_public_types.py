@@ -17,15 +17,27 @@ def test_a_typed_program_passes_strict_checking():
     assert result.returncode == 0, result.stdout
 
 
+WRONG = (
+    (2, "arg-type"),
+    (3, "arg-type"),
+    (4, "call-arg"),
+    *((line, "arg-type") for line in range(5, 9)),
+)
+
+
 def test_a_wrong_use_is_found(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "from zae_limiter import Limit, SyncRateLimiter\n"
+        "from zae_limiter import Limit, SyncRateLimiter, SyncRepository\n"
         "SyncRateLimiter().acquire('key', 'gpt-4', {'rpm': 'one'})\n"
         "Limit.per_minute('rpm', 1.5)\n"
         "SyncRateLimiter().set_limits('key')\n"
+        "SyncRepository.open(provision='tabel')\n"
+        "SyncRepository.open(parallel_mode='serail')\n"
+        "SyncRateLimiter().acquire('key', 'gpt-4', {'rpm': 1}, on_unavailable='alow')\n"
+        "SyncRateLimiter().get_usage_snapshots('key', window_type='hour')\n"
     )
     found = mypy(wrong).stdout
-    for line, code in ((2, "arg-type"), (3, "arg-type"), (4, "call-arg")):
+    for line, code in WRONG:
         assert f"wrong.py:{line}: error:" in found, found
         assert f"[{code}]" in found, found

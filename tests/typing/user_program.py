@@ -18,6 +18,7 @@ from zae_limiter import (
     SyncRepository,
     UsageSnapshot,
 )
+from zae_limiter.testing import outage
 
 
 async def asynchronous() -> None:
@@ -28,9 +29,11 @@ async def asynchronous() -> None:
         assert_type(lease, Lease)
         assert_type(lease.consumed, dict[str, int])
         await lease.adjust(tpm=3)
+        await lease.adjust({"gpt-4.tokens": 3})
     assert_type(await limiter.available("key", "gpt-4"), dict[str, int])
     assert_type(await limiter.check_availability("key", "gpt-4"), Availability)
     assert_type(await limiter.create_entity("key", parent_id="p", cascade=True), Entity)
+    assert_type(await limiter.set_parent("key", None), Entity)
     assert_type(await limiter.get_limits("key"), list[Limit])
     assert_type(await repo.get_buckets("key"), list[BucketState])
     assert_type(
@@ -38,6 +41,8 @@ async def asynchronous() -> None:
         tuple[list[Limit] | None, OnUnavailable | None, ConfigSource | None],
     )
     assert_type(await repo.get_usage_snapshots("key"), tuple[list[UsageSnapshot], str | None])
+    async with Repository.open(url="memory://") as opened:
+        assert_type(opened, Repository)
 
 
 def synchronous() -> None:
@@ -49,6 +54,10 @@ def synchronous() -> None:
             assert_type(lease, SyncLease)
             lease.adjust(tpm=3)
     except RateLimitExceeded as error:
-        assert_type(error.retry_after_header, str | None)
+        assert_type(error.retry_after_header, str)
     assert_type(limiter.create_entity("key"), Entity)
+    assert_type(limiter.set_parent("key", "project", cascade=False), Entity)
+    assert_type(Limit.parse("rpm:60"), Limit)
+    with outage(repo), outage(limiter):
+        pass
     assert_type(repo.namespace("other"), SyncRepository)

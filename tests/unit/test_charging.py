@@ -7,7 +7,14 @@ import pytest
 from zae_limiter import ConfigSource, Limit, ValidationError
 from zae_limiter.admission.image import EPOCH_MS, Rate, full_at_ms, level_milli
 from zae_limiter.admission.in_force import InForce, alias_of
-from zae_limiter.admission.request import STALE, Charge, ChargeRequest, Grant, Rejection, Settlement
+from zae_limiter.admission.request import (
+    Charge,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Settlement,
+    StaleLimits,
+)
 from zae_limiter.embedded import buckets, history, housekeeping
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.models.audit import AuditedChange
@@ -21,6 +28,11 @@ RPM = Limit("rpm", 10, 10, 10)  # a token a second
 TPM = Limit("tpm", 1000, 1000, 10)
 RPD = Limit.per_day("rpd", 10)
 ALWAYS = UsageQuery.parse(None, None, None)
+
+
+def usage_hours(tables, entity_id):
+    days = history.usage_days(tables, NS, entity_id, None, ALWAYS)
+    return [hour for day in days if day is not None for hour in day]
 
 
 class Store:
@@ -49,7 +61,7 @@ class Store:
 
     def used(self, entity="user-1"):
         total = {}
-        for row in history.usage_hours(self.tables, NS, entity, None, ALWAYS):
+        for row in usage_hours(self.tables, entity):
             for name, amount in row.usage.counters.items():
                 total[row.usage.hour, name] = total.get((row.usage.hour, name), 0) + amount
         return {key: amount for key, amount in total.items() if amount}
@@ -268,7 +280,7 @@ def test_after_limits_were_raised_a_larger_request_fits_after_the_stated_time(st
 def test_limits_that_are_out_of_date_are_not_applied(store):
     store.take(configured(RPM, version=5), rpm=1)
     old = configured(Limit("rpm", 1000, 1000, 1), version=4)
-    assert store.take(old, rpm=100) is STALE
+    assert store.take(old, rpm=100) == StaleLimits(5)
     assert store.image().limits["rpm"].rate == Rate.of(RPM)
 
 
@@ -394,7 +406,7 @@ def test_acquires_are_counted_and_more_tokens_within_one_are_not(store):
     in_force = configured(RPM)
     store.charge(wanted(in_force, rpm=1))
     store.charge(wanted(in_force, rpm=1), is_acquire=False)
-    (row,) = history.usage_hours(store.tables, NS, "user-1", None, ALWAYS)
+    (row,) = usage_hours(store.tables, "user-1")
     assert (row.usage.counters, row.usage.events) == ({"rpm": 2}, 1)
 
 
@@ -407,7 +419,7 @@ def test_usage_of_limits_of_calls_is_shown_under_their_plain_name(store):
 
 def test_what_a_removed_bucket_has_used_stays(store):
     store.take(configured(RPM), rpm=3)
-    (row,) = store.tables.buckets(NS, "user-1", None)
+    (row,) = store.tables.entity_buckets(NS, "user-1")
     buckets.drop(store.tables, row)
     store.take(configured(RPM), rpm=2)
     assert store.used() == {(NOW // HOUR_MS, "rpm"): 5}
@@ -463,7 +475,7 @@ def test_a_bucket_that_is_used_stays(store):
 def test_a_bucket_that_was_removed_and_made_again_at_once_is_counted_once(store):
     in_force = configured(RPM, ttl=7)
     store.take(in_force, rpm=3)
-    (row,) = store.tables.buckets(NS, "user-1", None)
+    (row,) = store.tables.entity_buckets(NS, "user-1")
     buckets.drop(store.tables, row)
     store.take(in_force, rpm=2)
     store.now_ms += DAY_MS

@@ -187,10 +187,10 @@ def test_the_header_is_in_whole_seconds_rounded_up(seconds, header):
     assert RateLimitExceeded([status(retry=seconds)]).retry_after_header == header
 
 
-def test_there_is_no_header_where_waiting_cannot_help():
+def test_the_header_is_a_day_where_waiting_cannot_help():
     error = RateLimitExceeded([status(retry=math.inf, requested=11)])
     assert error.retry_after_seconds == math.inf
-    assert error.retry_after_header is None
+    assert error.retry_after_header == "86400"
     assert "never" in str(error)
 
 

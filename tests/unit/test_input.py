@@ -47,6 +47,7 @@ def test_metadata_is_text_by_text(repository, metadata):
 CHANGES = {
     "create_entity": lambda repository, author: repository.create_entity("a", principal=author),
     "delete_entity": lambda repository, author: repository.delete_entity("a", principal=author),
+    "set_parent": lambda repository, author: repository.set_parent("a", None, principal=author),
     "set_limits": lambda repository, author: repository.set_limits("a", [RPM], principal=author),
     "delete_limits": lambda repository, author: repository.delete_limits("a", principal=author),
     "set_resource_defaults": lambda repository, author: repository.set_resource_defaults(

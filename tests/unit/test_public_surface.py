@@ -21,6 +21,7 @@ from zae_limiter import (
     bucket,
     models,
 )
+from zae_limiter.models.config import KEEP
 
 EXPORTS = [
     "__version__",
@@ -206,7 +207,7 @@ LIMITER = {
     "update_entity": {"entity_id": REQUIRED, "*limits": None},
 }
 HISTORY = {
-    "get_audit_events": {"entity_id": REQUIRED, "limit": 100, "start_event_id": None},
+    "get_audit_events": {"entity_id": None, "limit": 100, "start_event_id": None},
     "get_usage_snapshots": {
         "entity_id": None,
         "resource": None,
@@ -237,6 +238,12 @@ SHARED = {
     "get_entity": {"entity_id": REQUIRED},
     "delete_entity": {"entity_id": REQUIRED, "principal": None},
     "get_children": {"parent_id": REQUIRED},
+    "set_parent": {
+        "entity_id": REQUIRED,
+        "parent_id": REQUIRED,
+        "cascade": True,
+        "principal": None,
+    },
     "set_limits": {
         "entity_id": REQUIRED,
         "limits": REQUIRED,
@@ -249,7 +256,7 @@ SHARED = {
     "get_resource_defaults": {"resource": REQUIRED},
     "delete_resource_defaults": {"resource": REQUIRED, "principal": None},
     "list_resources_with_defaults": {},
-    "set_system_defaults": {"limits": REQUIRED, "on_unavailable": None, "principal": None},
+    "set_system_defaults": {"limits": REQUIRED, "on_unavailable": KEEP, "principal": None},
     "get_system_defaults": {},
     "delete_system_defaults": {"principal": None},
     "list_entities_with_custom_limits": {"resource": REQUIRED, "limit": None, "cursor": None},
@@ -342,7 +349,10 @@ def test_methods_of_a_lease_take_any_limit(lease, method):
         for name, each in inspect.signature(getattr(lease, method)).parameters.items()
         if name != "self"
     ]
-    assert kinds == [inspect.Parameter.VAR_KEYWORD]
+    assert kinds == [
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.VAR_KEYWORD,
+    ]
     assert isinstance(lease.consumed, property)
 
 

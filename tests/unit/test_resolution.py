@@ -117,6 +117,16 @@ def test_limits_of_a_call_that_differ_from_the_configured_live_beside_them():
     assert in_force.version == 7
 
 
+def test_limits_whose_checksums_are_equal_have_balances_of_their_own():
+    """32 bits were not enough: a checksum of 32 bits is the same for these two."""
+    one, other = (
+        Rate(731_217_000, 225_488_000, 73_108_000),
+        Rate(911_465_000, 339_167_000, 85_319_000),
+    )
+    assert alias_of("rpm", one) != alias_of("rpm", other)
+    assert len(alias_of("rpm", one)) == len("rpm~") + 16
+
+
 # --- what a limit's amounts are
 
 

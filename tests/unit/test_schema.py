@@ -23,8 +23,19 @@ def test_keys_are_as_documented():
     assert schema.RESERVED_NAMESPACE == "_"
 
 
-@pytest.mark.parametrize("entity_id", ["user-1", "a/b", "BUCKET", "x@y.z"])
-@pytest.mark.parametrize("resource", ["gpt-4", "openai/gpt-4/turbo"])
+@pytest.mark.parametrize("entity_id", ["user-1", "a/b", "BUCKET", "x@y.z", "a:b", "/", "0"])
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "gpt-4",
+        "openai/gpt-4/turbo",
+        "01-ai/Yi-34B",
+        "ft:gpt-4o-mini:acme::x",
+        "a@b+c",
+        "0",
+        "BUCKET",
+    ],
+)
 def test_a_bucket_key_is_taken_apart_again(entity_id, resource):
     pk = schema.pk_bucket("n_s-1", entity_id, resource, 12)
     assert schema.parse_bucket_pk(pk) == ("n_s-1", entity_id, resource, 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 
 import pytest
@@ -28,7 +29,7 @@ class AmountContract(Contract):
         refusal = await world.refusal(rpm=11)
         (status,) = refusal.violations
         assert refusal.retry_after_seconds == math.inf
-        assert refusal.retry_after_header is None
+        assert refusal.retry_after_header == "86400"
         assert status.retry_after_seconds == math.inf
         assert (status.available, status.requested, status.deficit) == (10, 11, 1)
         assert "never" in str(refusal)
@@ -47,6 +48,21 @@ class AmountContract(Contract):
         answer = json.loads(json.dumps((await world.refusal(rpm=1)).as_dict(), allow_nan=False))
         assert answer["retry_after_seconds"] == 6
         assert [each["limit_name"] for each in answer["limits"]] == ["rpm", "tpm"]
+
+    async def test_a_refused_acquire_leaves_a_debug_line(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        await world.configure(RPM, TPM)
+        await world.take(rpm=8)
+        await world.refusal(rpm=3)
+        assert caplog.messages == []
+        caplog.set_level(logging.DEBUG, "zae_limiter")
+        await world.take(rpm=1)
+        await world.refusal(rpm=3, tpm=1)
+        lines = [line for line in caplog.messages if "rejected" in line]
+        (line,) = lines
+        assert line.startswith("'user-1' on 'api' was rejected: rpm of 'user-1' has 1 of 3 ")
+        assert line.endswith(" requested; retry after 12.000 s")
 
     async def test_a_refused_acquire_takes_nothing_from_any_limit(self, world: World) -> None:
         await world.configure(RPM, TPM)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from zae_limiter.exceptions import ValidationError
@@ -10,6 +12,17 @@ from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, World
 
+# As providers name their models: every mark that a resource may have, and a leading digit.
+MODEL_IDS = [
+    "us.anthropic.claude-3-5-sonnet-20241022-v2:0",
+    "llama3:8b",
+    "llama3",
+    "ft:gpt-4o-mini:acme::x",
+    "claude-3-5-sonnet@20240620",
+    "01-ai/Yi-34B",
+    "01-ai",
+    "gpt-4o+tools",
+]
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 
 
@@ -25,6 +38,29 @@ class BucketContract(Contract):
             USER, API, "rpm", 6500, world.clock(), 10_000, 10_000, 60_000, 4000
         )
         assert (found.tokens, found.capacity, found.limit) == (6, 10, RPM)
+
+    async def test_resources_may_be_model_ids_and_are_kept_apart(self, world: World) -> None:
+        repo = world.repo
+        for number, model in enumerate(MODEL_IDS, 1):
+            await repo.set_resource_defaults(model, [Limit.per_minute("rpm", 10 * number)])
+            await repo.set_limits("key-1", [Limit.per_minute("rpm", number)], model)
+        for number, model in enumerate(MODEL_IDS, 1):
+            await world.take(USER, model, rpm=10 * number)
+            await world.take("key-1", model, rpm=number)
+            assert not await world.granted("key-1", model, rpm=1)
+            assert {state.entity_id for state in await repo.get_resource_buckets(model)} == {
+                USER,
+                "key-1",
+            }
+            assert await repo.list_entities_with_custom_limits(model) == (["key-1"], None)
+            assert len(await repo.get_audit_events(f"$RESOURCE:{model}")) == 1
+        states = await repo.get_buckets("key-1")
+        assert {state.resource: state.tokens for state in states} == dict.fromkeys(MODEL_IDS, 0)
+        assert await repo.list_resources_with_defaults() == sorted(MODEL_IDS)
+        assert await repo.list_resources_with_entity_configs() == sorted(MODEL_IDS)
+        await repo.delete_entity("key-1")
+        assert await repo.get_buckets("key-1") == []
+        assert await repo.list_resources_with_entity_configs() == []
 
     async def test_the_last_use_of_a_bucket_is_known_to_the_hour(self, world: World) -> None:
         await world.configure(RPM)
@@ -66,6 +102,82 @@ class BucketContract(Contract):
             ("b", "tpm"),
             ("c", "tpm"),
         ]
+
+    async def test_all_buckets_are_listed_page_by_page(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        used = {(entity_id, resource) for entity_id in "abcde" for resource in (API, "other")}
+        for entity_id, resource in used:
+            await world.take(entity_id, resource, rpm=1)
+        narrowed: list[tuple[dict[str, str], set[tuple[str, str]]]] = [
+            ({}, used),
+            ({"resource": API}, {key for key in used if key[1] == API}),
+            ({"entity_id": "b"}, {key for key in used if key[0] == "b"}),
+            ({"entity_id": "b", "resource": API}, {("b", API)}),
+        ]
+        for of, expected in narrowed:
+            for limit in (1, 3, 100):
+                keys: list[tuple[str, str]] = []
+                cursor, first = None, True
+                while first or cursor is not None:
+                    states, cursor = await world.repo.list_buckets(limit, cursor, **of)
+                    page = list(dict.fromkeys((each.entity_id, each.resource) for each in states))
+                    assert 0 < len(page) <= limit
+                    assert [each.limit_name for each in states] == ["rpm", "tpm"] * len(page)
+                    keys += page
+                    first = False
+                assert set(keys) == expected
+                assert len(keys) == len(expected)
+
+    async def test_a_page_of_buckets_shows_their_levels(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.owe(rpm=14)
+        world.clock.advance(seconds=3)
+        assert await world.repo.list_buckets() == (await world.repo.get_buckets(USER), None)
+
+    async def test_a_page_of_buckets_goes_on_although_the_last_one_seen_is_gone(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        for entity_id in "abcd":
+            await world.take(entity_id, rpm=1)
+        of_all: dict[str, str] = {}
+        for narrowed in (of_all, {"resource": API}):
+            states, cursor = await world.repo.list_buckets(2, **narrowed)
+            await world.repo.delete_entity(states[-1].entity_id)
+            rest, end = await world.repo.list_buckets(10, cursor, **narrowed)
+            left = {each.entity_id for each in states + rest}
+            assert (len(states + rest), len(left), end) == (4, 4, None)
+            await world.take(states[-1].entity_id, rpm=1)
+
+    async def test_where_nothing_was_used_there_are_no_buckets(self, world: World) -> None:
+        assert await world.repo.list_buckets() == ([], None)
+        assert await world.repo.list_buckets(5, resource=API) == ([], None)
+        assert await world.repo.list_buckets(5, entity_id=USER) == ([], None)
+        assert await world.repo.list_buckets(5, entity_id=USER, resource=API) == ([], None)
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("limit", 0), ("limit", 1.5), ("cursor", "a"), ("cursor", 5), ("resource", "#")],
+    )
+    async def test_a_page_of_buckets_is_asked_for_correctly(
+        self, world: World, field: str, value: Any
+    ) -> None:
+        with pytest.raises(ValidationError) as caught:
+            await world.repo.list_buckets(**{field: value})
+        assert caught.value.field == field
+
+    async def test_resources_are_listed_if_they_are_registered_or_in_use(
+        self, world: World
+    ) -> None:
+        assert await world.repo.list_resources() == []
+        await world.configure(RPM)
+        await world.repo.set_resource_defaults("with-defaults", [RPM])
+        await world.repo.set_limits(USER, [RPM], "with-own-limits")
+        await world.repo.set_limits(USER, [RPM])
+        await world.take(USER, "in-use", rpm=1)
+        await world.take("user-2", "in-use", rpm=1)
+        await world.take("user-2", "with-defaults", rpm=1)
+        assert await world.repo.list_resources() == ["in-use", "with-defaults", "with-own-limits"]
 
     async def test_the_capacity_of_a_resource_is_the_sum_over_its_entities(
         self, world: World
@@ -141,6 +253,26 @@ class BucketContract(Contract):
         assert (await world.tokens("rpm"), await world.tokens("tpm")) == (10, 100)
         await world.take(rpm=10, tpm=100)
         await world.refusal(rpm=1)
+
+    async def test_the_event_of_a_reset_tells_what_was_forgiven(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        async with world.acquire(rpm=10) as lease:
+            await lease.adjust(tpm=500)
+        world.clock.advance(seconds=3)
+        await world.repo.reset_bucket(USER, API)
+        (event,) = await world.repo.get_audit_events(USER)
+        assert event.details["forgiven_milli"] == {"rpm": 9500, "tpm": 495_000}
+
+    @pytest.mark.parametrize(("amount", "added"), [(3, 3000), (1000, 7500)])
+    async def test_the_event_of_a_top_up_tells_what_was_added(
+        self, world: World, amount: int, added: int
+    ) -> None:
+        await world.configure(RPM, TPM)
+        await world.take(rpm=8)
+        world.clock.advance(seconds=3)
+        await world.repo.top_up(USER, API, {"rpm": amount})
+        (event,) = await world.repo.get_audit_events(USER)
+        assert event.details == {"amounts": {"rpm": amount}, "added_milli": {"rpm": added}}
 
     async def test_a_reset_fills_no_other_bucket(self, world: World) -> None:
         await world.configure(RPM)

@@ -60,6 +60,26 @@ class CascadeContract(Contract):
         await world.take(KEY, rpm=1)
         assert await world.repo.get_buckets(TEAM) == []
 
+    async def test_limits_of_the_call_reach_a_parent_without_stored_ones(
+        self, world: World
+    ) -> None:
+        await world.repo.create_entity(KEY, parent_id=TEAM, cascade=True)
+        await world.take(KEY, limits=[KEY_LIMIT], rpm=4)
+        assert await world.tokens("rpm", KEY) == 6
+        assert await world.tokens("rpm", TEAM) == 6
+        await world.take(TEAM, limits=[KEY_LIMIT], rpm=5)
+        refusal = await world.refusal(KEY, limits=[KEY_LIMIT], rpm=2)
+        assert [each.entity_id for each in refusal.violations] == [TEAM]
+
+    async def test_limits_of_the_call_do_not_replace_those_of_the_parent(
+        self, world: World
+    ) -> None:
+        await world.repo.create_entity(KEY, parent_id=TEAM, cascade=True)
+        await world.repo.set_limits(TEAM, [TEAM_LIMIT])
+        await world.take(KEY, limits=[KEY_LIMIT], rpm=4)
+        assert await world.tokens("rpm", KEY) == 6
+        assert await world.tokens("rpm", TEAM) == 11
+
     async def test_cascade_ends_at_the_parent_whatever_its_own_flag_says(
         self, world: World
     ) -> None:

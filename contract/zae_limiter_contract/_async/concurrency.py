@@ -59,6 +59,24 @@ class ConcurrencyContract(Contract):
         assert sum(granted) == 3
         assert (await world.tokens("rpm"), await world.tokens("tpm")) == (7, 100)
 
+    async def test_events_of_resets_and_top_ups_account_for_every_token(self, world: World) -> None:
+        await world.configure(TPM)
+        await world.take(tpm=400)
+        top_up = partial(world.repo.top_up, USER, API, {"tpm": 700})
+        reset = partial(world.repo.reset_bucket, USER, API)
+        charge = partial(world.granted, tpm=90)
+        outcomes: list[object] = await agather(
+            [*([charge] * 6), reset, *([charge] * 6), top_up, *([charge] * 6)]
+        )
+        events = await world.repo.get_audit_events(USER)
+        filled_milli = sum(
+            (event.details.get("forgiven_milli") or event.details["added_milli"])["tpm"]
+            for event in events
+        )
+        assert len(events) == 2
+        taken_milli = 400_000 + 90_000 * sum(outcome is True for outcome in outcomes)
+        assert await world.level("tpm") == 1_000_000 + filled_milli - taken_milli
+
     async def test_children_of_one_parent_share_its_limit(self, world: World) -> None:
         await world.repo.set_resource_defaults(API, [Limit.per_minute("rpm", 5)])
         await world.repo.set_limits("team", [Limit.per_minute("rpm", 12)])

@@ -19,6 +19,7 @@ from zae_limiter_contract._async.live_changes import LiveChangeContract
 from zae_limiter_contract._async.namespaces import NamespaceContract
 from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
+from zae_limiter_contract._async.parents import ParentContract
 from zae_limiter_contract._async.precedence import PrecedenceContract
 from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.purges import PurgeContract
@@ -57,6 +58,7 @@ class EngineContract(
     NamespaceContract,
     OutageContract,
     OverrideContract,
+    ParentContract,
     PrecedenceContract,
     ProcessContract,
     PurgeContract,

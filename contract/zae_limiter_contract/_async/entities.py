@@ -40,6 +40,7 @@ class EntityContract(Contract):
         [
             "a",
             "x" * 256,
+            "😀" * 225,
             "mail@example.org",
             "a/b:c?d=e",
             "ключ",
@@ -126,6 +127,28 @@ class EntityContract(Contract):
         assert {each.id for each in page + rest} == {"a", "b", "c", "d"}
         assert (len(rest), end) == (2, None)
         assert await world.repo.list_entities(1, rest[-1].id) == ([], None)
+
+    async def test_what_has_buckets_is_listed_although_it_was_never_created(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        for name in ("b", "d", "f"):
+            await world.repo.create_entity(name)
+        for name in ("a", "b", "c", "d", "e"):
+            for resource in (API, "other", "third"):
+                await world.take(name, resource, rpm=1)
+        for limit in (None, 1, 2, 4, 100):
+            entities: list[Entity] = []
+            cursor, first = None, True
+            while first or cursor is not None:
+                page, cursor = await world.repo.list_entities(limit, cursor)
+                assert limit is None or len(page) <= limit
+                entities += page
+                first = False
+            assert sorted(each.id for each in entities) == ["a", "b", "c", "d", "e", "f"]
+            unregistered = {each.id for each in entities if not each.created_at}
+            assert unregistered == {"a", "c", "e"}
+        assert await world.repo.list_entities(parent_id="team") == ([], None)
 
     async def test_of_no_entities_there_is_an_empty_page(self, world: World) -> None:
         assert await world.repo.list_entities() == ([], None)

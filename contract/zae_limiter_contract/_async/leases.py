@@ -15,6 +15,20 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 class LeaseContract(Contract):
     """consume, release, consumed, and the end."""
 
+    async def test_a_mapping_may_stand_for_the_keywords(self, world: World) -> None:
+        await world.configure(Limit.per_minute("gpt-4.tokens", 100), Limit.per_minute("rpm", 100))
+        async with world.limiter.acquire(USER, API, {"gpt-4.tokens": 10}) as lease:
+            await lease.consume({"gpt-4.tokens": 5}, rpm=2)
+            await lease.release({"gpt-4.tokens": 3})
+            await lease.adjust({"gpt-4.tokens": -1})
+            assert lease.consumed == {"gpt-4.tokens": 11, "rpm": 2}
+            for bad in ({"rpm": "1"}, 5, [("rpm", 1)]):
+                with pytest.raises(ValidationError):
+                    await lease.adjust(bad)  # type: ignore[arg-type]
+            with pytest.raises(ValidationError, match="twice"):
+                await lease.adjust({"rpm": 1}, rpm=1)
+        assert await world.limiter.available(USER, API) == {"gpt-4.tokens": 89, "rpm": 98}
+
     async def test_consumed_shows_what_was_taken(self, world: World) -> None:
         await world.configure(RPM, TPM)
         async with world.acquire(rpm=2, tpm=30) as lease:

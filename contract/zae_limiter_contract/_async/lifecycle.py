@@ -29,6 +29,19 @@ class LifecycleContract(Contract):
         assert await world.repo.ping() is True
         assert await world.limiter.is_available() is True
 
+    async def test_what_calls_asked_for_is_counted(self, world: World) -> None:
+        await world.configure(RPM)
+        assert world.repo.get_stats().charges == 0
+        for _ in range(3):
+            await world.take(rpm=3)
+        assert not await world.granted(rpm=5)
+        async with world.limiter.acquire(USER, API, {"rpm": 1}) as lease:
+            await lease.adjust(rpm=2)
+        stats = world.repo.get_stats()
+        assert (stats.charges, stats.granted, stats.rejected) == (5, 4, 1)
+        assert stats.settlements == 1
+        assert stats.calls >= stats.writes > 0
+
     async def test_closing_twice_is_fine(self, world: World) -> None:
         await world.repo.close()
         await world.repo.close()

@@ -12,7 +12,14 @@ import pytest
 
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.repository import Repository
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
+from zae_limiter.concurrency.calls import apause
+from zae_limiter.exceptions import (
+    InfrastructureError,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+    ValidationError,
+)
+from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.spec import EngineSpec
@@ -148,7 +155,7 @@ class OutageContract(Contract):
 
     @pytest.mark.parametrize("policy", ["allow", "block"])
     async def test_consume_in_an_outage_does_what_the_acquire_was_told(
-        self, world: World, hasty: Repository, outage: Outage, policy: str
+        self, world: World, hasty: Repository, outage: Outage, policy: OutagePolicy
     ) -> None:
         acquire = RateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable=policy)
         async with acquire as lease:
@@ -243,6 +250,45 @@ class OutageContract(Contract):
             await _take(hasty)
         assert await world.tokens() == 7
 
+    async def test_after_three_outages_calls_do_not_wait_for_a_store_that_is_down(
+        self, world: World, hasty: Repository, outage: Outage, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        scoped = await hasty.namespace("default")  # the breaker is the store's
+        with outage():
+            assert await _outages_until_open(hasty) >= 3
+            start = time.monotonic()
+            for _ in range(39):
+                await _take(scoped, on_unavailable="allow")
+            with pytest.raises(RateLimiterUnavailable) as caught:
+                await _take(scoped)
+            assert time.monotonic() - start < TIMEOUT_S
+            assert (caught.value.entity_id, caught.value.resource) == (USER, API)
+            assert caught.value.stack_name == hasty.stack_name
+            stats = hasty.get_stats()
+            assert (stats.breaker_open, stats.breaker_openings) == (True, 1)
+            assert stats.breaker_answers == 40
+        start, refused = time.monotonic(), 0
+        while not await _is_taken(hasty):
+            assert time.monotonic() - start < 5
+            refused += 1
+            await apause()
+        stats = hasty.get_stats()
+        assert (stats.breaker_open, stats.breaker_openings) == (False, 1)
+        assert stats.breaker_answers == 40 + refused
+        assert await world.tokens() == 8
+        said = [each.getMessage() for each in caplog.records if each.name.endswith(".circuit")]
+        assert len(said) == 2
+        assert all(hasty.stack_name in each for each in said)
+
+    async def test_a_closed_repository_says_so_also_after_an_outage(
+        self, hasty: Repository, outage: Outage
+    ) -> None:
+        with outage():
+            await _outages_until_open(hasty)
+            await hasty.close()
+            with pytest.raises(InfrastructureError, match="closed"):
+                await _take(hasty, on_unavailable="allow")
+
     async def test_changes_are_refused_in_an_outage_and_not_made_later(
         self, world: World, hasty: Repository, outage: Outage
     ) -> None:
@@ -259,8 +305,27 @@ async def _hasty(world: World, **settings: Any) -> Repository:
     return repository
 
 
+async def _outages_until_open(repository: Repository) -> int:
+    """Return how many calls it took until the breaker opened."""
+    outages = 0
+    while not repository.get_stats().breaker_open:
+        assert outages < 10_000
+        with pytest.raises(RateLimiterUnavailable):
+            await _take(repository)
+        outages += 1
+    return outages
+
+
+async def _is_taken(repository: Repository) -> bool:
+    try:
+        await _take(repository)
+    except RateLimiterUnavailable:
+        return False
+    return True
+
+
 async def _take(
-    repository: Repository, *, on_unavailable: str | None = None, **consume: int
+    repository: Repository, *, on_unavailable: OutagePolicy | None = None, **consume: int
 ) -> None:
     acquire = RateLimiter(repository).acquire(
         USER, API, consume or {"rpm": 1}, on_unavailable=on_unavailable

@@ -76,6 +76,22 @@ class PurgeContract(Contract):
         assert await world.repo.list_orphan_namespaces() == []
         await _assert_empty(filled)
 
+    async def test_a_namespace_that_is_being_purged_admits_no_call(
+        self, world: World, filled: Repository
+    ) -> None:
+        def stop(removed: int) -> None:
+            raise InterruptedError
+
+        deleted = await world.repo.delete_namespace("red")
+        with pytest.raises(InterruptedError):
+            await world.repo.purge_namespace(deleted, stop)
+        await filled.invalidate_config_cache()
+        with pytest.raises(NamespaceStateError, match="is being purged"):
+            async with RateLimiter(filled).acquire("late", API, {"rpm": 1}, [RPM]):
+                pass
+        await world.repo.purge_namespace(deleted)
+        await _assert_empty(filled)
+
     async def test_an_active_namespace_cannot_be_purged(
         self, world: World, filled: Repository
     ) -> None:

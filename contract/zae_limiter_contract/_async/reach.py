@@ -49,9 +49,9 @@ class ReachContract(Contract):
         await world.take(rpm=10)
         other = await world.open()
         await other.set_system_defaults([TWENTY])
-        world.clock.advance(ms=TTL * 1000 - 1)
+        world.clock.advance(ms=TTL * 800 - 1)
         assert await _capacity(world.repo) == 10
-        world.clock.advance(ms=1)
+        world.clock.advance(ms=TTL * 200 + 1)
         assert await _capacity(world.repo) == 20
         await world.take(rpm=1)
         state = await world.repo.get_bucket(USER, API, "rpm")

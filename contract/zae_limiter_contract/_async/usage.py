@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
+from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.spec import EngineSpec
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
@@ -23,6 +26,19 @@ class UsageContract(Contract):
         if not engine_spec.capabilities.usage_history:
             pytest.skip("this engine keeps no usage history")
         return world
+
+    @pytest.fixture
+    async def counted_for_months(
+        self, engine_spec: EngineSpec, clock: FakeClock
+    ) -> AsyncIterator[World]:
+        if not engine_spec.capabilities.usage_history:
+            pytest.skip("this engine keeps no usage history")
+        world = World(replace(engine_spec, usage_retention_days=90), clock)
+        try:
+            await world.start()
+            yield world
+        finally:
+            await world.close()
 
     async def test_an_hour_counts_tokens_and_admitted_acquires(self, counted: World) -> None:
         await counted.configure(RPM, TPM)
@@ -202,8 +218,9 @@ class UsageContract(Contract):
 
     @pytest.mark.parametrize("seed", range(2))
     async def test_a_random_history_is_counted_to_the_token(
-        self, counted: World, seed: int
+        self, counted_for_months: World, seed: int
     ) -> None:
+        counted = counted_for_months
         await counted.configure(Limit.per_minute("rpm", 50), TPM)
         chance, net, admitted = random.Random(seed), 0, 0
         for _ in range(150):

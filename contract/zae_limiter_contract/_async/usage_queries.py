@@ -64,7 +64,7 @@ class UsageQueryContract(Contract):
         ],
     )
     async def test_usage_is_asked_for_by_entity_or_resource_or_both(
-        self, history: World, subject: dict[str, str], total: int | None
+        self, history: World, subject: dict[str, Any], total: int | None
     ) -> None:
         found = await history.repo.get_usage_summary(**subject)
         assert found.total.get("rpm") == total

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 
 import pytest
@@ -30,7 +31,7 @@ class AmountContract(Contract):
         refusal = world.refusal(rpm=11)
         (status,) = refusal.violations
         assert refusal.retry_after_seconds == math.inf
-        assert refusal.retry_after_header is None
+        assert refusal.retry_after_header == "86400"
         assert status.retry_after_seconds == math.inf
         assert (status.available, status.requested, status.deficit) == (10, 11, 1)
         assert "never" in str(refusal)
@@ -49,6 +50,21 @@ class AmountContract(Contract):
         answer = json.loads(json.dumps(world.refusal(rpm=1).as_dict(), allow_nan=False))
         assert answer["retry_after_seconds"] == 6
         assert [each["limit_name"] for each in answer["limits"]] == ["rpm", "tpm"]
+
+    def test_a_refused_acquire_leaves_a_debug_line(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world.configure(RPM, TPM)
+        world.take(rpm=8)
+        world.refusal(rpm=3)
+        assert caplog.messages == []
+        caplog.set_level(logging.DEBUG, "zae_limiter")
+        world.take(rpm=1)
+        world.refusal(rpm=3, tpm=1)
+        lines = [line for line in caplog.messages if "rejected" in line]
+        (line,) = lines
+        assert line.startswith("'user-1' on 'api' was rejected: rpm of 'user-1' has 1 of 3 ")
+        assert line.endswith(" requested; retry after 12.000 s")
 
     def test_a_refused_acquire_takes_nothing_from_any_limit(self, world: World) -> None:
         world.configure(RPM, TPM)

@@ -161,7 +161,32 @@ class AuditContract(Contract):
         with pytest.raises(ValidationError):
             world.repo.get_audit_events(USER, limit=limit)
 
-    @for_each("entity_id", ["", None, 5])
+    def test_the_events_of_all_subjects_come_newest_first_in_pages(self, world: World) -> None:
+        other = world.open("other")
+        for number in range(1, 4):
+            world.repo.set_limits(f"user-{number}", [RPM], principal=f"alice-{number}")
+            other.set_limits("stranger", [RPM])
+            world.clock.advance(ms=1)
+            world.repo.set_system_defaults([RPM])
+            world.repo.set_resource_defaults(API, [RPM])
+        world.take(rpm=1)
+        world.repo.reset_bucket(USER, API)
+        events = world.repo.get_audit_events()
+        assert [each.entity_id for each in events] == [
+            USER,
+            *("$RESOURCE:api", "$SYSTEM", "user-3"),
+            *("$RESOURCE:api", "$SYSTEM", "user-2"),
+            *("$RESOURCE:api", "$SYSTEM", "user-1"),
+            "$NAMESPACE:default",
+        ]
+        pages: list[AuditEvent] = []
+        while page := world.repo.get_audit_events(
+            limit=4, start_event_id=pages[-1].event_id if pages else None
+        ):
+            pages += page
+        assert pages == events
+
+    @for_each("entity_id", ["", 5])
     def test_events_are_asked_for_by_subject(self, world: World, entity_id: str) -> None:
         with pytest.raises(ValidationError) as caught:
             world.repo.get_audit_events(entity_id)

@@ -62,6 +62,22 @@ class CascadeContract(Contract):
         world.take(KEY, rpm=1)
         assert world.repo.get_buckets(TEAM) == []
 
+    def test_limits_of_the_call_reach_a_parent_without_stored_ones(self, world: World) -> None:
+        world.repo.create_entity(KEY, parent_id=TEAM, cascade=True)
+        world.take(KEY, limits=[KEY_LIMIT], rpm=4)
+        assert world.tokens("rpm", KEY) == 6
+        assert world.tokens("rpm", TEAM) == 6
+        world.take(TEAM, limits=[KEY_LIMIT], rpm=5)
+        refusal = world.refusal(KEY, limits=[KEY_LIMIT], rpm=2)
+        assert [each.entity_id for each in refusal.violations] == [TEAM]
+
+    def test_limits_of_the_call_do_not_replace_those_of_the_parent(self, world: World) -> None:
+        world.repo.create_entity(KEY, parent_id=TEAM, cascade=True)
+        world.repo.set_limits(TEAM, [TEAM_LIMIT])
+        world.take(KEY, limits=[KEY_LIMIT], rpm=4)
+        assert world.tokens("rpm", KEY) == 6
+        assert world.tokens("rpm", TEAM) == 11
+
     def test_cascade_ends_at_the_parent_whatever_its_own_flag_says(self, world: World) -> None:
         world.configure(KEY_LIMIT)
         world.repo.create_entity(TEAM, parent_id=COMPANY, cascade=True)

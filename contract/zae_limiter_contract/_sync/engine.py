@@ -21,6 +21,7 @@ from zae_limiter_contract._sync.live_changes import LiveChangeContract
 from zae_limiter_contract._sync.namespaces import NamespaceContract
 from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
+from zae_limiter_contract._sync.parents import ParentContract
 from zae_limiter_contract._sync.precedence import PrecedenceContract
 from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.purges import PurgeContract
@@ -56,6 +57,7 @@ class EngineContract(
     NamespaceContract,
     OutageContract,
     OverrideContract,
+    ParentContract,
     PrecedenceContract,
     ProcessContract,
     PurgeContract,

@@ -31,6 +31,19 @@ class LifecycleContract(Contract):
         assert world.repo.ping() is True
         assert world.limiter.is_available() is True
 
+    def test_what_calls_asked_for_is_counted(self, world: World) -> None:
+        world.configure(RPM)
+        assert world.repo.get_stats().charges == 0
+        for _ in range(3):
+            world.take(rpm=3)
+        assert not world.granted(rpm=5)
+        with world.limiter.acquire(USER, API, {"rpm": 1}) as lease:
+            lease.adjust(rpm=2)
+        stats = world.repo.get_stats()
+        assert (stats.charges, stats.granted, stats.rejected) == (5, 4, 1)
+        assert stats.settlements == 1
+        assert stats.calls >= stats.writes > 0
+
     def test_closing_twice_is_fine(self, world: World) -> None:
         world.repo.close()
         world.repo.close()

@@ -14,7 +14,14 @@ import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.repository import SyncRepository
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
+from zae_limiter.concurrency.calls import pause
+from zae_limiter.exceptions import (
+    InfrastructureError,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+    ValidationError,
+)
+from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.spec import EngineSpec
@@ -150,7 +157,7 @@ class OutageContract(Contract):
 
     @pytest.mark.parametrize("policy", ["allow", "block"])
     def test_consume_in_an_outage_does_what_the_acquire_was_told(
-        self, world: World, hasty: SyncRepository, outage: Outage, policy: str
+        self, world: World, hasty: SyncRepository, outage: Outage, policy: OutagePolicy
     ) -> None:
         acquire = SyncRateLimiter(hasty).acquire(USER, API, {"rpm": 2}, on_unavailable=policy)
         with acquire as lease:
@@ -245,6 +252,45 @@ class OutageContract(Contract):
             _take(hasty)
         assert world.tokens() == 7
 
+    def test_after_three_outages_calls_do_not_wait_for_a_store_that_is_down(
+        self, world: World, hasty: SyncRepository, outage: Outage, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        scoped = hasty.namespace("default")  # the breaker is the store's
+        with outage():
+            assert _outages_until_open(hasty) >= 3
+            start = time.monotonic()
+            for _ in range(39):
+                _take(scoped, on_unavailable="allow")
+            with pytest.raises(RateLimiterUnavailable) as caught:
+                _take(scoped)
+            assert time.monotonic() - start < TIMEOUT_S
+            assert (caught.value.entity_id, caught.value.resource) == (USER, API)
+            assert caught.value.stack_name == hasty.stack_name
+            stats = hasty.get_stats()
+            assert (stats.breaker_open, stats.breaker_openings) == (True, 1)
+            assert stats.breaker_answers == 40
+        start, refused = time.monotonic(), 0
+        while not _is_taken(hasty):
+            assert time.monotonic() - start < 5
+            refused += 1
+            pause()
+        stats = hasty.get_stats()
+        assert (stats.breaker_open, stats.breaker_openings) == (False, 1)
+        assert stats.breaker_answers == 40 + refused
+        assert world.tokens() == 8
+        said = [each.getMessage() for each in caplog.records if each.name.endswith(".circuit")]
+        assert len(said) == 2
+        assert all(hasty.stack_name in each for each in said)
+
+    def test_a_closed_repository_says_so_also_after_an_outage(
+        self, hasty: SyncRepository, outage: Outage
+    ) -> None:
+        with outage():
+            _outages_until_open(hasty)
+            hasty.close()
+            with pytest.raises(InfrastructureError, match="closed"):
+                _take(hasty, on_unavailable="allow")
+
     def test_changes_are_refused_in_an_outage_and_not_made_later(
         self, world: World, hasty: SyncRepository, outage: Outage
     ) -> None:
@@ -261,7 +307,28 @@ def _hasty(world: World, **settings: Any) -> SyncRepository:
     return repository
 
 
-def _take(repository: SyncRepository, *, on_unavailable: str | None = None, **consume: int) -> None:
+def _outages_until_open(repository: SyncRepository) -> int:
+    """Return how many calls it took until the breaker opened."""
+    outages = 0
+    while not repository.get_stats().breaker_open:
+        assert outages < 10_000
+        with pytest.raises(RateLimiterUnavailable):
+            _take(repository)
+        outages += 1
+    return outages
+
+
+def _is_taken(repository: SyncRepository) -> bool:
+    try:
+        _take(repository)
+    except RateLimiterUnavailable:
+        return False
+    return True
+
+
+def _take(
+    repository: SyncRepository, *, on_unavailable: OutagePolicy | None = None, **consume: int
+) -> None:
     acquire = SyncRateLimiter(repository).acquire(
         USER, API, consume or {"rpm": 1}, on_unavailable=on_unavailable
     )

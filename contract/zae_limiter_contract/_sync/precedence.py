@@ -97,6 +97,18 @@ class PrecedenceContract(Contract):
         found = world.repo.resolve_limits(USER, API)
         assert found == ([DEFAULT], OnUnavailable.ALLOW, ConfigSource.ENTITY_DEFAULT)
 
+    def test_the_policy_for_outages_is_kept_unless_it_is_named(self, world: World) -> None:
+        world.repo.set_system_defaults([SYSTEM], on_unavailable="allow")
+        world.repo.set_system_defaults([DEFAULT])
+        assert world.repo.get_system_defaults() == ([DEFAULT], OnUnavailable.ALLOW)
+        assert world.repo.resolve_limits(USER, API)[1] is OnUnavailable.ALLOW
+        events = world.repo.get_audit_events("$SYSTEM")
+        assert events[0].details["on_unavailable"] == "allow"
+        world.repo.set_system_defaults([SYSTEM], None)
+        assert world.repo.get_system_defaults() == ([SYSTEM], None)
+        world.repo.set_system_defaults([SYSTEM])
+        assert world.repo.get_system_defaults() == ([SYSTEM], None)
+
     def test_resources_with_defaults_are_listed_in_order(self, world: World) -> None:
         for resource in ("gpt-4", "api", "gpt-3.5"):
             world.repo.set_resource_defaults(resource, [RESOURCE])

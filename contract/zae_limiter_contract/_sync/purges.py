@@ -78,6 +78,22 @@ class PurgeContract(Contract):
         assert world.repo.list_orphan_namespaces() == []
         _assert_empty(filled)
 
+    def test_a_namespace_that_is_being_purged_admits_no_call(
+        self, world: World, filled: SyncRepository
+    ) -> None:
+        def stop(removed: int) -> None:
+            raise InterruptedError
+
+        deleted = world.repo.delete_namespace("red")
+        with pytest.raises(InterruptedError):
+            world.repo.purge_namespace(deleted, stop)
+        filled.invalidate_config_cache()
+        with pytest.raises(NamespaceStateError, match="is being purged"):
+            with SyncRateLimiter(filled).acquire("late", API, {"rpm": 1}, [RPM]):
+                pass
+        world.repo.purge_namespace(deleted)
+        _assert_empty(filled)
+
     def test_an_active_namespace_cannot_be_purged(
         self, world: World, filled: SyncRepository
     ) -> None:

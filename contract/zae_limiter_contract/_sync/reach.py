@@ -51,9 +51,9 @@ class ReachContract(Contract):
         world.take(rpm=10)
         other = world.open()
         other.set_system_defaults([TWENTY])
-        world.clock.advance(ms=TTL * 1000 - 1)
+        world.clock.advance(ms=TTL * 800 - 1)
         assert _capacity(world.repo) == 10
-        world.clock.advance(ms=1)
+        world.clock.advance(ms=TTL * 200 + 1)
         assert _capacity(world.repo) == 20
         world.take(rpm=1)
         state = world.repo.get_bucket(USER, API, "rpm")

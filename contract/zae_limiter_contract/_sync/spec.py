@@ -11,7 +11,7 @@ from fractions import Fraction
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock
 from zae_limiter.models.backend import BackendCapabilities
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.config import OutagePolicy
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class EngineSpec:
     leads to the same data. Where ``capabilities`` say that processes share the store, the spec
     is pickled and opened in children: keep it plain, and its class at the top of a module.
     ``precision_milli`` is how many millitokens a level may be off exact arithmetic, and
-    ``may_lag`` by which part of the capacity it may be below that.
+    ``may_lag`` by which part of the capacity it may be below that. ``usage_retention_days`` is
+    set by tests of a long history; None is the engine's default.
     """
 
     url: str
@@ -30,6 +31,7 @@ class EngineSpec:
     shared: bool = True
     precision_milli: int = 1
     may_lag: Fraction = Fraction(0)
+    usage_retention_days: int | None = None
 
     def open(
         self,
@@ -38,12 +40,14 @@ class EngineSpec:
         clock: Clock,
         config_cache_ttl: float = 60,
         request_timeout: float = 10,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
     ) -> SyncRepository:
         """A repository; override this for an engine that no URL leads to."""
         builder = SyncRepository.builder().url(self.url).namespace(namespace).clock(clock)
         builder.config_cache_ttl(config_cache_ttl).request_timeout(request_timeout)
         builder.on_unavailable(on_unavailable)
+        if self.usage_retention_days is not None:
+            builder.usage_retention_days(self.usage_retention_days)
         return builder.register_missing_namespace().build()
 
     def outage(self) -> AbstractContextManager[None] | None:

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
+from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.spec import EngineSpec
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
@@ -25,6 +28,17 @@ class UsageContract(Contract):
         if not engine_spec.capabilities.usage_history:
             pytest.skip("this engine keeps no usage history")
         return world
+
+    @pytest.fixture
+    def counted_for_months(self, engine_spec: EngineSpec, clock: FakeClock) -> Iterator[World]:
+        if not engine_spec.capabilities.usage_history:
+            pytest.skip("this engine keeps no usage history")
+        world = World(replace(engine_spec, usage_retention_days=90), clock)
+        try:
+            world.start()
+            yield world
+        finally:
+            world.close()
 
     def test_an_hour_counts_tokens_and_admitted_acquires(self, counted: World) -> None:
         counted.configure(RPM, TPM)
@@ -203,7 +217,10 @@ class UsageContract(Contract):
         assert _total(counted)["rpm"] == 7
 
     @pytest.mark.parametrize("seed", range(2))
-    def test_a_random_history_is_counted_to_the_token(self, counted: World, seed: int) -> None:
+    def test_a_random_history_is_counted_to_the_token(
+        self, counted_for_months: World, seed: int
+    ) -> None:
+        counted = counted_for_months
         counted.configure(Limit.per_minute("rpm", 50), TPM)
         chance, net, admitted = random.Random(seed), 0, 0
         for _ in range(150):

@@ -66,7 +66,7 @@ class UsageQueryContract(Contract):
         ],
     )
     def test_usage_is_asked_for_by_entity_or_resource_or_both(
-        self, history: World, subject: dict[str, str], total: int | None
+        self, history: World, subject: dict[str, Any], total: int | None
     ) -> None:
         found = history.repo.get_usage_summary(**subject)
         assert found.total.get("rpm") == total

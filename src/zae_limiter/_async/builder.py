@@ -8,9 +8,10 @@ from zae_limiter._async.open import open_repository, repository_over
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock, check_clock
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.config import OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import check_positive
 from zae_limiter.settings import (
+    Provision,
     Settings,
     check_max_shards,
     check_provision,
@@ -18,6 +19,8 @@ from zae_limiter.settings import (
     check_timeout,
     check_ttl_multiplier,
 )
+
+# sync: from zae_limiter.settings import ParallelMode
 
 
 class RepositoryBuilder:
@@ -58,20 +61,20 @@ class RepositoryBuilder:
         """Expire a bucket on default limits after this many times its time to fill; 0 never."""
         return self._set(bucket_ttl_multiplier=check_ttl_multiplier(multiplier))
 
-    def on_unavailable(self, policy: OnUnavailable | str | None) -> RepositoryBuilder:
+    def on_unavailable(self, policy: OutagePolicy | None) -> RepositoryBuilder:
         """Set what acquires do in an outage, unless the call says otherwise."""
         parsed = None if policy is None else OnUnavailable.parse(policy)
         return self._set(on_unavailable=parsed)
 
     def usage_retention_days(self, days: int) -> RepositoryBuilder:
-        """Set how long an embedded store keeps usage."""
+        """Set how long an embedded store keeps usage. Default: SQLite 90 days, memory 7."""
         return self._set(usage_retention_days=check_positive(days, "usage_retention_days"))
 
     def audit_retention_days(self, days: int) -> RepositoryBuilder:
         """Set how long audit events are kept."""
         return self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
 
-    def provision(self, what: str) -> RepositoryBuilder:
+    def provision(self, what: Provision) -> RepositoryBuilder:
         """Set what to do if a DynamoDB table is missing: "table" creates it, "never" does not.
 
         "stack", the default, is to deploy everything; until that exists it creates nothing.
@@ -94,7 +97,7 @@ class RepositoryBuilder:
         """Take epoch milliseconds from this clock, which is never corrected."""
         return self._set(clock=None if clock is None else check_clock(clock))
 
-    # sync: def parallel_mode(self, mode: str) -> RepositoryBuilder:
+    # sync: def parallel_mode(self, mode: ParallelMode) -> RepositoryBuilder:
     # sync:     """Set how independent calls run: "auto", "gevent", "threadpool" or "serial"."""
     # sync:     return self._set(parallel_mode=mode)
 
@@ -109,6 +112,15 @@ class RepositoryBuilder:
     async def over(self, engine: Engine) -> Repository:
         """Open a repository over an engine that is open already."""
         return await repository_over(engine, type(engine).__name__, self._settings)
+
+    def __repr__(self) -> str:
+        defaults = Settings()._asdict()
+        given = {
+            name: value
+            for name, value in self._settings._asdict().items()
+            if value != defaults[name]
+        }
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in given.items())})"
 
     def _set(self, **fields: Any) -> RepositoryBuilder:
         self._settings = self._settings._replace(**fields)

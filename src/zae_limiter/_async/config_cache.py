@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.config import OnUnavailable, SharedConfig
 from zae_limiter.resolution import Resolved
 
 if TYPE_CHECKING:
     from zae_limiter.models.backend import CacheStats
 
 MAX_ENTRIES = 50_000  # bounds memory; the entity cached first is dropped first
+MAX_SHARED = 10_000  # resources whose shared levels are kept: more than a store has
 _SKEW_MS = 1000  # concurrent callers may have read their stamps a little before the entry's
+
+# Shares of the TTL. An entry is renewed by one caller in its last fifth, while the rest keep using
+# it; a renewal that did not succeed is tried again after a twentieth: four times before it expires.
+RENEW_AFTER = 0.8
+RENEW_AGAIN_AFTER = 0.05
+# Levels that entities share are used for other entities for a tenth, and renewed by one caller in
+# the second half of that. An entry counts its age from the older of its two reads, so that it is
+# never used beyond the TTL.
+SHARED_FOR = 0.1
+RENEW_SHARED_AFTER = 0.05
 
 EntityKey = tuple[str, str]  # namespace id and entity
 ResourceKey = tuple[str, int]  # resource and bucket TTL multiplier, which is part of the answer
@@ -21,7 +33,18 @@ ResourceKey = tuple[str, int]  # resource and bucket TTL multiplier, which is pa
 class _Entry(NamedTuple):
     resolved: Resolved
     from_ms: int
+    renew_ms: int  # from then on one caller reads it again
     until_ms: int
+    consistent: bool  # all levels were read at one moment
+
+    def is_valid(self, now_ms: int) -> bool:
+        return self.from_ms <= now_ms < self.until_ms
+
+
+class _SharedEntry(NamedTuple):
+    config: SharedConfig
+    read_ms: int
+    renew_ms: int
 
 
 class ConfigCache:
@@ -35,8 +58,10 @@ class ConfigCache:
     def __init__(self, ttl_seconds: float) -> None:
         self.ttl_seconds = ttl_seconds
         self._ttl_ms = int(ttl_seconds * 1000)
-        self._entries: dict[EntityKey, dict[ResourceKey, _Entry]] = {}
+        # Ordered: the first key of a plain dict is searched for among the places of deleted ones.
+        self._entries: OrderedDict[EntityKey, dict[ResourceKey, _Entry]] = OrderedDict()
         self._size = 0
+        self._shared: dict[tuple[str, str], _SharedEntry] = {}  # by namespace id and resource
         self._policies: dict[str, OnUnavailable | None] = {}
         self._hits = 0
         self._misses = 0
@@ -44,15 +69,34 @@ class ConfigCache:
         self._lock = SignalSafeLock()
 
     def get(self, entity: EntityKey, resource: ResourceKey, now_ms: int) -> Resolved | None:
-        """Return the cached answer unless it has expired."""
+        """Return the cached answer; None if it has expired, or if this caller is to renew it."""
         with self._lock:
             entries = self._entries.get(entity)
             entry = None if entries is None else entries.get(resource)
-            if entry is not None and entry.from_ms <= now_ms < entry.until_ms:
+            if entry is not None and entry.from_ms <= now_ms < entry.renew_ms:
                 self._hits += 1
                 return entry.resolved
             self._misses += 1
+            if entries is not None and entry is not None and entry.is_valid(now_ms):
+                again_ms = now_ms + int(self._ttl_ms * RENEW_AGAIN_AFTER) + 1
+                entries[resource] = entry._replace(renew_ms=min(again_ms, entry.until_ms))
             return None
+
+    def still_valid(self, entity: EntityKey, resource: ResourceKey, now_ms: int) -> Resolved | None:
+        """Return an answer that has not expired, although it should have been renewed."""
+        with self._lock:
+            entry = self._entries.get(entity, {}).get(resource)
+            return entry.resolved if entry is not None and entry.is_valid(now_ms) else None
+
+    def consistent_since(
+        self, entity: EntityKey, resource: ResourceKey, version: int, since_ms: int
+    ) -> Resolved | None:
+        """Return an answer of at least this version that was read at one moment, not earlier."""
+        with self._lock:
+            entry = self._entries.get(entity, {}).get(resource)
+            if entry is None or not entry.consistent or entry.resolved.version < version:
+                return None
+            return entry.resolved if entry.from_ms + _SKEW_MS >= since_ms else None
 
     def put(
         self,
@@ -61,8 +105,13 @@ class ConfigCache:
         resolved: Resolved,
         now_ms: int,
         generation: int,
+        *,
+        consistent: bool = False,
     ) -> None:
-        """Store an answer, unless an entry was evicted since ``generation`` was read."""
+        """Store an answer, unless an entry was evicted since ``generation`` was read.
+
+        ``now_ms`` is the moment before its oldest part was read.
+        """
         with self._lock:
             if generation != self.generation:
                 return
@@ -73,7 +122,44 @@ class ConfigCache:
                 self._drop(next(iter(self._entries)))
             entries = self._entries.setdefault(entity, {})
             self._size += resource not in entries
-            entries[resource] = _Entry(resolved, now_ms - _SKEW_MS, now_ms + self._ttl_ms)
+            entries[resource] = _Entry(
+                resolved,
+                now_ms - _SKEW_MS,
+                now_ms + int(self._ttl_ms * RENEW_AFTER),
+                now_ms + self._ttl_ms,
+                consistent,
+            )
+
+    # --- levels that the entities of a resource share
+
+    def get_shared(
+        self, namespace_id: str, resource: str, now_ms: int
+    ) -> tuple[SharedConfig, int] | None:
+        """Return the shared levels and when they were read; None if this caller is to read them."""
+        key = namespace_id, resource
+        with self._lock:
+            entry = self._shared.get(key)
+            if entry is None or not 0 <= now_ms - entry.read_ms < self._ttl_ms * SHARED_FOR:
+                return None
+            if now_ms >= entry.renew_ms:
+                again_ms = now_ms + int(self._ttl_ms * RENEW_SHARED_AFTER) + 1
+                self._shared[key] = entry._replace(renew_ms=again_ms)
+                return None
+            return entry.config, entry.read_ms
+
+    def put_shared(
+        self, namespace_id: str, resource: str, config: SharedConfig, now_ms: int, generation: int
+    ) -> None:
+        """Store the shared levels, unless an entry was evicted since ``generation`` was read."""
+        with self._lock:
+            if generation != self.generation or self._ttl_ms <= 0:
+                return
+            while len(self._shared) >= MAX_SHARED:
+                del self._shared[next(iter(self._shared))]
+            renew_ms = now_ms + int(self._ttl_ms * RENEW_SHARED_AFTER)
+            self._shared[namespace_id, resource] = _SharedEntry(config, now_ms, renew_ms)
+
+    # --- outage policies
 
     def policy(self, namespace_id: str) -> OnUnavailable | None:
         """Return the outage policy last read; it does not expire, since it is for outages."""
@@ -84,11 +170,14 @@ class ConfigCache:
         with self._lock:
             self._policies[namespace_id] = policy
 
+    # --- eviction
+
     def evict(self, namespace_id: str, entity_id: str) -> None:
-        """Drop the entries of one entity."""
+        """Drop the entries of one entity, and the shared levels: they hold the version."""
         with self._lock:
             self.generation += 1
             self._drop((namespace_id, entity_id))
+            self._shared.clear()
 
     def clear(self) -> None:
         """Drop all entries."""
@@ -96,6 +185,7 @@ class ConfigCache:
             self.generation += 1
             self._entries.clear()
             self._size = 0
+            self._shared.clear()
 
     def stats(self) -> CacheStats:
         from zae_limiter.models.backend import CacheStats

@@ -40,26 +40,35 @@ class Lease:
         self._settled: Receipt[None] = Receipt()
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        call, ended = self._call, "" if self._open else ", ended"
+        return (
+            f"{type(self).__name__}({call.entity_id!r} on {call.resource!r}, "
+            f"consumed {self.consumed}{ended})"
+        )
+
     @property
     def consumed(self) -> dict[str, int]:
         """Return net tokens per limit, adjustments included."""
         with self._lock:
             return _sum(*[each.amounts for each in self._held], self._pending)
 
-    async def adjust(self, /, **amounts: int) -> None:
+    async def adjust(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         """Add to what the block costs (or subtract), written when it ends.
+
+        A mapping may stand for the keywords: ``adjust({"gpt-4.tokens": 5})``.
 
         Never refused for lack of tokens: the bucket goes into debt and repays it over time.
         """
-        checked = self._check("adjust", amounts, signed=True)
+        checked = self._check("adjust", amounts, named, signed=True)
         with self._lock:
             if self._held:
                 self._check_names("adjust", checked)
                 self._pending = _sum(self._pending, checked)
 
-    async def consume(self, /, **amounts: int) -> None:
+    async def consume(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         """Take more tokens now; raises RateLimitExceeded like acquire."""
-        checked = self._check("consume", amounts)
+        checked = self._check("consume", amounts, named)
         receipt: Receipt[ChargeOutcome] = Receipt()
         taken: list[HeldCharge] = []
         try:
@@ -77,9 +86,9 @@ class Lease:
                 await self._call.give_back(receipt, checked)
             raise
 
-    async def release(self, /, **amounts: int) -> None:
+    async def release(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         """Give tokens of this lease back now, those taken last first."""
-        checked = self._check("release", amounts)
+        checked = self._check("release", amounts, named)
         receipt: Receipt[None] = Receipt()
         returned: list[HeldCharge] = []
         try:
@@ -157,11 +166,22 @@ class Lease:
         return parts
 
     def _check(
-        self, operation: str, amounts: Mapping[str, int], *, signed: bool = False
+        self,
+        operation: str,
+        amounts: Mapping[str, int] | None,
+        named: dict[str, int],
+        *,
+        signed: bool = False,
     ) -> dict[str, int]:
         if not self._open:
             raise LeaseExpiredError(operation)
-        return check_amounts(amounts, operation, signed=signed)
+        checked = check_amounts(named, operation, signed=signed)
+        if amounts is None:
+            return checked
+        mapped = check_amounts(amounts, operation, signed=signed)
+        for name in mapped.keys() & checked.keys():
+            raise ValidationError(f"{operation}.{name}", checked[name], "was given twice")
+        return mapped | checked
 
     def _check_names(self, operation: str, amounts: Mapping[str, int]) -> None:
         known = frozenset[str]().union(*[each.grant.names() for each in self._held])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from zae_limiter._async.acquire import Acquire, AcquireCall
 from zae_limiter._async.management import Management
 from zae_limiter._async.repository import Repository
+from zae_limiter._async.repository.config_reads import Fresh
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import awithin
 from zae_limiter.exceptions import InfrastructureError, ValidationError
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.config import OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
 from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entity_id, check_resource
 
@@ -38,7 +39,7 @@ class RateLimiter(Management):
         region: str | None = None,
         endpoint_url: str | None = None,
         stack_options: object = None,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
         auto_update: bool | None = None,
         bucket_ttl_refill_multiplier: int | None = None,
     ) -> None:
@@ -61,7 +62,7 @@ class RateLimiter(Management):
         consume: Mapping[str, int] | Mapping[LimitName, int],
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool = False,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
         *,
         cascade: bool | None = None,
     ) -> Acquire:
@@ -98,17 +99,25 @@ class RateLimiter(Management):
         )
         return Acquire(call, amounts)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._repository or 'opens its repository on first use'!s})"
+
     # --- levels
 
     async def available(
-        self, entity_id: str, resource: str, limits: Iterable[Limit] | None = None
+        self,
+        entity_id: str,
+        resource: str,
+        limits: Iterable[Limit] | None = None,
+        use_stored_limits: bool | None = None,
     ) -> dict[str, int]:
         """Return the whole tokens that an acquire could take now; negative while in debt.
 
         If the entity cascades, a limit that its parent has, too, shows the smaller level of both.
         """
         levels: dict[str, int] = {}
-        for status in await self._statuses(entity_id, resource, {}, limits):
+        stored = _prefers_stored("available", use_stored_limits)
+        for status in await self._statuses(entity_id, resource, {}, limits, stored):
             lowest = levels.get(status.limit_name, status.available)
             levels[status.limit_name] = min(lowest, status.available)
         return levels
@@ -119,13 +128,24 @@ class RateLimiter(Management):
         resource: str,
         needed: Mapping[str, int] | None = None,
         limits: Iterable[Limit] | None = None,
+        use_stored_limits: bool | None = None,
     ) -> Availability:
         """Return whether an acquire of ``needed`` would succeed now, without taking tokens."""
+        stored = _prefers_stored("check_availability", use_stored_limits)
+        return await self._availability(entity_id, resource, needed, limits, stored)
+
+    async def _availability(
+        self,
+        entity_id: str,
+        resource: str,
+        needed: Mapping[str, int] | None,
+        limits: Iterable[Limit] | None,
+        prefer_stored: bool,
+    ) -> Availability:
         from zae_limiter.models.status import Availability  # not needed to import the limiter
 
-        statuses_now = await self._statuses(
-            entity_id, resource, check_amounts({} if needed is None else needed, "needed"), limits
-        )
+        amounts = check_amounts({} if needed is None else needed, "needed")
+        statuses_now = await self._statuses(entity_id, resource, amounts, limits, prefer_stored)
         return Availability(
             not any(status.exceeded for status in statuses_now),
             tuple(statuses_now),
@@ -138,9 +158,11 @@ class RateLimiter(Management):
         resource: str,
         needed: Mapping[str, int],
         limits: Iterable[Limit] | None = None,
+        use_stored_limits: bool | None = None,
     ) -> float:
         """Return the seconds until ``needed`` fits without other calls; ``inf`` if never."""
-        availability = await self.check_availability(entity_id, resource, needed, limits)
+        stored = _prefers_stored("time_until_available", use_stored_limits)
+        availability = await self._availability(entity_id, resource, needed, limits, stored)
         return availability.retry_after_seconds
 
     async def is_available(self, timeout: float = 1.0) -> bool:
@@ -173,6 +195,7 @@ class RateLimiter(Management):
         resource: str,
         needed: dict[str, int],
         limits: Iterable[Limit] | None,
+        prefer_stored: bool,
     ) -> list[LimitStatus]:
         from zae_limiter.admission.charge import statuses, under_limits
 
@@ -182,12 +205,14 @@ class RateLimiter(Management):
             None if limits is None else check_limits(limits),
             repository=self._repository,
             open_repository=self._opened,
+            prefer_stored=prefer_stored,
         )
         scope = await call.scope()
         charging = call.charging
         images = await charging.images(scope)
         if scope.is_stale(images):
-            scope = await call.scope(fresh=True)
+            version = max(image.config_version for image in images if image is not None)
+            scope = await call.scope(Fresh(version, charging.clock()))
             images = await charging.images(scope)
         charges, now_ms = scope.charges(needed, "needed"), charging.clock()
         return [
@@ -200,5 +225,12 @@ class RateLimiter(Management):
         await (self._repository or await self._opened()).ping()
 
 
-def _deprecated(message: str) -> None:
-    warnings.warn(message, DeprecationWarning, stacklevel=3)
+def _deprecated(message: str, stacklevel: int = 3) -> None:
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+
+def _prefers_stored(method: str, use_stored_limits: bool | None) -> bool:
+    """Return whether stored limits win over those of the call, as the old keyword says."""
+    if use_stored_limits is not None:
+        _deprecated(f"{method}(use_stored_limits=...): leave limits= out to use stored limits", 4)
+    return bool(use_stored_limits)

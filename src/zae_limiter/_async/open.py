@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 
+from zae_limiter._async.circuit import Breaker
 from zae_limiter._async.config_cache import ConfigCache
 from zae_limiter._async.engines.embedded import EmbeddedEngine
 from zae_limiter._async.engines.memory import open_memory
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.context import Context
-from zae_limiter.clock import Clock, HostClock, ServerClock
+from zae_limiter.clock import Clock, HostClock, ServerClock, SharedClock
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.exceptions import NamespaceNotFoundError
+from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.naming import check_namespace, check_stack_name
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import StoreUrl, parse_url
@@ -36,13 +37,14 @@ async def repository_over(engine: Engine, stack_name: str, settings: Settings) -
     clock, name = settings.clock or HostClock(), _namespace(settings)
     try:
         parallel = Parallel(settings.parallel_mode, useful=not engine.capabilities.atomic_cascade)
-        namespace_id = await _namespace_id(engine, name, settings.register, clock())
+        namespace_id = await _namespace_id(engine, name, settings.register, clock)
     except BaseException:
         await engine.close()
         raise
     return Repository(
         Context(
             engine=engine,
+            breaker=Breaker(engine, stack_name, settings.request_timeout),
             cache=ConfigCache(settings.config_cache_ttl),
             clock=clock,
             parallel=parallel,
@@ -62,16 +64,39 @@ def _namespace(settings: Settings) -> str:
 
 
 def _store_url(settings: Settings) -> StoreUrl:
-    url = settings.url or os.environ.get("ZAEL_URL")
+    """Return where the store is: arguments win over the environment, that over defaults."""
+    of_stack = {
+        name: value
+        for name in ("stack", "region", "endpoint_url")
+        if (value := getattr(settings, name)) is not None
+    }
+    if settings.url is not None and of_stack:
+        raise ValidationError("url", settings.url, _contradiction(of_stack))
+    url = settings.url or (None if of_stack else os.environ.get("ZAEL_URL"))
     if url is not None:
         return parse_url(url)
     stack = settings.stack or os.environ.get("ZAEL_STACK") or DEFAULT_STACK
     return StoreUrl("dynamodb", check_stack_name(stack), {})
 
 
+def stack_to_open(stack: str | None) -> str:
+    """Return the name of the stack, file or memory store that is opened with this ``stack``."""
+    return _store_url(Settings(stack=stack)).place
+
+
+def _contradiction(of_stack: dict[str, str]) -> str:
+    names = ", ".join(f"{name}=" for name in of_stack)
+    return (
+        f"names a store, and so does {names}: drop either; the URL of a stack is "
+        "dynamodb://STACK?region=…&endpoint_url=…"
+    )
+
+
 def _default_clock(engine: str) -> Clock:
-    """Return the host's clock, or the server's for a store that several hosts share."""
-    return ServerClock() if engine == "dynamodb" else HostClock()
+    """Return the clock that all clients of such a store agree on."""
+    if engine == "dynamodb":
+        return ServerClock()
+    return SharedClock() if engine == "sqlite" else HostClock()
 
 
 async def _open_engine(url: StoreUrl, settings: Settings, clock: Clock) -> Engine:
@@ -81,7 +106,7 @@ async def _open_engine(url: StoreUrl, settings: Settings, clock: Clock) -> Engin
         return await open_dynamodb(url, settings)
     engine = await _open_embedded(url, settings)
     try:
-        await engine.buckets.keep_house(clock())
+        await engine.buckets.delete_expired_buckets(clock())
     except BaseException:
         await engine.close()
         raise
@@ -96,11 +121,17 @@ async def _open_embedded(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
     return await open_sqlite(url, settings)
 
 
-async def _namespace_id(engine: Engine, name: str, register: bool, now_ms: int) -> str:
+async def _namespace_id(engine: Engine, name: str, register: bool, clock: Clock) -> str:
+    """Return the id of a namespace; the default one is created if it is missing, too.
+
+    The clock is read after a search: a server's first Date that is far off the host's time counts
+    once a second answer agrees, and until the first reading the clock may jump there.
+    """
+    if name != DEFAULT_NAMESPACE and await engine.namespaces.find(DEFAULT_NAMESPACE) is None:
+        await engine.namespaces.register((DEFAULT_NAMESPACE,), clock())
     namespace = await engine.namespaces.find(name)
     if namespace is not None:
         return namespace.namespace_id
     if not register and name != DEFAULT_NAMESPACE:
         raise NamespaceNotFoundError(name)
-    names = tuple(dict.fromkeys((DEFAULT_NAMESPACE, name)))
-    return (await engine.namespaces.register(names, now_ms))[name]
+    return (await engine.namespaces.register((name,), clock()))[name]

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from time import monotonic
 from types import TracebackType
 
 from zae_limiter._sync.lease import HeldCharge, SyncLease, negated
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.charging import ChargeService
+from zae_limiter._sync.repository.config_reads import Fresh
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
@@ -18,6 +21,7 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
+from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.config import OnUnavailable
@@ -68,12 +72,14 @@ class AcquireCall:
         assert self.repository is not None, "opened before anything is asked of it"
         return self.repository.charging
 
-    def scope(self, *, fresh: bool = False) -> Scope:
+    def scope(self, fresh: Fresh | None = None) -> Scope:
         """Return the buckets of the call and their limits in force; ``fresh`` skips the cache."""
         if self.repository is None:
             self.repository = self.open_repository()
         charging = self.charging
-        scope, _ = charging.scope(self, charging.clock(), fresh=fresh)
+        if charging.breaker.is_open:
+            charging.breaker.check()
+        scope, _ = charging.scope(self, charging.clock(), None, fresh)
         return scope
 
     def charge(
@@ -87,20 +93,37 @@ class AcquireCall:
         if self.repository is None:
             self.repository = self.open_repository()
         charging = self.repository.charging
-        clock = charging.clock
-        scope, now_ms = charging.scope(self, clock())
-        request = ChargeRequest(
-            scope.charges(amounts), clock, now_ms, False, is_acquire, self.speculative
-        )
-        outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
-        if type(outcome) is StaleLimits:
-            scope, now_ms = charging.scope(self, clock(), fresh=True)
+        clock, timeout_s, breaker = charging.clock, charging.request_timeout, charging.breaker
+        if breaker.is_open:
+            breaker.check()
+        deadline = None if timeout_s is None else Deadline(timeout_s)  # of all that follows
+        try:
+            scope, now_ms = charging.scope(self, clock(), deadline)
             request = ChargeRequest(
-                scope.charges(amounts), clock, now_ms, True, is_acquire, self.speculative
+                scope.charges(amounts), clock, now_ms, False, is_acquire, self.speculative, deadline
             )
             outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
+            if type(outcome) is StaleLimits:
+                fresh = Fresh(outcome.version, now_ms)
+                scope, now_ms = charging.scope(self, clock(), deadline, fresh)
+                request = ChargeRequest(
+                    scope.charges(amounts),
+                    clock,
+                    now_ms,
+                    True,
+                    is_acquire,
+                    self.speculative,
+                    deadline,
+                )
+                outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
+        except RateLimiterUnavailable as error:
+            breaker.failed(error)
+            raise
+        breaker.answered_s = monotonic()
         if type(outcome) is Rejection:
-            raise RateLimitExceeded(outcome.statuses)
+            rejected = RateLimitExceeded(outcome.statuses)
+            _log_rejection(self, rejected)
+            raise rejected
         assert type(outcome) is Grant
         return outcome
 
@@ -142,6 +165,26 @@ class AcquireCall:
         return True
 
 
+def _log_rejection(call: AcquireCall, rejected: RateLimitExceeded) -> None:
+    """Log at DEBUG, without importing logging: a program without it has no handler either."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return
+    logger = logging.getLogger(__name__)
+    worst = rejected.primary_violation
+    if worst is not None and logger.isEnabledFor(logging.DEBUG):
+        logger.debug(
+            "%r on %r was rejected: %s of %r has %d of %d requested; retry after %.3f s",
+            call.entity_id,
+            call.resource,
+            worst.limit_name,
+            worst.entity_id,
+            worst.available,
+            worst.requested,
+            rejected.retry_after_seconds,
+        )
+
+
 class Acquire:
     """The context manager that ``SyncRateLimiter.acquire`` returns. For one use.
 
@@ -155,6 +198,10 @@ class Acquire:
         self._call = call
         self._consume = consume
         self._lease: SyncLease | None = None
+
+    def __repr__(self) -> str:
+        call = self._call
+        return f"{type(self).__name__}({call.entity_id!r} on {call.resource!r}, {self._consume})"
 
     def __enter__(self) -> SyncLease:
         if self._lease is not None:

@@ -10,9 +10,11 @@ from zae_limiter._sync.open import open_repository, repository_over
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock, check_clock
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.config import OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import check_positive
 from zae_limiter.settings import (
+    ParallelMode,
+    Provision,
     Settings,
     check_max_shards,
     check_provision,
@@ -60,20 +62,20 @@ class SyncRepositoryBuilder:
         """Expire a bucket on default limits after this many times its time to fill; 0 never."""
         return self._set(bucket_ttl_multiplier=check_ttl_multiplier(multiplier))
 
-    def on_unavailable(self, policy: OnUnavailable | str | None) -> SyncRepositoryBuilder:
+    def on_unavailable(self, policy: OutagePolicy | None) -> SyncRepositoryBuilder:
         """Set what acquires do in an outage, unless the call says otherwise."""
         parsed = None if policy is None else OnUnavailable.parse(policy)
         return self._set(on_unavailable=parsed)
 
     def usage_retention_days(self, days: int) -> SyncRepositoryBuilder:
-        """Set how long an embedded store keeps usage."""
+        """Set how long an embedded store keeps usage. Default: SQLite 90 days, memory 7."""
         return self._set(usage_retention_days=check_positive(days, "usage_retention_days"))
 
     def audit_retention_days(self, days: int) -> SyncRepositoryBuilder:
         """Set how long audit events are kept."""
         return self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
 
-    def provision(self, what: str) -> SyncRepositoryBuilder:
+    def provision(self, what: Provision) -> SyncRepositoryBuilder:
         """Set what to do if a DynamoDB table is missing: "table" creates it, "never" does not.
 
         "stack", the default, is to deploy everything; until that exists it creates nothing.
@@ -96,7 +98,7 @@ class SyncRepositoryBuilder:
         """Take epoch milliseconds from this clock, which is never corrected."""
         return self._set(clock=None if clock is None else check_clock(clock))
 
-    def parallel_mode(self, mode: str) -> SyncRepositoryBuilder:
+    def parallel_mode(self, mode: ParallelMode) -> SyncRepositoryBuilder:
         """Set how independent calls run: "auto", "gevent", "threadpool" or "serial"."""
         return self._set(parallel_mode=mode)
 
@@ -111,6 +113,15 @@ class SyncRepositoryBuilder:
     def over(self, engine: Engine) -> SyncRepository:
         """Open a repository over an engine that is open already."""
         return repository_over(engine, type(engine).__name__, self._settings)
+
+    def __repr__(self) -> str:
+        defaults = Settings()._asdict()
+        given = {
+            name: value
+            for name, value in self._settings._asdict().items()
+            if value != defaults[name]
+        }
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in given.items())})"
 
     def _set(self, **fields: Any) -> SyncRepositoryBuilder:
         self._settings = self._settings._replace(**fields)

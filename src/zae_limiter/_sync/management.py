@@ -10,10 +10,15 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from zae_limiter._sync.repository import SyncRepository
+from zae_limiter._sync.repository.config_reads import landed, raise_for_waiter
 from zae_limiter.clock import Clock, check_clock
 from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.single_flight import Flight, SingleFlight
+from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
+
+OPENING_S = 600.0  # creating a table takes seconds, deploying a stack minutes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +53,9 @@ class Management:
     get_entity = _of_repository(SyncRepository.get_entity)
     delete_entity = _of_repository(SyncRepository.delete_entity)
     get_children = _of_repository(SyncRepository.get_children)
+    set_parent = _of_repository(SyncRepository.set_parent)
     list_entities = _of_repository(SyncRepository.list_entities)
+    list_resources = _of_repository(SyncRepository.list_resources)
     set_limits = _of_repository(SyncRepository.set_limits)
     get_limits = _of_repository(SyncRepository.get_limits)
     delete_limits = _of_repository(SyncRepository.delete_limits)
@@ -93,11 +100,40 @@ class Management:
             )
         self._owned = repository is None
         self._lock = SignalSafeLock()
+        self._openings: SingleFlight[SyncRepository] = SingleFlight(OPENING_S)
 
     @property
     def repository(self) -> SyncRepository | None:
         """The repository; None until a limiter without one is first used."""
         return self._repository
+
+    @property
+    def name(self) -> str:
+        """The name of the stack; deprecated, ``repository.stack_name`` has it."""
+        _warn_of_property("name", "repository.stack_name")
+        return self._stack_name()
+
+    @property
+    def stack_name(self) -> str:
+        """The name of the stack; deprecated, ``repository.stack_name`` has it."""
+        _warn_of_property("stack_name", "repository.stack_name")
+        return self._stack_name()
+
+    @property
+    def table_name(self) -> str:
+        """The name of the stack's DynamoDB table; deprecated, it is that of the stack."""
+        _warn_of_property("table_name", "repository.stack_name")
+        from zae_limiter.dynamodb.table import table_name
+
+        return table_name(self._stack_name())
+
+    def _stack_name(self) -> str:
+        """Return the stack's name; before the store is opened, the one that would be opened."""
+        if self._repository is not None:
+            return self._repository.stack_name
+        from zae_limiter._sync.open import stack_to_open
+
+        return stack_to_open(self._deprecated.get("name"))
 
     def close(self) -> None:
         """Close the repository if this limiter has opened it."""
@@ -112,18 +148,46 @@ class Management:
         self.close()
 
     def _opened(self) -> SyncRepository:
-        """Open the repository on first use, as the environment and deprecated keywords say."""
+        """Open the repository on first use; calls that come meanwhile wait for it."""
+        while self._repository is None:
+            flight, waiter = self._openings.join("repository", None, Waiter)
+            if waiter is None or not landed(self._openings, flight, waiter, None):
+                return self._open(flight)
+            if flight.error is not None:
+                raise_for_waiter(flight.error)
+        return self._repository
+
+    def _open(self, flight: Flight[SyncRepository]) -> SyncRepository:
+        repository: SyncRepository | None = None
+        failure: Exception | None = None
+        try:
+            repository = self._build()
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            with self._lock:
+                if self._repository is None:
+                    self._repository = repository
+                winner = self._repository
+            self._openings.land(flight, winner, failure)
+        assert winner is not None
+        if winner is not repository:  # this call was taken over, and has ended after all
+            repository.close()
+        return winner
+
+    def _build(self) -> SyncRepository:
+        """Open the repository as the environment and deprecated keywords say."""
         given = self._deprecated
         builder = SyncRepository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
         builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
-        repository = builder.register_missing_namespace().build()
-        with self._lock:
-            if self._repository is None:
-                self._repository = repository
-            winner = self._repository
-        if winner is not repository:  # a concurrent call has opened another one first
-            repository.close()
-        return winner
+        return builder.register_missing_namespace().build()
+
+
+def _warn_of_property(name: str, instead: str) -> None:
+    warnings.warn(
+        f"SyncRateLimiter.{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=3
+    )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from zae_limiter.admission.image import BucketImage
     from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
-    from zae_limiter.clock import Clock
+    from zae_limiter.clock import Clock, Deadline
     from zae_limiter.concurrency.receipt import Receipt
     from zae_limiter.models.audit import AuditEvent
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
@@ -63,6 +63,25 @@ class BucketStore(Protocol):
     ) -> list[BucketState]:
         """Return the buckets of an entity, a resource, or both, sorted by entity and resource."""
 
+    def page(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+        clock: Clock,
+    ) -> tuple[list[BucketState], tuple[str, str] | None]:
+        """Return at most ``limit`` buckets after the one of ``after`` (entity and resource).
+
+        They are in an order that the store chooses and keeps. The second value is the last
+        bucket of the page; None if there are no more.
+        """
+
+    def resources(self, namespace_id: str) -> list[str]:
+        """Return the resources that have buckets, sorted. May read all keys of the namespace."""
+
     def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
     ) -> ResourceCapacity:
@@ -77,7 +96,10 @@ class BucketStore(Protocol):
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Fill a bucket and log it; False if there is no such bucket. Usage stays counted."""
+        """Fill a bucket and log what was forgiven; False if there is no such bucket.
+
+        Usage stays counted.
+        """
 
     def top_up(
         self,
@@ -89,7 +111,7 @@ class BucketStore(Protocol):
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Add whole tokens up to the capacity and log it; False if there is no such bucket."""
+        """Add whole tokens up to the capacity and log how many; False if there is no bucket."""
 
 
 class ConfigStore(Protocol):
@@ -107,12 +129,14 @@ class ConfigStore(Protocol):
         *,
         shared: SharedConfig | None = None,
         fresh: bool = False,
+        deadline: Deadline | None = None,
     ) -> ConfigSnapshot:
         """Return all levels for an (entity, resource), the entity, and the version.
 
         They are read at one moment if ``fresh``. Otherwise the answer may lag a little behind
         changes made through other clients. ``shared`` is what was read a moment ago for another
-        entity on the resource: a store need not read that again.
+        entity on the resource: a store need not read that again. ``deadline`` is that of the
+        acquire; None gives the read the store's usual time.
         """
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
@@ -167,10 +191,27 @@ class EntityStore(Protocol):
 
     def page(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
-    ) -> list[Entity]:
-        """Return entities that follow the id ``after``, of a parent or of the whole namespace.
+    ) -> tuple[list[Entity], str | None]:
+        """Return entities of a parent or of the whole namespace, and where the next page starts.
 
-        Children are sorted by id, all entities in an order that the store chooses and keeps.
+        ``after`` is that place, or empty. Children are sorted by id, all entities in an order
+        that the store chooses and keeps. Ids that were never created but have buckets are among
+        all entities, with an empty ``created_at``.
+        """
+
+    def set_parent(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        parent_id: str | None,
+        *,
+        cascade: bool,
+        now_ms: int,
+        principal: str | None,
+    ) -> Entity | None:
+        """Give an entity another parent, or none, and return it; its buckets stay as they are.
+
+        None if there is no such entity. What it has already is no change and not logged.
         """
 
     def delete(self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None) -> bool:
@@ -235,9 +276,9 @@ class AuditLog(Protocol):
     """Events, written by the stores above in the transaction of the change."""
 
     def events(
-        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+        self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        """Return events older than ``before_event_id``, newest first."""
+        """Return events older than ``before_event_id``, newest first; None: of all subjects."""
 
 
 class DocumentStore(Protocol):
@@ -255,6 +296,10 @@ class Engine(Protocol):
 
     @property
     def capabilities(self) -> BackendCapabilities: ...
+    @property
+    def request_timeout(self) -> float | None:
+        """Seconds that one acquire may take with all its calls; None if it never waits."""
+
     @property
     def buckets(self) -> BucketStore: ...
     @property

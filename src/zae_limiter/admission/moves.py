@@ -147,16 +147,21 @@ def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:
 
 
 def top_up_move(key: str, state: LimitState, amount_milli: int, now_ms: int) -> Move:
-    """Return the move that adds tokens, up to the capacity."""
-    room = full_balance(state.rate, now_ms) - amount_milli
-    if state.balance_milli > room:
-        return Move(key, room, None, 0, room + amount_milli)
-    return Move(key, None, room, amount_milli, None)
+    """Return the move that adds tokens, up to the capacity; ``add`` is what was really added.
+
+    A charge that is committed after ``state`` was read stays charged.
+    """
+    full = full_balance(state.rate, now_ms)
+    if state.balance_milli >= full:
+        return Move(key, full, None, 0, full)  # cuts off the overflow, adds nothing
+    added = min(amount_milli, full - state.balance_milli)
+    return Move(key, None, full - added, added, None)
 
 
 def reset_move(key: str, state: LimitState, now_ms: int) -> Move:
-    """Return the move that fills a limit, whatever it holds."""
-    return Move(key, None, None, 0, full_balance(state.rate, now_ms))
+    """Return the move that fills a limit; ``add`` is what was forgiven."""
+    missing = full_balance(state.rate, now_ms) - state.balance_milli
+    return top_up_move(key, state, missing, now_ms)
 
 
 def rebase_move(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:

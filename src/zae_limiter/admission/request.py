@@ -9,6 +9,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.models.limit import MILLI
 
 if TYPE_CHECKING:
+    from zae_limiter.clock import Deadline
     from zae_limiter.models.status import LimitStatus
 
 
@@ -31,7 +32,8 @@ class ChargeRequest(NamedTuple):
     when it builds the write; it keeps that stamp for its retries.
     ``refreshed`` says that the limits were read again after a bucket had seen newer ones;
     ``is_acquire`` is False for more tokens within a lease, which is not another acquire.
-    ``speculative`` lets a store write without reading first, where it can.
+    ``speculative`` lets a store write without reading first, where it can. ``deadline`` is by when
+    the acquire must be decided; its configuration has been read within it.
     """
 
     charges: tuple[Charge, ...]
@@ -40,6 +42,7 @@ class ChargeRequest(NamedTuple):
     refreshed: bool = False
     is_acquire: bool = True
     speculative: bool = True
+    deadline: Deadline | None = None
 
 
 class Settlement(NamedTuple):
@@ -86,11 +89,13 @@ class Rejection(NamedTuple):
     statuses: tuple[LimitStatus, ...]
 
 
-class StaleLimits:
-    """Nothing was charged: a bucket has seen newer configuration. Read it, then charge again."""
+class StaleLimits(NamedTuple):
+    """Nothing was charged: a bucket has seen newer configuration. Read it, then charge again.
 
-    __slots__ = ()
+    ``version`` is the configuration version that the bucket has seen.
+    """
+
+    version: int
 
 
-STALE = StaleLimits()
 ChargeOutcome = Grant | Rejection | StaleLimits

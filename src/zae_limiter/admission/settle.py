@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance
-from zae_limiter.admission.in_force import plain_name
-from zae_limiter.admission.moves import top_up_move
+from zae_limiter.admission.in_force import is_alias, plain_name
+from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Settlement
 from zae_limiter.exceptions import ValidationError
@@ -42,24 +42,42 @@ def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
     )
 
 
-def reset(image: BucketImage, now_ms: int) -> BucketImage:
-    """Fill every limit; consumption stays counted."""
-    limits = {
-        key: state._replace(balance_milli=full_balance(state.rate, now_ms))
-        for key, state in image.limits.items()
-    }
-    return image._replace(limits=limits, writes=image.writes + 1)
+def reset(image: BucketImage, now_ms: int) -> tuple[BucketImage, list[Move]]:
+    """Fill every limit; consumption stays counted. Return the moves, too."""
+    moves = [reset_move(key, state, now_ms) for key, state in image.limits.items()]
+    return _moved(image, moves), moves
 
 
-def top_up(image: BucketImage, amounts: Mapping[str, int], now_ms: int) -> BucketImage:
-    """Add whole tokens, up to the capacity; consumption stays counted."""
+def top_up(
+    image: BucketImage, amounts: Mapping[str, int], now_ms: int
+) -> tuple[BucketImage, list[Move]]:
+    """Add whole tokens, up to the capacity; consumption stays counted. Return the moves, too."""
     check_topped(image.limits, amounts)
+    moves = [
+        top_up_move(name, image.limits[name], amount * MILLI, now_ms)
+        for name, amount in amounts.items()
+    ]
+    return _moved(image, moves), moves
+
+
+def _moved(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
     limits = dict(image.limits)
-    for name, amount in amounts.items():
-        state = limits[name]
-        topped = top_up_move(name, state, amount * MILLI, now_ms).applied(state.balance_milli)
-        limits[name] = state._replace(balance_milli=topped)
+    for move in moves:
+        state = limits[move.key]
+        limits[move.key] = state._replace(balance_milli=move.applied(state.balance_milli))
     return image._replace(limits=limits, writes=image.writes + 1)
+
+
+def added_milli(moves: Iterable[Move]) -> dict[str, int]:
+    """Sum what moves add, by limit, for the audit event of a reset or top-up.
+
+    A limit that calls brought beside the configured one of its name is called ``name (of calls)``.
+    """
+    added: dict[str, int] = {}
+    for move in moves:
+        name = plain_name(move.key) + (" (of calls)" if is_alias(move.key) else "")
+        added[name] = added.get(name, 0) + move.add
+    return dict(sorted(added.items()))
 
 
 def check_topped(stored: Collection[str], amounts: Mapping[str, int]) -> None:

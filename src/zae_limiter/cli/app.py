@@ -16,7 +16,7 @@ HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 # none of them. The command's module has the name of the command.
 COMMANDS = {
     "audit": "Show the audit log of changes.",
-    "bucket": "Show, reset and top up token buckets.",
+    "bucket": "Show, list, reset and top up token buckets.",
     "demo": "Watch the limiter at work on simulated LLM traffic.",
     "entity": "Manage entities (keys, users, projects) and their limits.",
     "explain": "Explain whether the next acquire would be admitted.",
@@ -88,5 +88,6 @@ def app() -> None:
     Tab completion, for bash (zsh and fish likewise):
       eval "$(_ZAE_LIMITER_COMPLETE=bash_source zae-limiter)"
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (explain --exit-code),
+    130 interrupted.
     """

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 import json
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zae_limiter.cli.app import CommandGroup
-from zae_limiter.cli.formatting import describe_limits, format_time
+from zae_limiter.cli.console import status
+from zae_limiter.cli.formatting import describe_limits, format_time, format_tokens
 from zae_limiter.cli.options import (
     check_entity,
     check_free_text,
@@ -23,7 +22,6 @@ from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_result, print_table
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.audit import AuditEvent
 
@@ -77,8 +75,8 @@ def list_events(
 ) -> None:
     """List audit events, newest first.
 
-    Without a filter: events of the namespace itself, of the system defaults, and of the
-    resources that have defaults now.
+    Without a filter: all events of the namespace. On DynamoDB that reads the keys of everything
+    in the namespace, which takes a while in a large one.
 
     \b
     Examples:
@@ -94,9 +92,10 @@ def list_events(
             "give only one of --entity-id, --resource, --system and --of-namespace"
         )
     with store.open() as repository:
-        subjects = _subjects(repository, entity_id, resource, of_system, of_namespace)
-        # One more than wanted shows whether there is a next page.
-        events = _events(repository, subjects, limit + 1, start_event_id)
+        subject = _subject(entity_id, resource, of_system, of_namespace)
+        with status("reading the audit log"):
+            # One more than wanted shows whether there is a next page.
+            events = repository.get_audit_events(subject, limit + 1, start_event_id)
     next_event_id = events[limit - 1].event_id if len(events) > limit else None
     events = events[:limit]
     if output == "json":
@@ -123,34 +122,17 @@ def list_events(
         print_hint(output, f"more: add --start-event-id {next_event_id}")
 
 
-def _subjects(
-    repository: SyncRepository,
-    entity_id: str | None,
-    resource: str | None,
-    of_system: bool,
-    of_namespace: str | None,
-) -> list[str]:
+def _subject(
+    entity_id: str | None, resource: str | None, of_system: bool, of_namespace: str | None
+) -> str | None:
+    """Return the subject that the options name; None: all of the namespace."""
     from zae_limiter.models.audit import SYSTEM_SUBJECT, namespace_subject, resource_subject
 
-    if entity_id is not None:
-        return [entity_id]
     if resource is not None:
-        return [resource_subject(resource)]
+        return resource_subject(resource)
     if of_namespace is not None:
-        return [namespace_subject(of_namespace)]
-    if of_system:
-        return [SYSTEM_SUBJECT]
-    resources = repository.list_resources_with_defaults()
-    namespace = namespace_subject(repository.namespace_name)
-    return [SYSTEM_SUBJECT, namespace, *map(resource_subject, resources)]
-
-
-def _events(
-    repository: SyncRepository, subjects: list[str], limit: int, start: str | None
-) -> list[AuditEvent]:
-    logs = (repository.get_audit_events(subject, limit, start) for subject in subjects)
-    merged = heapq.merge(*logs, key=lambda event: event.event_id, reverse=True)
-    return list(islice(merged, limit))
+        return namespace_subject(of_namespace)
+    return SYSTEM_SUBJECT if of_system else entity_id
 
 
 def _details(event: AuditEvent) -> str:
@@ -164,14 +146,34 @@ def _details(event: AuditEvent) -> str:
         policy = details.get("on_unavailable")
         outage = f"; in an outage: {policy}" if policy else ""
         return f"{on}{_limits(details.get('limits'))} (was {before}){outage}"
+    if event.action == "bucket_reset" and "forgiven_milli" in details:
+        return f"{on}forgiven {_tokens(details['forgiven_milli'])}"
+    if event.action == "bucket_topped_up" and "added_milli" in details:
+        asked = {name: 1000 * amount for name, amount in details["amounts"].items()}
+        added = details["added_milli"]
+        cut = "" if added == asked else f" (asked for {_tokens(asked)})"
+        return f"{on}added {_tokens(added)}{cut}"
+    if event.action == "parent_set":
+        return f"{_parent(details)} (was {_parent(details.get('previous') or {})})"
     given = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
     return on + " ".join(f"{key}={_text(value)}" for key, value in given.items())
+
+
+def _parent(details: dict[str, Any]) -> str:
+    if details.get("parent_id") is None:
+        return "no parent"
+    cascades = "" if details.get("cascade") else ", not charged"
+    return f"parent {details['parent_id']}{cascades}"
 
 
 def _limits(stored: list[dict[str, Any]] | None) -> str:
     from zae_limiter.models.limit import Limit
 
     return describe_limits(Limit.from_dict(limit) for limit in stored or ())
+
+
+def _tokens(amounts_milli: dict[str, int]) -> str:
+    return ", ".join(f"{name} {format_tokens(milli)}" for name, milli in amounts_milli.items())
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""``zae-limiter bucket``: show, reset and top up token buckets."""
+"""``zae-limiter bucket``: show, list, reset and top up token buckets."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.cli.app import CommandGroup
+from zae_limiter.cli.bucket_list import list_buckets
 from zae_limiter.cli.completion import complete_resource
 from zae_limiter.cli.console import confirm
-from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.errors import did_you_mean, suggested
 from zae_limiter.cli.formatting import format_duration, format_hour, format_rate, format_tokens
 from zae_limiter.cli.options import (
     check_resource_name,
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def bucket() -> None:
-    """Show, reset and top up token buckets.
+    """Show, list, reset and top up token buckets.
 
     \b
-    Example:
+    Examples:
       zae-limiter bucket show key-7 gpt-4
+      zae-limiter bucket list --limited
     """
+
+
+bucket.add_command(list_buckets)
 
 
 @bucket.command("show")
@@ -180,7 +185,7 @@ def _report(output: str, entity_id: str, buckets: list[BucketView]) -> None:
             print_hint(
                 output,
                 "limits have changed since the last acquire; those of the next one: "
-                f"zae-limiter explain {entity_id} RESOURCE",
+                f"{suggested('explain', entity_id, 'RESOURCE')}",
             )
 
 

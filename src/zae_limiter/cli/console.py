@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from zae_limiter.cli.errors import Interrupted
+from zae_limiter.cli.errors import Interrupted, folded
 from zae_limiter.cli.formatting import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def confirm(consequences: str, question: str, *, yes: bool) -> None:
         raise click.UsageError(
             f"{printable(consequences)}. There is no terminal to ask on: add --yes to do it"
         )
-    click.echo(f"{printable(consequences)}.", err=True)
+    click.echo(folded(f"{printable(consequences)}.", sys.stderr), err=True)
     try:
         confirmed = click.confirm(question, err=True)
     except click.Abort:

@@ -10,8 +10,14 @@ from zae_limiter.cli.app import CommandGroup
 from zae_limiter.cli.console import confirm, status
 from zae_limiter.cli.entity_limits import delete_limits, get_limits, set_limits
 from zae_limiter.cli.entity_list import list_entities, list_resources
-from zae_limiter.cli.errors import Interrupted, did_you_mean
-from zae_limiter.cli.formatting import entity_json
+from zae_limiter.cli.entity_parent import (
+    describe_orphans,
+    force_option,
+    require_parent,
+    set_parent,
+)
+from zae_limiter.cli.errors import Interrupted, did_you_mean, suggested
+from zae_limiter.cli.formatting import count_of, entity_json
 from zae_limiter.cli.options import (
     check_entity,
     check_free_text,
@@ -22,14 +28,12 @@ from zae_limiter.cli.options import (
     yes_option,
 )
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import print_result
+from zae_limiter.cli.tables import print_hint, print_result
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.lookups import EntityView
     from zae_limiter.cli.store import StoreLocation
-
-MAX_COUNTED_CHILDREN = 1000  # one page: deleting a parent of very many must ask soon
 
 
 @click.group(cls=CommandGroup)
@@ -69,6 +73,7 @@ def _parse_metadata(
     callback=_parse_metadata,
     help="A note to store with the entity; may be repeated.",
 )
+@force_option
 @principal_option
 @store_options
 @output_option
@@ -79,6 +84,7 @@ def create(
     parent: str | None,
     cascade: bool,
     metadata: dict[str, str],
+    force: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -94,6 +100,8 @@ def create(
     if cascade and parent is None:
         raise click.UsageError("--cascade needs --parent, the entity that is charged as well")
     with store.open(create=True) as repository:
+        if parent is not None and parent != entity_id and not force:
+            require_parent(repository, parent)
         created = repository.create_entity(
             entity_id, display_name, parent, cascade, metadata, principal
         )
@@ -110,16 +118,17 @@ def create(
 def show_entity(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:
     """Show an entity and the limits in force.
 
-    Names its parent, and the configuration level that each limit comes from.
+    Names its parent, whether that is registered and has limits, and the configuration level
+    that each limit comes from.
 
     \b
     Examples:
       zae-limiter entity show key-7
       zae-limiter entity show key-7 --resource gpt-4
 
-    JSON: entity_id, exists, name, parent_id, cascade, metadata, created_at, in_force (each:
-    entity_id, resource (null: any other), source (entity, entity_default, resource, system or
-    null), limits).
+    JSON: entity_id, exists, name, parent_id, parent_exists, parent_limits (own, defaults, none,
+    or null without a parent), cascade, metadata, created_at, in_force (each: entity_id, resource
+    (null: any other), source (entity, entity_default, resource, system or null), limits).
     """
     from zae_limiter.cli.entity_report import print_view, view_json
     from zae_limiter.cli.lookups import view_entity
@@ -135,7 +144,7 @@ def show_entity(store: StoreLocation, entity_id: str, resource: str | None, outp
         print_view(view)
 
 
-for _command in (set_limits, get_limits, delete_limits, list_entities, list_resources):
+for _command in (set_parent, set_limits, get_limits, delete_limits, list_entities, list_resources):
     entity.add_command(_command)
 
 
@@ -163,38 +172,40 @@ def delete(
         buckets = {state.resource for state in repository.get_buckets(entity_id)}
         if not (view.is_known or buckets):
             raise click.ClickException(_unknown(repository, entity_id))
-        confirm(_consequences(repository, view, buckets), "Delete it?", yes=yes)
+        orphans = describe_orphans(repository, entity_id)
+        confirm(_consequences(view, buckets, orphans), "Delete it?", yes=yes)
         try:
             with status(f"deleting {entity_id}"):
                 repository.delete_entity(entity_id, principal)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"while {entity_id!r} was being deleted; finish with: "
-                f"zae-limiter entity delete {entity_id}"
+                f"{suggested('entity', 'delete', entity_id)}"
             ) from None
     print_result(output, {"entity_id": entity_id, "deleted": True}, f"deleted {entity_id!r}")
+    if yes and orphans:
+        print_hint(output, f"note: {orphans}")
 
 
 def _unknown(repository: SyncRepository, entity_id: str) -> str:
     from zae_limiter.cli.lookups import similar_entities
 
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    advice = suggestion or f"; create it: zae-limiter entity create {entity_id}"
+    advice = suggestion or f"; create it: {suggested('entity', 'create', entity_id)}"
     return f"entity {entity_id!r} does not exist and has no limits or buckets{advice}"
 
 
-def _consequences(repository: SyncRepository, view: EntityView, buckets: set[str]) -> str:
+def _consequences(view: EntityView, buckets: set[str], orphans: str) -> str:
     """State what deleting the entity removes, and what stays."""
     own = sum(
         1
         for limits in view.in_force
         if limits.entity_id == view.entity_id and limits.source and limits.source.is_entity_level
     )
-    children, more = repository.list_entities(MAX_COUNTED_CHILDREN, parent_id=view.entity_id)
-    count = f"{len(children):,}{' or more' if more else ''}"
-    orphaned = f"; {count} entities under it keep pointing to it" if children else ""
+    left_behind = f"; {orphans}" if orphans else ""
+    places, resources = count_of(own, "place"), count_of(len(buckets), "resource")
     return (
-        f"This deletes {view.entity_id!r} with its own limits (in force in {own} places) and its "
-        f"buckets on {len(buckets)} resources{orphaned}. Usage and audit events stay; a new "
-        "acquire starts with a full bucket"
+        f"This deletes {view.entity_id!r} with its own limits (in force in {places}) and its "
+        f"buckets on {resources}. Usage and audit events stay; a new "
+        f"acquire starts with a full bucket{left_behind}"
     )

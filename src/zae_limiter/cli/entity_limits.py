@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.cli.console import confirm
-from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.errors import did_you_mean, suggested
 from zae_limiter.cli.formatting import describe_limits, describe_resource, limits_json
 from zae_limiter.cli.options import (
     entity_argument,
@@ -141,5 +141,5 @@ def _none_stored(repository: SyncRepository, entity_id: str, resource: str) -> s
     suggestion = did_you_mean(resource, repository.list_resources_with_entity_configs())
     return (
         f"{entity_id!r} has no limits of its own on {describe_resource(resource)}{suggestion}; "
-        f"for the limits in force: zae-limiter entity show {entity_id}"
+        f"for the limits in force: {suggested('entity', 'show', entity_id)}"
     )

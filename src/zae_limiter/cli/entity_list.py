@@ -8,7 +8,13 @@ import click
 
 from zae_limiter.cli.completion import complete_entity, complete_resource
 from zae_limiter.cli.errors import did_you_mean
-from zae_limiter.cli.formatting import describe_resource, entity_json, format_time, printable
+from zae_limiter.cli.formatting import (
+    NOT_REGISTERED,
+    describe_resource,
+    entity_json,
+    format_time,
+    printable,
+)
 from zae_limiter.cli.listing import Pages, end_json, stream_json, stream_table
 from zae_limiter.cli.options import (
     check_any_resource,
@@ -59,8 +65,9 @@ def list_entities(
 ) -> None:
     """List entities, a page at a time.
 
-    Lists all created entities, the children of a parent, or the ids of the entities with limits
-    of their own on a resource. They are in the order of their ids, except for the list of all
+    Lists all entities, the children of a parent, or the ids of the entities with limits of their
+    own on a resource. Ids that have buckets but were never created are among all entities, as
+    "in use, not registered". They are in the order of their ids, except for the list of all
     entities on DynamoDB, which is unordered.
 
     \b
@@ -69,8 +76,8 @@ def list_entities(
       zae-limiter entity list --parent project-1 --limit 20
       zae-limiter entity list --with-custom-limits gpt-4 --all
 
-    JSON: entities (each: entity_id, name, parent_id, cascade, metadata, created_at),
-    next_cursor (null at the end).
+    JSON: entities (each: entity_id, name, parent_id, cascade, metadata, created_at (empty:
+    in use, not registered)), next_cursor (null at the end).
     """
     if with_custom_limits is not None and parent is not None:
         raise click.UsageError("give only one of --with-custom-limits and --parent")
@@ -142,9 +149,13 @@ def _list_entities(
         end_json(next_cursor=pages.next_cursor)
         return
     heads = ("entity", "name", *(() if parent else ("parent",)), "cascade", "created=")
-    stream_table(heads, pages, lambda entity: _row(entity, parent))
+    stream_table(heads, pages, lambda entity: [_row(entity, parent)])
     if not pages.item_count:
-        message = f"entity {parent!r} has no children" if parent else "no entity was created here"
+        message = (
+            f"entity {parent!r} has no children"
+            if parent
+            else "no entity was created here, and none is in use"
+        )
         print_hint(output, message)
     _hint_more(output, pages)
 
@@ -152,6 +163,8 @@ def _list_entities(
 def _row(entity: Entity, parent: str | None) -> tuple[object, ...]:
     parent_cell = () if parent else (entity.parent_id,)
     cascade = "yes" if entity.cascade else "no"
+    if not entity.created_at:
+        return entity.id, None, *parent_cell, "no", NOT_REGISTERED
     return entity.id, entity.name, *parent_cell, cascade, format_time(entity.created_at)
 
 

@@ -11,7 +11,14 @@ from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
-    from zae_limiter.cli.lookups import EntityView, ShownLimits
+    from zae_limiter.cli.lookups import EntityView, ParentView, ShownLimits
+
+
+PARENT_LIMITS = {
+    "own": "has limits of its own",
+    "defaults": "limited by the defaults",
+    "none": "no limits are stored for it",
+}
 
 
 def view_json(view: EntityView) -> dict[str, Any]:
@@ -19,6 +26,8 @@ def view_json(view: EntityView) -> dict[str, Any]:
     return {
         **entity_json(view.entity or Entity(view.entity_id)),
         "exists": view.entity is not None,
+        "parent_exists": view.parent.exists if view.parent else None,
+        "parent_limits": view.parent.limits if view.parent else None,
         "in_force": [
             {
                 "entity_id": shown.entity_id,
@@ -36,24 +45,29 @@ def print_view(view: EntityView) -> None:
     if view.entity is None:
         print_line(f"entity   {view.entity_id} (never created, so it has no parent)")
     else:
-        _print_entity(view.entity)
+        _print_entity(view.entity, view.parent)
     print_line("")
     rows = (row for shown in view.in_force for row in _rows(shown, view.entity_id))
     print_table(("resource", "limit", "rate>", "burst>", "from"), rows)
 
 
-def _print_entity(entity: Entity) -> None:
-    charged = ", charged by every acquire" if entity.cascade else ", not charged (no cascade)"
+def _print_entity(entity: Entity, parent: ParentView | None) -> None:
     metadata = " ".join(f"{key}={value}" for key, value in sorted(entity.metadata.items()))
     print_fields(
         [
             ("entity", entity.id),
             ("name", entity.name),
-            ("parent", f"{entity.parent_id}{charged}" if entity.parent_id else "none"),
+            ("parent", _describe_parent(entity, parent) if parent else "none"),
             ("metadata", metadata or None),
             ("created", entity.created_at),
         ]
     )
+
+
+def _describe_parent(entity: Entity, parent: ParentView) -> str:
+    charged = "charged by every acquire" if entity.cascade else "not charged (no cascade)"
+    exists = "registered" if parent.exists else "NOT registered: check its id"
+    return f"{entity.parent_id}, {charged}; {exists}; {PARENT_LIMITS[parent.limits]}"
 
 
 def _rows(shown: ShownLimits, entity_id: str) -> Iterator[tuple[str, ...]]:

@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 PROGRAM = "zae-limiter"
 WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
-RIGHT_ADDRESS = "check --url or --endpoint-url, and that the server is running"
+RIGHT_ADDRESS = "check --region, --url or --endpoint-url, and that the server is running"
 # The library's advice names Python arguments; these name the options of the command line instead.
 SHELL_PHRASES = {
-    "there is no such table, and provision='table' creates it": (
-        "there is no such table; check --name, --region and --endpoint-url, or create it: "
-        f"{PROGRAM} namespace register default --create-table"
-    ),
     "; pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB": (
         f"; {WITHOUT_DYNAMODB}"
     ),
     "a profile or a role, or region=": "a profile or a role, or give --region",
     "pass region=, or set": "give --region, or set",
     "check endpoint_url": "check --endpoint-url",
-    "delete_namespace() it before": f"'{PROGRAM} namespace delete' before",
 }
-DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130  # 130 is the shell's code for Ctrl-C
+MIN_WIDTH = 20  # columns: a narrower terminal folds by itself
+ALL_NAMESPACES = ("namespace", "version")  # commands that do not take --namespace
+DONE, FAILED, WRONG_USAGE, LIMITED, INTERRUPTED = (
+    0,
+    1,
+    2,
+    3,
+    130,
+)  # 130 is the shell's code for Ctrl-C
+
+
+class GivenOptions:
+    """The options of the command line that name the store, for the commands that hints suggest.
+
+    A suggested command without them would work on another store.
+    """
+
+    def __init__(self) -> None:
+        self.store: tuple[str, ...] = ()
+        self.namespace: tuple[str, ...] = ()
+
+    def command(self, *words: str) -> str:
+        """Return a command line that works on the same store and namespace."""
+        from shlex import join
+
+        namespace = () if words[0] in ALL_NAMESPACES else self.namespace
+        return join([PROGRAM, *words, *self.store, *namespace])
+
+
+def suggested(*words: str) -> str:
+    """Return a command line for a hint of the command that runs now."""
+    ctx = click.get_current_context(silent=True)
+    given = ctx.find_object(GivenOptions) if ctx is not None else None
+    return (given or GivenOptions()).command(*words)
 
 
 class Interrupted(click.ClickException):
@@ -49,8 +78,9 @@ def run(app: click.Command, args: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         # A character that the encoding of stdout lacks must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
+    given = GivenOptions()
     try:
-        code: Any = app.main(args, prog_name=PROGRAM, standalone_mode=False)
+        code: Any = app.main(args, prog_name=PROGRAM, standalone_mode=False, obj=given)
     except Interrupted as error:
         return _report(f"interrupted {error.message}", INTERRUPTED)
     except click.UsageError as error:
@@ -62,7 +92,7 @@ def run(app: click.Command, args: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ZAEL_DEBUG") == "1":
             raise
-        return _report(*_describe(error))
+        return _report(*_describe(error, given))
     return code if isinstance(code, int) else DONE
 
 
@@ -71,39 +101,43 @@ def _with_help(error: click.UsageError) -> str:
     return f"{error.format_message().rstrip('.')}; see '{command} --help'"
 
 
-def _describe(error: Exception) -> tuple[str, int]:
+def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     """Return the line and the exit code for an error that click does not know."""
     from zae_limiter import exceptions
 
     if isinstance(error, exceptions.ValidationError):
         return f"error: {error}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
-        return f"error: {_in_shell_terms(error)}", FAILED
+        return f"error: {_in_shell_terms(error, given)}", FAILED
     if isinstance(error, OSError) and error.filename is not None:
         return f"error: {error.filename}: {error.strerror}; choose another file", FAILED
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"error: {error.strerror}; free some space and run it again", FAILED
     cause = f"{type(error).__name__}: {error}"
     return f"error: {cause}; run it again with ZAEL_DEBUG=1 and report what it prints", FAILED
 
 
-def _in_shell_terms(error: Exception) -> str:
+def _in_shell_terms(error: Exception, given: GivenOptions) -> str:
     """Return the message of a library error with commands and options as advice."""
     from zae_limiter import exceptions
 
     if isinstance(error, exceptions.NamespaceNotFoundError):
         return (
-            f"namespace {error.namespace!r} is not registered; see '{PROGRAM} namespace list' and "
-            f"'orphans', or register it: {PROGRAM} namespace register {error.namespace}"
+            f"namespace {error.namespace!r} is not registered; see "
+            f"'{given.command('namespace', 'list')}' and 'orphans', or register it: "
+            f"{given.command('namespace', 'register', error.namespace)}"
         )
     if isinstance(error, exceptions.EntityExistsError):
         return (
-            f"entity {error.entity_id!r} exists already; see '{PROGRAM} entity show', "
-            f"or '{PROGRAM} entity delete' it first to change its parent"
+            f"entity {error.entity_id!r} exists already; see "
+            f"'{given.command('entity', 'show', error.entity_id)}', or "
+            f"'{given.command('entity', 'set-parent', error.entity_id)}' to change its parent"
         )
     if isinstance(error, exceptions.InfrastructureNotFoundError):
         if error.hint.startswith("the folder"):
             return f"no store at {error.stack_name!r}: {error.hint}, or check --url (or ZAEL_URL)"
-        return f"no store named {error.stack_name!r}: {_with_shell_phrases(error.hint)}"
-    message = _with_shell_phrases(str(error))
+        return f"no store named {error.stack_name!r}: {_with_shell_phrases(error.hint, given)}"
+    message = _with_shell_phrases(str(error), given)
     if _is_connection_error(error):
         no_credentials = "credentials" in str(error)
         return f"{message}; {WITHOUT_DYNAMODB if no_credentials else RIGHT_ADDRESS}"
@@ -116,12 +150,41 @@ def _is_connection_error(error: Exception) -> bool:
     return isinstance(error, NoAnswer | NotSent)
 
 
-def _with_shell_phrases(text: str) -> str:
-    for in_code, in_shell in SHELL_PHRASES.items():
+def _with_shell_phrases(text: str, given: GivenOptions) -> str:
+    create = given.command("namespace", "register", "default", "--create-table")
+    phrases = {
+        **SHELL_PHRASES,
+        "there is no such table, and provision='table' creates it": (
+            "there is no such table; check --name, --region and --endpoint-url, or create it: "
+            f"{create}"
+        ),
+        "delete_namespace() it before": f"'{given.command('namespace', 'delete')}' before",
+    }
+    for in_code, in_shell in phrases.items():
         text = text.replace(in_code, in_shell)
     return text
 
 
 def _report(message: str, code: int) -> int:
-    click.echo(" ".join(message.split()), err=True)
+    click.echo(folded(" ".join(message.split()), sys.stderr), err=True)
     return code
+
+
+def folded(line: str, stream: TextIO) -> str:
+    """Fold a line between words at the width of a terminal; anywhere else it stays one line."""
+    if not stream.isatty():
+        return line
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    indent = " " * (len(line) - len(line.lstrip()))
+    width = max(get_terminal_size().columns, MIN_WIDTH)
+    lines = wrap(
+        line,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return "\n".join(lines) if len(line) > width else line

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zae_limiter.cli.errors import FAILED, LIMITED, did_you_mean
 from zae_limiter.cli.formatting import (
     LEVELS,
     describe_limits,
@@ -19,12 +20,15 @@ from zae_limiter.cli.formatting import (
 from zae_limiter.cli.options import entity_argument, output_option, resource_argument
 from zae_limiter.cli.param_types import amounts_option
 from zae_limiter.cli.store_options import store_options
-from zae_limiter.cli.tables import print_line, print_result, print_table
+from zae_limiter.cli.tables import print_hint, print_line, print_result, print_table
 
 if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.explanation import Explanation, Resolution
     from zae_limiter.cli.store import StoreLocation
     from zae_limiter.models.status import LimitStatus
+
+ANSWER_STYLES = {"ADMITTED": "green", "LIMITED": "red", "ERROR": "red"}
 
 
 @click.command()
@@ -36,10 +40,18 @@ if TYPE_CHECKING:
     required=False,
     help="Tokens that the acquire asks for; may be repeated. Default: 1 of each limit.",
 )
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 3 if the answer is LIMITED, with 1 if ERROR."
+)
 @store_options
 @output_option
 def explain(
-    store: StoreLocation, entity_id: str, resource: str, amounts: dict[str, int], output: str
+    store: StoreLocation,
+    entity_id: str,
+    resource: str,
+    amounts: dict[str, int],
+    exit_code: bool,
+    output: str,
 ) -> None:
     """Explain whether the next acquire would be admitted. Nothing is charged.
 
@@ -47,8 +59,10 @@ def explain(
     Examples:
       zae-limiter explain key-7 gpt-4
       zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
+      zae-limiter explain key-7 gpt-4 --exit-code
 
-    JSON: entity_id, resource, exists, parent_id, cascade, consume, resolution (each: entity_id,
+    JSON: entity_id, resource, exists, entity_known (created, limited or used), resource_known,
+    parent_id, cascade, consume, resolution (each: entity_id,
     source, last_used_hour, levels (each: source, limits, wins)), answer (admitted, limited or
     error), retry_after_seconds (null: never), problem, limits (each: entity_id, resource,
     limit_name, capacity, refill_amount, refill_period_seconds, available, requested, exceeded,
@@ -60,10 +74,35 @@ def explain(
     with store.open() as repository:
         limiter = SyncRateLimiter(repository)
         explanation = explain_acquire(limiter, entity_id, resource, amounts)
+        hints = _hints(repository, explanation, output)
     if output == "json":
         print_result(output, _as_json(explanation))
     else:
         _print(explanation)
+    for hint in hints:
+        print_hint(output, hint)
+    if exit_code and explanation.answer != "admitted":
+        click.get_current_context().exit(LIMITED if explanation.answer == "limited" else FAILED)
+
+
+def _hints(repository: SyncRepository, explanation: Explanation, output: str) -> list[str]:
+    """Name what the store does not know, which may be a typo, and what may have been meant."""
+    if output == "json":
+        return []
+    from zae_limiter.cli.lookups import similar_entities, similar_resources
+
+    hints = []
+    if not explanation.entity_known:
+        entity_id = explanation.entity_id
+        suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
+        hints.append(
+            f"{entity_id!r} was never created, has no limits of its own and no buckets{suggestion}"
+        )
+    if not explanation.resource_known:
+        name = explanation.resource
+        suggestion = did_you_mean(name, similar_resources(repository))
+        hints.append(f"resource {name!r} has no limits and no buckets{suggestion}")
+    return hints
 
 
 def _as_json(explanation: Explanation) -> dict[str, Any]:
@@ -72,6 +111,8 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
         "entity_id": explanation.entity_id,
         "resource": explanation.resource,
         "exists": entity is not None,
+        "entity_known": explanation.entity_known,
+        "resource_known": explanation.resource_known,
         "parent_id": entity.parent_id if entity else None,
         "cascade": entity.cascade if entity else False,
         "consume": explanation.consume,
@@ -118,7 +159,7 @@ def _print(explanation: Explanation) -> None:
             ("entity", "limit", "level>", "of>", "refill>", "asked>", "fits"),
             map(_bucket_row, explanation.availability.statuses),
             indent=3,
-            last_styles={"yes": "green"},
+            last_styles={"yes": "green", "NO": "red"},
         )
         last = next((resolution.last_used_hour for resolution in explanation.resolutions), None)
         when = (
@@ -126,7 +167,7 @@ def _print(explanation: Explanation) -> None:
         )
         print_line(f"   last use by {explanation.entity_id}: {when}")
     print_line("")
-    print_line(f"Answer: {_answer(explanation)}")
+    print_line(f"Answer: {_answer(explanation)}", styles=ANSWER_STYLES)
 
 
 def _charged(explanation: Explanation) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zae_limiter.cli.lookups import charged_entities, last_used_hour
+from zae_limiter.cli.errors import suggested
+from zae_limiter.cli.lookups import (
+    charged_entities,
+    is_known_entity,
+    is_known_resource,
+    last_used_hour,
+)
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
 
@@ -54,6 +60,8 @@ class Explanation:
     resolutions: tuple[Resolution, ...]  # of the entity, and of its parent if that is charged too
     availability: Availability | None
     problem: str | None
+    entity_known: bool  # it was created, has limits of its own, or has buckets
+    resource_known: bool  # it has limits or buckets
 
     @property
     def answer(self) -> str:
@@ -97,12 +105,16 @@ def explain_acquire(
         resolutions=tuple(_resolution(repository, charged_id, resource) for charged_id in charged),
         availability=availability,
         problem=problem,
+        entity_known=entity is not None or is_known_entity(repository, entity_id),
+        resource_known=is_known_resource(repository, resource),
     )
 
 
 def _describe(error: ValidationError) -> str:
     if error.field == "limits":
-        return f"{error.reason.partition(';')[0]}; store some: zae-limiter system set-defaults"
+        return (
+            f"{error.reason.partition(';')[0]}; store some: {suggested('system', 'set-defaults')}"
+        )
     return f"{error.field.removeprefix('needed.')!r} {error.reason}"
 
 

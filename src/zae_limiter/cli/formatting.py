@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # As in zae_limiter.naming, which is not imported here: help must not import the library.
 DEFAULT_RESOURCE = "_default_"
-UNITS = {1: "sec", 60: "min", 3600: "hour", 86_400: "day"}
+NOT_REGISTERED = "in use, not registered"
 # Configuration levels by the value of their ConfigSource.
 LEVELS = {
     "entity": "entity, this resource",
@@ -43,10 +43,10 @@ def format_short_number(value: int) -> str:
 
 
 def format_rate(limit: Limit) -> str:
-    """``1,000/min``."""
-    unit = UNITS.get(limit.refill_period_seconds)
-    per = f"/{unit}" if unit else f" every {format_number(limit.refill_period_seconds)} s"
-    return format_number(limit.refill_amount) + per
+    """``1,000/min``, ``1/90s``: the period as ``-l`` takes it."""
+    from zae_limiter.models.notation import format_period
+
+    return f"{format_number(limit.refill_amount)}/{format_period(limit.refill_period_seconds)}"
 
 
 def describe_limits(limits: Iterable[Limit]) -> str:
@@ -101,8 +101,13 @@ def describe_resource(resource: str) -> str:
     return "any resource" if resource == DEFAULT_RESOURCE else f"{resource!r}"
 
 
+def count_of(count: int, thing: str, things: str = "") -> str:
+    """``1 row``, ``2,000 rows``; ``things`` is the plural where an s does not do."""
+    return f"1 {thing}" if count == 1 else f"{format_number(count)} {things or thing + 's'}"
+
+
 def count_rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{format_number(count)} rows"
+    return count_of(count, "row")
 
 
 # --- for programs ----------------------------------------------------------------------------
@@ -113,6 +118,7 @@ def limits_json(limits: Iterable[Limit] | None) -> list[dict[str, Any]]:
 
 
 def entity_json(entity: Entity) -> dict[str, Any]:
+    """Return the JSON; ``created_at`` is empty for an id that was used but never created."""
     return {
         "entity_id": entity.id,
         "name": entity.name,

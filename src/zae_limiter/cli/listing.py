@@ -52,9 +52,13 @@ class Pages(Generic[T]):
 
 
 def stream_table(
-    heads: Sequence[str], pages: Pages[T], row: Callable[[T], Sequence[object]]
+    heads: Sequence[str],
+    pages: Pages[T],
+    rows: Callable[[T], Iterable[Sequence[object]]],
+    *,
+    styles: dict[str, str] | None = None,
 ) -> None:
-    """Print a table of any length, a page at a time.
+    """Print a table of any length, a page at a time; an item may have several rows.
 
     A single page is printed like any other table; of several pages the first one decides how
     wide the columns are.
@@ -62,9 +66,9 @@ def stream_table(
     table = None
     for page in pages:
         if table is None and pages.is_over:
-            print_table(heads, map(row, page))
+            print_table(heads, (row for item in page for row in rows(item)), last_styles=styles)
             return
-        cells = [cells_of(row(item)) for item in page]
+        cells = [cells_of(row) for item in page for row in rows(item)]
         if table is None:
             table = PlainTable(heads, cells)
             table.print_head()

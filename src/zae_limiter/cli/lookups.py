@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,12 +36,27 @@ class ShownLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ParentView:
+    """Whether the parent of an entity was created, and which limits are in force for it."""
+
+    exists: bool
+    limits: str  # own, defaults or none
+
+    @classmethod
+    def of(cls, parent: Entity | None, in_force: Iterable[ShownLimits]) -> ParentView:
+        sources = [shown.source for shown in in_force if shown.source]
+        own = any(source.is_entity_level for source in sources)
+        return cls(parent is not None, "own" if own else "defaults" if sources else "none")
+
+
+@dataclass(frozen=True, slots=True)
 class EntityView:
     """An entity and the limits in force for it. ``entity`` is None if it was not created."""
 
     entity_id: str
     entity: Entity | None
     in_force: tuple[ShownLimits, ...]
+    parent: ParentView | None = None
 
     @property
     def is_known(self) -> bool:
@@ -59,14 +75,29 @@ def view_entity(
     If it cascades, those of its parent follow.
     """
     entity = repository.get_entity(entity_id)
-    charged = charged_entities(entity_id, entity)
-    resources = [resource] if resource else _resources(repository, charged)
+    in_force = _all_in_force(repository, charged_entities(entity_id, entity), resource)
+    parent_id = entity.parent_id if entity else None
+    if parent_id is None:
+        return EntityView(entity_id, entity, tuple(in_force))
+    parents = [shown for shown in in_force if shown.entity_id == parent_id]
+    parent = ParentView.of(
+        repository.get_entity(parent_id),
+        parents or _all_in_force(repository, [parent_id], resource),
+    )
+    return EntityView(entity_id, entity, tuple(in_force), parent)
+
+
+def _all_in_force(
+    repository: SyncRepository, entity_ids: list[str], resource: str | None
+) -> list[ShownLimits]:
+    """Return the limits in force on one resource, or on all that have limits or a bucket."""
+    resources = [resource] if resource else _resources(repository, entity_ids)
     in_force = []
-    for charged_id in charged:
-        in_force += [_limits_in_force(repository, charged_id, name) for name in resources]
+    for entity_id in entity_ids:
+        in_force += [_limits_in_force(repository, entity_id, name) for name in resources]
         if resource is None:
-            in_force.append(_limits_on_other_resources(repository, charged_id))
-    return EntityView(entity_id, entity, tuple(in_force))
+            in_force.append(_limits_on_other_resources(repository, entity_id))
+    return in_force
 
 
 def charged_entities(entity_id: str, entity: Entity | None) -> list[str]:
@@ -122,6 +153,11 @@ class BucketView:
         return self._until(MILLI)
 
     @property
+    def used_share(self) -> float:
+        """What is missing of the capacity: 1 if it is empty, more in debt."""
+        return 1 - self.state.tokens_milli / self.state.capacity_milli
+
+    @property
     def full_after_seconds(self) -> float:
         return self._until(self.state.capacity_milli)
 
@@ -156,9 +192,38 @@ def last_used_hour(repository: SyncRepository, entity_id: str, resource: str) ->
     return summary.max_window_start or repository.get_last_use(entity_id, resource)
 
 
+def is_known_entity(repository: SyncRepository, entity_id: str) -> bool:
+    """Whether an entity was created, has limits of its own, or has buckets."""
+    if repository.get_buckets(entity_id):
+        return True
+    return view_entity(repository, entity_id).is_known
+
+
+def is_known_resource(repository: SyncRepository, resource: str) -> bool:
+    """Whether a resource has defaults, limits of entities, or buckets."""
+    return (
+        resource in repository.list_resources_with_defaults()
+        or resource in repository.list_resources_with_entity_configs()
+        or bool(repository.list_buckets(1, resource=resource)[0])
+    )
+
+
 def similar_entities(repository: SyncRepository, entity_id: str) -> list[str]:
     """Return ids that start like this one, as far as a few cheap reads return them."""
     return entity_ids_after(repository, entity_id[:TRUSTED_PREFIX], SUGGESTION_PAGE)
+
+
+def similar_resources(repository: SyncRepository) -> list[str]:
+    """Return names of resources, as far as a few cheap reads return them."""
+    states, _ = repository.list_buckets(SUGGESTION_PAGE)
+    return sorted(
+        {
+            *repository.list_resources_with_defaults(),
+            *repository.list_resources_with_entity_configs(),
+            *(state.resource for state in states),
+        }
+        - {DEFAULT_RESOURCE}
+    )
 
 
 def entity_ids_after(repository: SyncRepository, start: str, limit: int) -> list[str]:

@@ -9,6 +9,7 @@ import click
 from zae_limiter.cli.app import CommandGroup
 from zae_limiter.cli.completion import complete_namespace, complete_orphan
 from zae_limiter.cli.console import confirm, status
+from zae_limiter.cli.errors import suggested
 from zae_limiter.cli.formatting import count_rows, format_time, namespace_json
 from zae_limiter.cli.namespace_registry import (
     find_namespace,
@@ -158,8 +159,8 @@ def delete(store: StoreLocation, name: str, yes: bool, principal: str | None, ou
     print_result(
         output,
         {"namespace_id": namespace_id, "name": name},
-        f"deleted {name!r}; undo: zae-limiter namespace recover {namespace_id}; "
-        f"remove its data: zae-limiter namespace purge {namespace_id}",
+        f"deleted {name!r}; undo: {suggested('namespace', 'recover', namespace_id)}; "
+        f"remove its data: {suggested('namespace', 'purge', namespace_id)}",
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.cli.console import status
-from zae_limiter.cli.errors import Interrupted, did_you_mean
+from zae_limiter.cli.errors import Interrupted, did_you_mean, suggested
 from zae_limiter.cli.formatting import count_rows
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
         if namespace_id in (active.namespace_id, active.name):
             raise click.ClickException(
                 f"namespace {active.name!r} is active; delete it first: "
-                f"zae-limiter namespace delete {active.name}"
+                f"{suggested('namespace', 'delete', active.name)}"
             )
     ids = [orphan.namespace_id for orphan in orphans if orphan.name == namespace_id]
     if ids:
@@ -56,7 +56,8 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
 
 
 def unknown_id(namespace_id: str) -> str:
-    return f"no deleted namespace has the id {namespace_id!r}; see 'zae-limiter namespace orphans'"
+    orphans = suggested("namespace", "orphans")
+    return f"no deleted namespace has the id {namespace_id!r}; see '{orphans}'"
 
 
 def purge_with_progress(
@@ -93,5 +94,5 @@ def purge_with_progress(
 def _how_far(namespace_id: str, removed: int) -> str:
     return (
         f"after at least {count_rows(removed)} were removed for good; remove the rest: "
-        f"zae-limiter namespace purge {namespace_id}"
+        f"{suggested('namespace', 'purge', namespace_id)}"
     )

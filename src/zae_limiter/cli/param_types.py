@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zae_limiter.cli.completion import complete_amount
 from zae_limiter.cli.options import validation_callback
 
 if TYPE_CHECKING:
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PERIODS = {"sec": 1, "min": 60, "hour": 3600, "day": 86_400}
-_LIMIT = re.compile(r"([^:]+):([0-9][0-9_]*)(?:/([a-z]+))?(?::([0-9][0-9_]*))?")
-_WHOLE_NUMBER = re.compile(r"[0-9][0-9_]*")
+# Thirty digits: far more than any amount, and few enough for int().
+_WHOLE_NUMBER = re.compile(r"[0-9](?:_?[0-9]){0,29}")
 
 
 class LimitType(click.ParamType["Limit"]):
@@ -32,20 +32,11 @@ class LimitType(click.ParamType["Limit"]):
         from zae_limiter.exceptions import ValidationError
         from zae_limiter.models.limit import Limit
 
-        match = _LIMIT.fullmatch(value)
-        if match is None:
-            self.fail(
-                f"{value!r} is not name:rate[/period][:burst], such as rpm:60 or tpm:9000/min:9999",
-                param,
-                ctx,
-            )
-        name, rate, period, burst = match.groups()
-        if period is not None and period not in PERIODS:
-            self.fail(f"{value!r}: the period is one of {', '.join(PERIODS)}", param, ctx)
         try:
-            return Limit(name, int(burst or rate), int(rate), PERIODS[period or "min"])
+            return Limit.parse(value)
         except ValidationError as error:
-            self.fail(f"{value!r}: {error.field.removeprefix('limit.')} {error.reason}", param, ctx)
+            _, _, part = error.field.partition(".")  # empty: it is not a limit at all
+            self.fail(f"{value!r}: {f'{part} {error.reason}'.lstrip()}", param, ctx)
 
 
 def _limits(value: tuple[Limit, ...]) -> tuple[Limit, ...]:
@@ -63,7 +54,8 @@ limits_option = click.option(
     required=True,
     metavar="NAME:RATE[/PERIOD][:BURST]",
     callback=validation_callback(_limits),
-    help="A limit; may be repeated. Period: sec, min (default), hour or day.",
+    help="A limit; may be repeated. Period: sec, min (default), hour, day or week, "
+    "or a number of them such as 90s or 2h.",
 )
 
 
@@ -100,6 +92,7 @@ def amounts_option(*names: str, required: bool, help: str) -> Callable[[F], F]: 
         multiple=True,
         required=required,
         metavar="NAME=AMOUNT",
+        shell_complete=complete_amount,
         callback=validation_callback(_amounts),
         help=help,
     )

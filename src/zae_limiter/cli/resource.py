@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from zae_limiter.cli.app import CommandGroup
-from zae_limiter.cli.console import confirm
+from zae_limiter.cli.console import confirm, status
 from zae_limiter.cli.errors import did_you_mean
-from zae_limiter.cli.formatting import describe_limits, format_rate, limits_json
+from zae_limiter.cli.formatting import (
+    NOT_REGISTERED,
+    describe_limits,
+    format_rate,
+    limits_json,
+)
 from zae_limiter.cli.options import output_option, principal_option, resource_argument, yes_option
 from zae_limiter.cli.param_types import limits_option
 from zae_limiter.cli.store_options import store_options
@@ -128,31 +134,52 @@ def delete_defaults(
 @store_options
 @output_option
 def list_resources(store: StoreLocation, output: str) -> None:
-    """List the resources that have default limits.
+    """List the resources that have limits or are in use.
+
+    Those with default limits, those that entities have limits of their own on, and those that
+    only have buckets, as "in use, not registered". On DynamoDB, finding out what is in use reads
+    the keys of everything in the namespace, which takes a while in a large one.
 
     \b
     Example:
       zae-limiter resource list
 
-    JSON: resources (each: resource, limits).
+    JSON: resources (each: resource, limits (its defaults), registered (it has defaults, or
+    entities have limits of their own on it)).
     """
-    with store.open() as repository:
-        names = repository.list_resources_with_defaults()
-        defaults = [(name, repository.get_resource_defaults(name)) for name in names]
+    with store.open() as repository, status("reading which resources are in use"):
+        names = repository.list_resources()
+        with_defaults = repository.list_resources_with_defaults()
+        registered = {*with_defaults, *repository.list_resources_with_entity_configs()}
+        defaults = {name: repository.get_resource_defaults(name) for name in with_defaults}
     if output == "json":
-        data = [{"resource": name, "limits": limits_json(limits)} for name, limits in defaults]
+        data = [
+            {
+                "resource": name,
+                "limits": limits_json(defaults.get(name)),
+                "registered": name in registered,
+            }
+            for name in names
+        ]
         print_result(output, {"resources": data})
-    elif not defaults:
-        print_hint(output, "no resource has defaults")
+    elif not names:
+        print_hint(output, "no resource has limits, and none is in use")
     else:
-        print_table(
-            ("resource", "limit", "rate>", "burst>"),
-            (
-                ("" if index else name, limit.name, format_rate(limit), f"{limit.capacity:,}")
-                for name, limits in defaults
-                for index, limit in enumerate(limits)
-            ),
+        rows = (
+            row
+            for name in names
+            for row in _rows(name, defaults.get(name) or [], name in registered)
         )
+        print_table(("resource", "limit", "rate>", "burst>", ""), rows)
+
+
+def _rows(name: str, limits: list[Limit], registered: bool) -> Iterator[tuple[object, ...]]:
+    """Yield a row per default limit; the name is printed with the first one only."""
+    if not limits:
+        yield name, "", "", "", "limits of entities only" if registered else NOT_REGISTERED
+    for limit in limits:
+        yield name, limit.name, format_rate(limit), f"{limit.capacity:,}", ""
+        name = ""
 
 
 def _none_stored(repository: SyncRepository, resource: str) -> str:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.errors import did_you_mean, suggested
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.settings import Provision
     from zae_limiter.store_url import StoreUrl
 
 DEFAULT_NAMESPACE = "default"
@@ -30,7 +31,7 @@ class StoreLocation(NamedTuple):
         self,
         *,
         create: bool = False,
-        provision: str = "never",
+        provision: Provision = "never",
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> SyncRepository:
         """Open the store. Only ``create`` creates a missing file; no namespace is created."""
@@ -78,7 +79,7 @@ class StoreLocation(NamedTuple):
         if not create:
             raise click.ClickException(
                 f"no store at {parsed.place!r}; check --url (or ZAEL_URL), or create one: "
-                f"zae-limiter namespace register {DEFAULT_NAMESPACE} --url {self.url}"
+                f"{suggested('namespace', 'register', DEFAULT_NAMESPACE)}"
             )
         if Path(parsed.place).absolute().parent.is_dir():
             click.echo(f"note: new store {parsed.place!r}", err=True)

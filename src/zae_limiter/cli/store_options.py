@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from zae_limiter.cli.completion import complete_namespace
+from zae_limiter.cli.errors import GivenOptions
 from zae_limiter.cli.options import check_namespace_name, validation_callback
 from zae_limiter.cli.store import StoreLocation, resolve_url
 
@@ -110,7 +111,9 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
         **others: Any,
     ) -> Any:
         stack_options = {"stack": stack, "region": region, "endpoint_url": endpoint_url}
-        source = click.get_current_context().get_parameter_source("url")
+        ctx = click.get_current_context()
+        _remember_given(ctx)
+        source = ctx.get_parameter_source("url")
         if url and any(stack_options.values()) and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 "--url names the store; leave out --name, --region, --endpoint-url"
@@ -123,3 +126,22 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
     for option in reversed(options):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[no-any-return]
+
+
+def _remember_given(ctx: click.Context) -> None:
+    """Keep the options of the command line for the commands that hints suggest."""
+    given = ctx.find_object(GivenOptions)
+    if given is None:  # a command that is invoked by itself, without the program around it
+        return
+    given.store = _given(ctx, {"url": "--url", "stack": "--name", "region": "--region"})
+    given.store += _given(ctx, {"endpoint_url": "--endpoint-url"})
+    given.namespace = _given(ctx, {"namespace": "--namespace"})
+
+
+def _given(ctx: click.Context, options: dict[str, str]) -> tuple[str, ...]:
+    return tuple(
+        word
+        for name, option in options.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        for word in (option, str(ctx.params[name]))
+    )

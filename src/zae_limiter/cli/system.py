@@ -33,8 +33,9 @@ def system() -> None:
 @limits_option
 @click.option(
     "--on-unavailable",
-    type=click.Choice(("allow", "block")),
-    help="What acquires do while the store is unavailable.",
+    type=click.Choice(("allow", "block", "none")),
+    help="What acquires do while the store is unavailable; none removes what is stored, "
+    "without the option it is kept.",
 )
 @principal_option
 @store_options
@@ -48,8 +49,8 @@ def set_defaults(
 ) -> None:
     """Replace the system defaults.
 
-    They are limits, and the policy for outages. Clients apply them within their cache time, by
-    default a minute.
+    The limits are replaced as a whole; a stored policy for outages is kept unless one is given.
+    Clients apply them within their cache time, by default a minute.
 
     \b
     Examples:
@@ -58,12 +59,20 @@ def set_defaults(
 
     JSON: limits, on_unavailable.
     """
+    from zae_limiter.models.config import KEEP, OnUnavailable
+
+    policy = OnUnavailable(on_unavailable) if on_unavailable not in (None, "none") else None
     with store.open(create=True) as repository:
-        before, _ = repository.get_system_defaults()
-        repository.set_system_defaults(limits, on_unavailable, principal)
+        before, stored = repository.get_system_defaults()
+        repository.set_system_defaults(
+            limits, KEEP if on_unavailable is None else policy, principal
+        )
     print_result(
         output,
-        {"limits": limits_json(limits), "on_unavailable": on_unavailable},
+        {
+            "limits": limits_json(limits),
+            "on_unavailable": stored if on_unavailable is None else policy,
+        },
         f"system defaults: {describe_limits(limits)} (before: {describe_limits(before)})",
     )
 

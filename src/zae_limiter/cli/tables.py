@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.cli.console import make_console, print_json
+from zae_limiter.cli.errors import folded
 from zae_limiter.cli.formatting import format_rate, printable
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from zae_limiter.models.limit import Limit
 
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
+MAX_UNFOLDED = 24  # columns of one word; a longer one is folded where the terminal is narrow
 GAP = "  "
 ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
@@ -30,14 +34,21 @@ def print_result(output: str, data: Any, *lines: str) -> None:
             print_line(line)
 
 
-def print_line(line: str) -> None:
-    click.echo(printable(line).rstrip())
+def print_line(line: str, *, styles: dict[str, str] | None = None) -> None:
+    """Print a line, on a terminal folded between words, with the words of ``styles`` coloured."""
+    text = folded(printable(line).rstrip(), sys.stdout)
+    if styles and _is_terminal() and not os.environ.get("NO_COLOR"):
+        for word, colour in styles.items():
+            text = text.replace(word, click.style(word, fg=colour), 1)
+        click.echo(text, color=True)
+        return
+    click.echo(text)
 
 
 def print_hint(output: str, line: str) -> None:
     """Print advice on stderr, where it is no part of the result; nothing for programs."""
     if output != "json":
-        click.echo(printable(line), err=True)
+        click.echo(folded(printable(line), sys.stderr), err=True)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -88,23 +99,63 @@ def _is_terminal() -> bool:
 def _print_rich_table(
     heads: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
 ) -> None:
-    """Print within the width of the terminal; cells with a text in ``styles`` are coloured."""
-    from rich import box
     from rich.padding import Padding
+
+    console = make_console()
+    table = rich_table(heads, cells, styles, width=console.width - indent)
+    console.print(Padding(table, (0, 0, 0, indent)))
+
+
+def rich_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    styles: dict[str, str],
+    *,
+    width: int,
+    caption: str | None = None,
+) -> Table:
+    """Return a table for a terminal of ``width``; ``styles`` colour cells by how they begin.
+
+    Cells are folded between words. If the table is too wide even so, cells that were to stay on
+    one line are folded, too, except for numbers.
+    """
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in heads:
+    table = Table(
+        box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=caption
+    )
+    cells = [cells_of(row) for row in rows]
+    columns = [[head.rstrip(">="), *column] for head, *column in zip(heads, *cells, strict=True)]
+    kept = [head.endswith((">", "=")) for head in heads]
+    least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
+    if sum(least) + len(heads) - 1 > width:
+        kept = [head.endswith(">") for head in heads]
+        least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
+    for head, no_wrap, min_width in zip(heads, kept, least, strict=True):
         table.add_column(
             head.rstrip(">="),
             justify="right" if head.endswith(">") else "left",
             overflow="fold",
-            no_wrap=head.endswith((">", "=")),
+            no_wrap=no_wrap,
+            min_width=min_width,
         )
     for row in cells:
-        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
-    make_console().print(Padding(table, (0, 0, 0, indent)))
+        table.add_row(*(Text(cell, style=_style(cell, styles)) for cell in row))
+    return table
+
+
+def _least_width(column: list[str], no_wrap: bool) -> int:
+    """Return the width that a column needs if its cells are folded between words, or not at all."""
+    if no_wrap:
+        return max(map(text_width, column))
+    words = (word for cell in column for word in cell.split())
+    return min(max(map(text_width, words), default=0), MAX_UNFOLDED)
+
+
+def _style(cell: str, styles: dict[str, str]) -> str:
+    return next((style for start, style in styles.items() if cell.startswith(start)), "")
 
 
 class PlainTable:

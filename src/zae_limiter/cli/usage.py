@@ -143,4 +143,4 @@ def _source(repository: SyncRepository, options: UsageOptions) -> UsageSource:
         raise click.ClickException(
             "no resource of this namespace has limits; give --entity-id or --resource"
         )
-    return UsageSource(repository, subjects, options.window, options.start, options.end)
+    return UsageSource(repository, subjects, options.window, options.first_window, options.end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -16,7 +16,12 @@ from zae_limiter.cli.options import (
     validation_callback,
 )
 
+if TYPE_CHECKING:
+    from zae_limiter.models.usage import WindowName
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+WINDOW_MS = {"hourly": 3_600_000, "daily": 86_400_000}
 
 
 class UsageOptions(NamedTuple):
@@ -24,12 +29,22 @@ class UsageOptions(NamedTuple):
 
     entity_id: str | None
     resource: str | None
-    window: str
+    window: WindowName
     start: str | None
     end: str | None
     plot: bool
     output: str
     file: str | None
+
+    @property
+    def first_window(self) -> str | None:
+        """The start of the window that contains ``start``, which is listed, too."""
+        if self.start is None:
+            return None
+        from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
+
+        length_ms = WINDOW_MS[self.window]
+        return iso_from_ms(ms_from_iso(self.start) // length_ms * length_ms)
 
     @property
     def is_chart(self) -> bool:
@@ -49,11 +64,10 @@ class UsageOptions(NamedTuple):
             raise click.UsageError(f"--output {output} needs --file, such as --file usage.{output}")
         if self.file is not None and not into_file:
             raise click.UsageError("--file goes with --output png or svg")
-        module, extra = ("plotext", "plot") if self.plot else ("matplotlib", "report")
+        module = "plotext" if self.plot else "matplotlib"
         if self.is_chart and importlib.util.find_spec(module) is None:
             raise click.ClickException(
-                f"charts need {module}: pip install 'zae-limiter[{extra}]', "
-                "or use --output table, json or csv"
+                f"charts need {module}: pip install {module}, or use --output table, json or csv"
             )
 
 
@@ -80,7 +94,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--start",
         metavar="TIME",
         callback=validation_callback(_iso_time),
-        help="Only windows from this ISO time on, such as 2026-01-31 or 2026-01-31T08:00Z.",
+        help="Only windows from the one of this ISO time on, such as 2026-01-31T08:00Z.",
     ),
     click.option(
         "--end",

@@ -15,7 +15,7 @@ from zae_limiter.usage_report import page_key, sort_key
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.models.usage import UsageSnapshot
+    from zae_limiter.models.usage import UsageSnapshot, WindowName
 
 Page = tuple[list["UsageSnapshot"], str | None]
 
@@ -28,7 +28,7 @@ class UsageSource:
     subjects: Sequence[
         tuple[str | None, str | None]
     ]  # pairs of entity and resource; one of the two may be None
-    window: str
+    window: WindowName
     start: str | None
     end: str | None
 

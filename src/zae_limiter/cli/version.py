@@ -8,11 +8,14 @@ import click
 
 from zae_limiter._version import __version__
 from zae_limiter.cli.options import output_option
+from zae_limiter.cli.store import DEFAULT_STACK
 from zae_limiter.cli.store_options import registry_options
 from zae_limiter.cli.tables import print_fields, print_result
 
 if TYPE_CHECKING:
     from zae_limiter.cli.store import StoreLocation
+
+NONE_NAMED = f"none named; commands use the DynamoDB stack {DEFAULT_STACK!r} (or --url, --name)"
 
 
 @click.command()
@@ -21,14 +24,14 @@ if TYPE_CHECKING:
 def version(store: StoreLocation, output: str) -> None:
     """Show the versions of program, Python and store.
 
-    The store's version is shown if a store is named.
+    The store's version is shown if a store is named; otherwise the stack that commands use.
 
     \b
     Examples:
       zae-limiter version
       zae-limiter version --url sqlite:///limits.db --output json
 
-    JSON: version, python, sqlite, store (null, or: engine, place, record).
+    JSON: version, python, sqlite, store (null, or: engine, place, record), default_stack.
     """
     import platform
     import sqlite3
@@ -38,6 +41,7 @@ def version(store: StoreLocation, output: str) -> None:
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "store": None,
+        "default_stack": DEFAULT_STACK,
     }
     if store.url:
         with store.registry() as repository:
@@ -50,7 +54,7 @@ def version(store: StoreLocation, output: str) -> None:
         print_result(output, data)
         return
     opened = data["store"]
-    name = f"{opened['engine']} {opened['place']}" if opened else "none named (--url or --name)"
+    name = f"{opened['engine']} {opened['place']}" if opened else NONE_NAMED
     record = opened and opened["record"]
     print_fields(
         [

@@ -3,10 +3,54 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class Closeable(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closeable)
+
+
+class Opening(Coroutine[Any, Any, C], Generic[C]):
+    """A call that opens something: await it, or enter it to have that closed at the end.
+
+    It is a coroutine like any other: ``asyncio.run`` and ``create_task`` take it, too.
+    """
+
+    def __init__(self, call: Coroutine[Any, Any, C]) -> None:
+        self._call = call
+        self._opened: C | None = None
+
+    def __await__(self) -> Generator[Any, Any, C]:
+        return self._call.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._call.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._call.throw(*error)
+
+    def close(self) -> None:
+        self._call.close()
+
+    async def __aenter__(self) -> C:
+        self._opened = await self._call
+        return self._opened
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._opened is not None, "entered before it is left"
+        await self._opened.close()
 
 
 async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:

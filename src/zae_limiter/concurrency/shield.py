@@ -19,13 +19,14 @@ _POLL_S = 0.05
 def shield(call: Callable[[], T]) -> T:
     """Run the call to completion; an interrupt of the caller is raised after that.
 
-    Signals interrupt the main thread only, so only there the call runs in another thread.
+    Signals interrupt the main thread only, so only there the call runs in another thread. With
+    gevent a timeout or a kill interrupts any greenlet, so each call runs in a greenlet of its own.
     """
+    if "gevent.monkey" in sys.modules and _threads_are_greenlets():
+        return _in_greenlet(call)
     if (
-        threading.get_ident() != threading.main_thread().ident
-        or _threads_are_greenlets()
-        or sys.is_finalizing()  # no other thread runs any more
-    ):
+        threading.get_ident() != threading.main_thread().ident or sys.is_finalizing()
+    ):  # when it ends, no other thread runs any more
         return call()
     job = _Job(call)
     try:
@@ -115,5 +116,40 @@ def _hand_to_runner(job: _Job) -> None:
 
 
 def _threads_are_greenlets() -> bool:
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("threading"))
+    return bool(sys.modules["gevent.monkey"].is_module_patched("threading"))
+
+
+# Threads, here greenlets, that run a shielded call: only this module knows them, so nothing
+# interrupts them, and a shield inside of another one needs no greenlet.
+_shielded: set[int] = set()
+
+
+def _in_greenlet(call: Callable[[], T]) -> T:
+    """Run the call in a greenlet of its own; the last interrupt of the caller wins."""
+    if threading.get_ident() in _shielded:
+        return call()
+    from gevent import spawn_raw  # type: ignore[import-untyped]
+
+    job = _Job(call)
+    spawn_raw(_run_shielded, job)
+    interrupt: BaseException | None = None
+    while not job.has_ended:
+        try:
+            job.ended.acquire(timeout=-1 if interrupt is None else _POLL_S)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            interrupt = error  # also before it has started: a refund must not be withdrawn
+    if interrupt is not None:
+        try:
+            raise interrupt
+        finally:
+            del interrupt  # its traceback holds this frame
+    return job.outcome()  # type: ignore[no-any-return]
+
+
+def _run_shielded(job: _Job) -> None:
+    greenlet = threading.get_ident()
+    _shielded.add(greenlet)
+    try:
+        job.run()
+    finally:
+        _shielded.discard(greenlet)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+
+
+class Wakeable(Protocol):
+    """A waiter of either tree."""
+
+    def wake(self) -> bool: ...
 
 
 class AWaiter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 
@@ -111,9 +110,14 @@ class AWorker:
         self._timeout_s = timeout_s
         self._queue: SimpleQueue[StoreOperation | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
         self._lock = SignalSafeLock()
         self._closed = False
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Start again: neither the thread nor the callers that wait for it are in the child."""
+        self._queue = SimpleQueue()
+        self._thread = None
 
     async def run(
         self,
@@ -154,10 +158,6 @@ class AWorker:
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the repository is closed; open it again")
-            if self._pid != os.getpid():
-                raise InfrastructureError(
-                    "the repository was opened before a fork; open it in each process"
-                )
             if self._thread is None:
                 self._thread = self._started()
             self._queue.put(operation)
@@ -261,9 +261,9 @@ class Worker:
         self._run_one = run_one
         self._timeout_s = timeout_s
         # Re-entrant because such a lock knows its owner: an interrupt may come between taking a
-        # plain lock and noting that it was taken. Not a SignalSafeLock, which a forked child
-        # would find released although a thread of the parent was in the middle of a write.
-        self._lock = threading.RLock()
+        # plain lock and noting that it was taken. A forked child finds it released, although a
+        # thread of the parent may have held it: what it protects is opened anew in the child.
+        self._lock = SignalSafeLock()
         # Private, but what `threading.Condition` asks of any lock that is given to it. The owner in
         # the lock's repr is the same, and takes 1 µs instead of 0.03.
         self._is_owned: Callable[[], bool] = getattr(self._lock, "_is_owned", self._owner_in_repr)

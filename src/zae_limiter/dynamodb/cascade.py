@@ -8,7 +8,6 @@ from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.request import (
-    STALE,
     Charge,
     ChargeOutcome,
     Rejection,
@@ -56,8 +55,9 @@ def outcome_without_grant(
     for outcome in outcomes:
         if isinstance(outcome, ZAELimiterError):
             raise outcome
-    if any(isinstance(outcome, StaleLimits) for outcome in outcomes):
-        return STALE
+    stale = [outcome for outcome in outcomes if isinstance(outcome, StaleLimits)]
+    if stale:
+        return max(stale)
     listed = []
     for charge, each in zip(charges, pending, strict=True):
         outcome = each.outcome

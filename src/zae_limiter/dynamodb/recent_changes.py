@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 
 RECENT_S = 10.0  # a replica of DynamoDB lags by far less, except in an outage
@@ -17,16 +18,13 @@ class RecentChanges:
     """
 
     def __init__(self) -> None:
-        self._until_s: dict[str, float] = {}
+        self._until_s: BoundedDict[str, float] = BoundedDict(MAX_NAMESPACES)
         self._lock = SignalSafeLock()
 
     def note(self, namespace_id: str) -> None:
         """Remember that the namespace was changed now, or may have been."""
         with self._lock:
-            self._until_s.pop(namespace_id, None)
-            self._until_s[namespace_id] = time.monotonic() + RECENT_S
-            if len(self._until_s) > MAX_NAMESPACES:
-                del self._until_s[next(iter(self._until_s))]
+            self._until_s.put(namespace_id, time.monotonic() + RECENT_S)
 
     def is_recent(self, namespace_id: str) -> bool:
         until_s = self._until_s.get(namespace_id)

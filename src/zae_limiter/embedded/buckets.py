@@ -9,16 +9,16 @@ from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.request import (
-    STALE,
     ChargeOutcome,
     ChargeRequest,
     Grant,
     Rejection,
     Settlement,
+    StaleLimits,
 )
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.embedded.history import record
-from zae_limiter.embedded.tables import BucketRow, Tables
+from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
@@ -28,7 +28,7 @@ _Decision = tuple[ChargePlan, WindowUsage | None, BucketImage | None]
 
 def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
     """Charge every bucket or none. The stamp is read inside the transaction."""
-    charges, clock, _, refreshed, is_acquire, _ = request
+    charges, clock, _, refreshed, is_acquire, *_ = request
     now_ms = clock()
     plans: list[_Decision] = []
     fits = True
@@ -38,9 +38,12 @@ def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeO
             image, window = roll(image, now_ms)
         plan = plan_charge(image, wanted, now_ms, refreshed, is_acquire)
         if plan is None:
-            return STALE
+            assert image is not None, "an absent bucket has no configuration"
+            return StaleLimits(image.config_version)
         fits = fits and plan.granted is not None
         plans.append((plan, window, image))
+        if image is None:
+            refuse_if_purging(tables, namespace_id)
     if not fits:
         return _rejection(tables, namespace_id, request, plans, now_ms)
     for wanted, (plan, window, _) in zip(charges, plans, strict=True):
@@ -60,6 +63,8 @@ def settle(
     for settlement in settlements:
         entity_id, resource, _, amounts_milli = settlement
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
+        if image is None and tables.is_purging(namespace_id):
+            continue
         after = settling.settle(image, settlement, now_ms)
         if after is not None:
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
@@ -80,14 +85,40 @@ def states(
     clock: Callable[[], int],
     *,
     brought: bool = True,
-) -> list[BucketState]:
-    """List the buckets of an entity, of a resource, or of both, one state per limit."""
+) -> Listing[list[BucketState]]:
+    """List the buckets of an entity, of a resource, or of both, one state per limit.
+
+    Each page has a stamp of its own.
+    """
+    states: list[BucketState] = []
+    for page in tables.bucket_pages(namespace_id, entity_id, resource):
+        now_ms = clock()
+        for row in page:
+            states.extend(bucket_states(*row[1:], now_ms, brought=brought))
+        yield
+    return states
+
+
+def page(
+    tables: Tables,
+    namespace_id: str,
+    entity_id: str | None,
+    resource: str | None,
+    after: BucketKey | None,
+    *,
+    limit: int,
+    clock: Callable[[], int],
+) -> tuple[list[BucketState], BucketKey | None]:
+    """List buckets in the order of entity and resource, and the last one if there are more."""
+    rows = tables.buckets(namespace_id, entity_id, resource, after, limit + 1)
     now_ms = clock()
-    return [
-        state
-        for row in tables.buckets(namespace_id, entity_id, resource)
-        for state in bucket_states(*row[1:], now_ms, brought=brought)
-    ]
+    states = [state for row in rows[:limit] for state in bucket_states(*row[1:], now_ms)]
+    return states, rows[limit - 1][1:3] if len(rows) > limit else None
+
+
+def resources(tables: Tables, namespace_id: str) -> list[str]:
+    """List the resources that have buckets."""
+    return tables.bucket_resources(namespace_id)
 
 
 def capacity(
@@ -98,20 +129,21 @@ def capacity(
     *,
     parents_only: bool,
     clock: Callable[[], int],
-) -> ResourceCapacity:
+) -> Listing[ResourceCapacity]:
     """Sum one limit of a resource over its entities; an unknown entity has no parent.
 
     Limits that calls brought beside the configured one are left out.
     """
-
-    def counts(state: BucketState) -> bool:
-        if state.limit_name != limit_name:
-            return False
-        entity = tables.get_entity(namespace_id, state.entity_id) if parents_only else None
-        return entity is None or entity.is_parent
-
-    configured = states(tables, namespace_id, None, resource, clock, brought=False)
-    return resource_capacity(resource, limit_name, filter(counts, configured))
+    counted: list[BucketState] = []
+    for page in tables.bucket_pages(namespace_id, None, resource):
+        now_ms = clock()
+        for row in page:
+            entity = tables.get_entity(namespace_id, row.entity_id) if parents_only else None
+            if entity is None or entity.is_parent:
+                listed = bucket_states(*row[1:], now_ms, brought=False)
+                counted.extend(state for state in listed if state.limit_name == limit_name)
+        yield
+    return resource_capacity(resource, limit_name, counted)
 
 
 def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
@@ -119,8 +151,10 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
     image, window = _changed_bucket(tables, namespace_id, change)
     if image is None:
         return False
-    _write_change(tables, namespace_id, change, settling.reset(image, change.now_ms), window)
-    record(tables, namespace_id, change, AuditAction.BUCKET_RESET)
+    after, moves = settling.reset(image, change.now_ms)
+    _write_change(tables, namespace_id, change, after, window)
+    details = {"forgiven_milli": settling.added_milli(moves)}
+    record(tables, namespace_id, change, AuditAction.BUCKET_RESET, details)
     return True
 
 
@@ -131,9 +165,9 @@ def top_up(
     image, window = _changed_bucket(tables, namespace_id, change)
     if image is None:
         return False
-    after = settling.top_up(image, amounts, change.now_ms)
+    after, moves = settling.top_up(image, amounts, change.now_ms)
     _write_change(tables, namespace_id, change, after, window)
-    details = {"amounts": dict(amounts)}
+    details = {"amounts": dict(amounts), "added_milli": settling.added_milli(moves)}
     record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
 

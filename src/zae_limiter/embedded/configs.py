@@ -5,8 +5,8 @@ Each change increments the configuration version of the namespace.
 
 from __future__ import annotations
 
-from zae_limiter.embedded.history import record
-from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Tables
+from zae_limiter.embedded.history import PAGE, record
+from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Listing, Tables
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -37,6 +37,7 @@ def put(
 ) -> None:
     """Replace the limits of a configuration level."""
     before = tables.get_config(namespace_id, *level)
+    config = config.with_kept(before.on_unavailable if before else None)
     tables.put_config(namespace_id, *level, config)
     tables.bump_config_version(namespace_id)
     details = {**config.to_dict(), "previous": before.to_dict() if before else None}
@@ -55,16 +56,28 @@ def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: Audite
     return True
 
 
-def resources_with_defaults(tables: Tables, namespace_id: str) -> list[str]:
+def resources_with_defaults(tables: Tables, namespace_id: str) -> Listing[list[str]]:
     resources = tables.config_resources(namespace_id, NO_ENTITY)
+    yield
     return [resource for resource in resources if resource != NO_RESOURCE]
 
 
-def resources_with_entity_configs(tables: Tables, namespace_id: str) -> list[str]:
-    return tables.entity_config_resources(namespace_id)
+def resources_with_entity_configs(tables: Tables, namespace_id: str) -> Listing[list[str]]:
+    resources = tables.entity_config_resources(namespace_id)
+    yield
+    return resources
 
 
 def configured_entities(
     tables: Tables, namespace_id: str, resource: str, after: str, limit: int | None
-) -> list[str]:
-    return tables.configured_entities(namespace_id, resource, after, limit)
+) -> Listing[list[str]]:
+    listed: list[str] = []
+    while limit is None or len(listed) < limit:
+        wanted = PAGE if limit is None else min(PAGE, limit - len(listed))
+        entity_ids = tables.configured_entities(namespace_id, resource, after, wanted)
+        listed += entity_ids
+        if len(entity_ids) < wanted:
+            break
+        after = entity_ids[-1]
+        yield
+    return listed

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zae_limiter.embedded import buckets
-from zae_limiter.embedded.history import record
-from zae_limiter.embedded.tables import Tables
+from zae_limiter.embedded.history import PAGE, record
+from zae_limiter.embedded.tables import Listing, Tables
 from zae_limiter.exceptions import EntityExistsError
-from zae_limiter.models.audit import AuditAction, AuditedChange
+from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
 from zae_limiter.models.entity import Entity
 
 
@@ -30,8 +32,42 @@ def get(tables: Tables, namespace_id: str, entity_id: str) -> Entity | None:
 
 def page(
     tables: Tables, namespace_id: str, parent_id: str | None, after: str, limit: int | None
-) -> list[Entity]:
-    return tables.entities(namespace_id, parent_id, after, limit)
+) -> Listing[tuple[list[Entity], str | None]]:
+    """List the children of a parent, or all entities, those that only have buckets included.
+
+    The second value is where the next page starts; None at the end.
+    """
+    listed: list[Entity] = []
+    most = None if limit is None else limit + 1
+    while most is None or len(listed) < most:
+        wanted = PAGE if most is None else min(PAGE, most - len(listed))
+        if parent_id is not None:
+            entities = tables.entities(namespace_id, parent_id, after, wanted)
+        else:
+            entities = tables.entities_in_use(namespace_id, after, wanted)
+        listed += entities
+        if len(entities) < wanted:
+            break
+        after = entities[-1].id
+        yield
+    if limit is None or len(listed) <= limit:
+        return listed, None
+    return listed[:limit], listed[limit - 1].id
+
+
+def set_parent(
+    tables: Tables, namespace_id: str, change: AuditedChange, parent_id: str | None, cascade: bool
+) -> Entity | None:
+    """Give an entity another parent, or none; buckets stay. None if there is no such entity."""
+    before = tables.get_entity(namespace_id, change.subject)
+    if before is None:
+        return None
+    after = replace(before, parent_id=parent_id, cascade=cascade)
+    if after != before:
+        tables.put_entity(namespace_id, after)
+        details = parent_details(before, after)
+        record(tables, namespace_id, change, AuditAction.PARENT_SET, details)
+    return after
 
 
 def delete(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
@@ -42,7 +78,7 @@ def delete(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
     entity_id = change.subject
     exists = tables.get_entity(namespace_id, entity_id) is not None
     resources = tables.config_resources(namespace_id, entity_id)
-    rows = tables.buckets(namespace_id, entity_id, None)
+    rows = tables.entity_buckets(namespace_id, entity_id)
     if not (exists or resources or rows):
         return False
     tables.delete_entity(namespace_id, entity_id)

@@ -10,9 +10,18 @@ from zae_limiter.identifiers import event_prefix
 DAY_MS = 86_400_000
 EVERY_CHARGES = 100  # rare enough not to be noticed in the time that a charge takes
 BATCH = 2 * EVERY_CHARGES  # a charge creates at most two buckets: deletion keeps up
-HISTORY_EVERY_MS = 600_000  # retention is counted in days: ten minutes late does not matter
-HISTORY_BATCH = 20_000  # bounds the transaction to a fraction of a second
+# A charge adds at most two rows of usage, and the buckets deleted with it two more: deletion
+# keeps up, and a backlog shrinks by half a batch each time.
+HISTORY_BATCH = 4 * BATCH
 LATEST_MS = 2**62  # what fits the integer column of SQLite
+
+
+def keep_house(
+    tables: Tables, now_ms: int, usage_retention_days: int, audit_retention_days: int
+) -> None:
+    """Delete a batch of everything that has expired."""
+    delete_expired_buckets(tables, now_ms)
+    delete_old_history(tables, now_ms, usage_retention_days, audit_retention_days)
 
 
 def delete_expired_buckets(tables: Tables, now_ms: int) -> None:

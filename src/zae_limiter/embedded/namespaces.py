@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zae_limiter.embedded.history import record
-from zae_limiter.embedded.tables import Tables
+from zae_limiter.embedded.tables import Tables, refuse_if_purging
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.identifiers import new_namespace_id
 from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
@@ -75,13 +75,15 @@ def begin_purge(tables: Tables, namespace_id: str) -> int:
     """Mark a deleted namespace as being purged, also one whose purge was interrupted.
 
     A namespace that is gone is accepted as long as there are rows of it: a client that was open
-    during the purge may have written them. Return how many rows this call has deleted.
+    during the purge may have written them. It is registered again under its id, so that its rows
+    are refused. Return how many rows this call has deleted.
     """
     namespace = tables.get_namespace(namespace_id)
     if namespace is None:
         removed = 0 if namespace_id == RESERVED_NAMESPACE else tables.purge_rows(namespace_id, 1)
         if not removed:
             raise NamespaceNotFoundError(namespace_id)
+        tables.put_namespace(Namespace(namespace_id, namespace_id, PURGING, ""))
         return removed
     if namespace.status == ACTIVE:
         raise NamespaceStateError(namespace_id, "is active; delete_namespace() it before a purge")
@@ -100,6 +102,7 @@ def finish_purge(tables: Tables, namespace_id: str, now_ms: int, principal: str 
     namespace = tables.get_namespace(namespace_id)
     if namespace is not None:
         tables.delete_namespace(namespace_id)
+    if namespace is not None and namespace.created_at:  # else its purge was logged already
         _log(tables, namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal)
 
 
@@ -108,6 +111,7 @@ def get_document(tables: Tables, namespace_id: str, key: str) -> dict[str, Any] 
 
 
 def put_document(tables: Tables, namespace_id: str, key: str, value: dict[str, Any]) -> None:
+    refuse_if_purging(tables, namespace_id)
     tables.put_document(namespace_id, key, value)
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.exceptions import NamespaceStateError
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig
 from zae_limiter.models.entity import Entity, Namespace
 
 NO_ENTITY = ""  # key part of resource and system defaults
 NO_RESOURCE = ""  # key part of system defaults
+
+
+BucketKey = tuple[str, str]  # entity and resource
+T = TypeVar("T")
+# A listing: it yields after each page and returns its result. Between two pages the store is free,
+# and may change: each page is read at a moment of its own.
+Listing = Generator[None, None, T]
 
 
 class BucketRow(NamedTuple):
@@ -25,7 +33,10 @@ class BucketRow(NamedTuple):
 
 
 class Tables(Protocol):
-    """Rows by key. Listings are sorted by id, so that a page can start after the last id seen."""
+    """Rows by key. Listings are sorted by id, so that a page can start after the last id seen.
+
+    ``…_pages`` read one page each time they are advanced, and nothing before.
+    """
 
     # buckets
     def get_bucket(
@@ -36,22 +47,32 @@ class Tables(Protocol):
     ) -> None: ...
     def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None: ...
     def buckets(
-        self, namespace_id: str, entity_id: str | None, resource: str | None
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        after: BucketKey | None = None,
+        limit: int | None = None,
     ) -> list[BucketRow]: ...
+    def bucket_resources(self, namespace_id: str) -> list[str]: ...
+    def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]: ...
+    def bucket_pages(
+        self, namespace_id: str, entity_id: str | None, resource: str | None
+    ) -> Iterator[list[BucketRow]]: ...
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]: ...
 
     # usage, one row per bucket and hour
     def add_usage(
         self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
     ) -> None: ...
-    def usage(
+    def usage_pages(
         self,
         namespace_id: str,
         entity_id: str | None,
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> Iterator[BucketHour]: ...
+    ) -> Iterator[list[BucketHour]]: ...
     def delete_usage(self, before_hour: int, limit: int) -> int: ...
 
     # configuration; system defaults have neither entity nor resource
@@ -75,8 +96,9 @@ class Tables(Protocol):
     def put_entity(self, namespace_id: str, entity: Entity) -> None: ...
     def delete_entity(self, namespace_id: str, entity_id: str) -> None: ...
     def entities(
-        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+        self, namespace_id: str, parent_id: str, after: str, limit: int | None
     ) -> list[Entity]: ...
+    def entities_in_use(self, namespace_id: str, after: str, limit: int | None) -> list[Entity]: ...
 
     # namespaces
     def get_namespace(self, namespace_id: str) -> Namespace | None: ...
@@ -84,16 +106,26 @@ class Tables(Protocol):
     def namespaces(self) -> list[Namespace]: ...
     def put_namespace(self, namespace: Namespace) -> None: ...
     def delete_namespace(self, namespace_id: str) -> None: ...
+    def is_purging(self, namespace_id: str) -> bool: ...
     def purge_rows(self, namespace_id: str, limit: int) -> int: ...
     def clear(self) -> None: ...
 
     # audit, newest first
     def add_audit(self, namespace_id: str, event: AuditEvent) -> None: ...
     def audit(
-        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+        self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]: ...
     def delete_audit(self, before_event_id: str, limit: int) -> int: ...
 
     # small JSON documents: version of the store, state of the provisioner
     def get_document(self, namespace_id: str, key: str) -> dict[str, Any] | None: ...
     def put_document(self, namespace_id: str, key: str, value: dict[str, Any]) -> None: ...
+
+
+def refuse_if_purging(tables: Tables, namespace_id: str) -> None:
+    """Raise NamespaceStateError if all rows of this namespace are being deleted.
+
+    Called where a row would be added: a purge ends because none is.
+    """
+    if tables.is_purging(namespace_id):
+        raise NamespaceStateError(namespace_id, "is being purged; register a new namespace")

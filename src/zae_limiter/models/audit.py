@@ -11,6 +11,7 @@ from zae_limiter.models.timestamps import iso_from_ms
 
 if TYPE_CHECKING:
     from zae_limiter.models.config import ConfigLevel
+    from zae_limiter.models.entity import Entity
 
 SYSTEM_SUBJECT = "$SYSTEM"
 
@@ -32,11 +33,21 @@ def config_subject(level: ConfigLevel) -> str:
     return resource_subject(level.resource) if level.resource else SYSTEM_SUBJECT
 
 
+def parent_details(before: Entity, after: Entity) -> dict[str, Any]:
+    """Return the details of the event that an entity got another parent."""
+    return {
+        "parent_id": after.parent_id,
+        "cascade": after.cascade,
+        "previous": {"parent_id": before.parent_id, "cascade": before.cascade},
+    }
+
+
 class AuditAction(StrEnum):
     """Kind of a change."""
 
     ENTITY_CREATED = "entity_created"
     ENTITY_DELETED = "entity_deleted"
+    PARENT_SET = "parent_set"
     LIMITS_SET = "limits_set"
     LIMITS_DELETED = "limits_deleted"
     BUCKET_RESET = "bucket_reset"

@@ -30,9 +30,15 @@ class StoreStats:
     ``clamp_moves`` count the limits written in either form. ``charges`` and ``settlements`` are
     what callers asked for; ``grouped`` of them shared a write with others, in ``groups`` writes.
     ``unknown_writes`` got no answer, so that it is unknown whether they were made.
-    ``lost_refunds`` could not be given back to one side of a cascade when the other refused.
+    ``repeated_writes`` were sent again because the server had closed the connection; at worst
+    each of them is charged twice. ``lost_refunds`` could not be given back: to one side of a
+    cascade when the other refused, or to other shards what one shard had no room for.
     ``splits`` and ``merges`` are those of shards, ``gathers`` are charges taken from several
-    shards. An embedded engine makes no calls and counts nothing here.
+    shards. For an embedded engine a call is a transaction of a charge or settlement, and a write
+    one that was granted; what concerns requests to a server stays 0.
+
+    ``breaker_open`` says that the store is down and calls do not wait for it; the breaker has
+    opened ``breaker_openings`` times and answered ``breaker_answers`` calls in place of the store.
     """
 
     calls: int = 0
@@ -45,6 +51,7 @@ class StoreStats:
     writes: int = 0
     refused_writes: int = 0
     unknown_writes: int = 0
+    repeated_writes: int = 0
     plain_moves: int = 0
     clamp_moves: int = 0
     groups: int = 0
@@ -54,6 +61,9 @@ class StoreStats:
     splits: int = 0
     merges: int = 0
     gathers: int = 0
+    breaker_open: bool = False
+    breaker_openings: int = 0
+    breaker_answers: int = 0
 
     @property
     def writes_per_charge(self) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
 
@@ -24,6 +24,9 @@ class OnUnavailable(StrEnum):
             return cls(value)  # type: ignore[arg-type]
         except ValueError:
             raise ValidationError(field, value, "must be 'allow' or 'block'") from None
+
+
+OutagePolicy = OnUnavailable | Literal["allow", "block"]  # a typo is a type error
 
 
 class ConfigSource(StrEnum):
@@ -55,11 +58,32 @@ class ConfigLevel(NamedTuple):
         return not self.entity_id and not self.resource
 
 
+class Keep(Enum):
+    """The type of ``KEEP``: a setting that is not named, and stays as it is stored."""
+
+    KEEP = "keep"
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP = Keep.KEEP
+
+
 class LevelConfig(NamedTuple):
-    """What is stored at one configuration level."""
+    """What is stored at one configuration level.
+
+    ``keeps_policy`` leaves the outage policy as it is stored; a store that writes the level
+    replaces it by that policy.
+    """
 
     limits: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None = None
+    keeps_policy: bool = False
+
+    def with_kept(self, stored: OnUnavailable | None) -> LevelConfig:
+        """Return what is to be stored over a level that has the ``stored`` outage policy."""
+        return LevelConfig(self.limits, stored if self.keeps_policy else self.on_unavailable)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the audit log shows it."""

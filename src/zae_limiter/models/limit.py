@@ -79,6 +79,22 @@ class Limit:
         return cls(name, capacity, refill_amount, refill_period_seconds)
 
     @classmethod
+    def parse(cls, text: str) -> Limit:
+        """Read ``name:rate[/period][:burst]``, as ``-l`` of the command line takes it.
+
+        The period is ``sec``, ``min`` (the default), ``hour``, ``day`` or ``week``, or a number of
+        them: ``Limit.parse("batch:1/90s:5")``. ``str(limit)`` writes the same notation.
+        """
+        from zae_limiter.models.notation import parse_limit  # rarely needed: keeps import fast
+
+        return parse_limit(text)
+
+    def __str__(self) -> str:
+        from zae_limiter.models.notation import format_limit
+
+        return format_limit(self)
+
+    @classmethod
     def _per(cls, name: str, rate: int, burst: int | None, period_seconds: int) -> Limit:
         return cls(name, rate if burst is None else burst, rate, period_seconds)
 

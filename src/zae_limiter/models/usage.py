@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 
 class WindowType(StrEnum):
@@ -11,6 +12,9 @@ class WindowType(StrEnum):
 
     HOURLY = "hourly"
     DAILY = "daily"
+
+
+WindowName = WindowType | Literal["hourly", "daily"]  # a typo is a type error
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ import time
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
 from zae_limiter.transport.errors import NotSent
 from zae_limiter.transport.messages import Destination, Endpoint, parse_endpoint
@@ -36,15 +35,16 @@ class AccessSource:
     """Looks up access when it is first needed, and renews it.
 
     That may take seconds (a credential process, a metadata service), so it happens in a thread,
-    one at a time. Requests go on with the access they have until there is a new one.
+    one at a time. Requests go on with the access they have until there is a new one. ``access`` is
+    None before the first lookup.
     """
 
     def __init__(self, region: str | None, endpoint_url: str | None) -> None:
         self._region = region
         self._endpoint = parse_endpoint(endpoint_url) if endpoint_url else None
-        self._access: Access | None = None
+        self.access: Access | None = None
         self._provider: Any = None
-        self._check_at = 0.0
+        self.check_at = 0.0
         self._same_credentials_until = 0.0
         self._lookup: Future[Access] | None = None
         self._lock = SignalSafeLock()
@@ -55,12 +55,15 @@ class AccessSource:
         self._lookup = None
 
     def current(self) -> Access | None:
-        """Return the access, None before the first lookup. Starts a renewal if it is due."""
-        if self._provider is not None and time.monotonic() >= self._check_at:
-            self._check_at = time.monotonic() + _CHECK_EVERY_S
-            if self._provider.refresh_needed():
+        """Return ``access``, and start a renewal if it is due.
+
+        Before ``check_at`` a caller may take ``access`` as it is.
+        """
+        if self.access is not None and time.monotonic() >= self.check_at:
+            self.check_at = time.monotonic() + _CHECK_EVERY_S
+            if self._provider is not None and self._provider.refresh_needed():
                 self.look_up()
-        return self._access
+        return self.access
 
     def look_up(self, refused: Access | None = None) -> Future[Access]:
         """Start a lookup, or join the one in flight; the server has refused ``refused``."""
@@ -86,7 +89,7 @@ class AccessSource:
 
     def _run(self, future: Future[Access], refused: Access | None) -> None:
         try:
-            access = self._access = self._find(self._access, refused)
+            access = self.access = self._find(self.access, refused)
         except Exception as error:  # noqa: BLE001 - whatever botocore and its helpers raise
             self._end_lookup()
             future.set_exception(lookup_error(error))

@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.aio_connection import AioConnection, connect, fail, open_tunnel
 from zae_limiter.transport.http1 import MalformedResponse
 from zae_limiter.transport.messages import (
@@ -35,6 +34,7 @@ class AHttp:
         self._resolver = Resolver()
         self._trust = TrustStore()
         self._closed = False
+        self.answered_s = 0.0  # when the last response came
         self._lock = SignalSafeLock()
         renew_after_fork(self)
 
@@ -64,11 +64,14 @@ class AHttp:
             except (OSError, ValueError) as error:  # ValueError: a host that TLS cannot spell
                 raise no_connection(destination, error) from error
         try:
-            return await connection.send(message, now + timeout)
+            response = await connection.send(message, now + timeout)
         except (OSError, MalformedResponse) as error:
-            raise no_answer(destination, error) from error
+            was_idle = connection.was_closed_idle()
+            raise no_answer(destination, error, was_idle=was_idle) from error
         finally:
             pool.give_back(connection)
+        self.answered_s = connection.idle_since
+        return response
 
     async def close(self) -> None:
         """Close all connections, also those of other event loops."""

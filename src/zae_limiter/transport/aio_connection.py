@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import Any, cast
 
+from zae_limiter.clock import since_boot_ns
 from zae_limiter.concurrency.async_shield import ShieldedFuture
 from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
 from zae_limiter.transport.messages import IDLE_S, Destination, HttpResponse
@@ -25,6 +26,7 @@ class AioConnection(asyncio.Protocol):
         self.waiter: ShieldedFuture[HttpResponse] | None = None
         self._reader: ResponseReader | None = None
         self._until = 0.0
+        self._sent_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.may_keep = True
@@ -42,6 +44,7 @@ class AioConnection(asyncio.Protocol):
         self._until = until
         if self._timer is None or until < self._timer_at:
             self._set_timer()
+        self._sent_ns = since_boot_ns()
         self._transport.write(message)
         return waiter
 
@@ -78,6 +81,10 @@ class AioConnection(asyncio.Protocol):
             and not self._poll.readable()
         )
 
+    def was_closed_idle(self) -> bool:
+        """Whether it was used before, and no byte of an answer came to the request now sent."""
+        return self.idle_since > 0 and self._reader is None
+
     def abort(self) -> None:
         self._transport.abort()
 
@@ -91,12 +98,12 @@ class AioConnection(asyncio.Protocol):
             self.may_keep = False
             return
         if self._reader is None:
-            response = parse_complete(data)
+            response = parse_complete(data, self._sent_ns)
             if response is not None:
                 self.may_keep = True
                 waiter.set_result(response)
                 return
-            self._reader = ResponseReader()
+            self._reader = ResponseReader(self._sent_ns)
         self._read_on(self._reader, data, waiter)
 
     def _read_on(

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 
-from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.clock import Deadline
+from zae_limiter.concurrency.locks import renew_after_fork
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault, Throttled
 
-# A request that starts in the last tenth would most likely be cut off by the deadline.
-_RESERVED_SHARE = 0.1
+__all__ = ["Deadline", "InFlightCall", "InFlightCalls", "Retries"]
+
 # About a round trip within a region, doubled with each retry up to the longest.
 _FIRST_PAUSE_S = 0.025
 # A fifth of the default deadline, so that a retry still fits.
@@ -22,24 +23,6 @@ _LONGEST_PAUSE_S = 0.4
 _LEAST_ATTEMPT_S = 0.005
 # A server that has not accepted by then is down: fail while another attempt still fits.
 _MAX_CONNECT_S = 1.0
-
-
-class Deadline:
-    """The moment of the monotonic clock by which a call must be decided."""
-
-    __slots__ = ("_seconds", "at")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.at = time.monotonic() + seconds
-
-    def left(self) -> float:
-        """Return the seconds left; zero or less when it has passed."""
-        return self.at - time.monotonic()
-
-    def is_nearly_over(self, after_s: float = 0.0) -> bool:
-        """Whether too little time is left, now or in ``after_s`` seconds, to begin something."""
-        return self.left() - after_s < self._seconds * _RESERVED_SHARE
 
 
 class Retries:
@@ -102,9 +85,12 @@ class Retries:
             return 0.0 if self._failed_connects == 1 else None
         if not isinstance(error, Throttled) and not self._repeatable:
             return None
-        if isinstance(error, NoAnswer) and not self._pauses:
-            self._pauses = 1
-            return 0.0
+        if isinstance(error, NoAnswer):
+            if error.reused_connection:  # there may be more that were closed while idle
+                return 0.0
+            if not self._pauses:
+                self._pauses = 1
+                return 0.0
         longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._pauses)
         self._pauses += 1
         return random.uniform(0, longest)
@@ -148,7 +134,7 @@ class InFlightCalls:
 
 
 class InFlightCall:
-    """One call; ends at the latest with the frame that holds it, if an interrupt skips ``end``."""
+    """One call; it ends when the frame that holds it drops it, also after an interrupt."""
 
     __slots__ = ("_calls",)
 

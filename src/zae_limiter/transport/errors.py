@@ -12,7 +12,22 @@ class NotSent(RateLimiterUnavailable):
 
 
 class NoAnswer(RateLimiterUnavailable):
-    """Sent, at least in part, and no usable answer: may be carried out, even later."""
+    """Sent, at least in part, and no usable answer: may be carried out, even later.
+
+    ``reused_connection`` says that a connection which had carried requests before ended without a
+    byte of an answer. Nearly always the server had closed it while it was idle, and the request
+    was never read.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reused_connection: bool = False,
+        cause: BaseException | None = None,
+    ) -> None:
+        self.reused_connection = reused_connection
+        super().__init__(message, cause=cause)
 
 
 class ServerFault(RateLimiterUnavailable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from zae_limiter.clock import since_boot_ns
 from zae_limiter.transport.messages import HttpResponse
 
 # Lengths of more digits are nonsense, and int() is slow for very long ones.
@@ -28,12 +29,16 @@ class ResponseReader:
         "_keeps",
         "_length",
         "_pieces",
+        "_received_ns",
+        "_sent_ns",
         "_size",
         "_status",
         "_surplus",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, sent_ns: int = 0) -> None:
+        self._sent_ns = sent_ns
+        self._received_ns = 0
         self._pieces: list[bytes] = []
         self._size = 0
         self._status = 0
@@ -61,7 +66,7 @@ class ResponseReader:
         else:
             self._surplus = self._size > self._length
             body = self._joined()[: self._length]
-        return None if body is None else HttpResponse(self._status, self._headers, body)
+        return None if body is None else self._response(body)
 
     def feed_head(self, piece: bytes) -> int | None:
         """Return the status once the head is complete; the body is left unread."""
@@ -77,8 +82,11 @@ class ResponseReader:
     def end(self) -> HttpResponse | None:
         """Return a response that ends with the connection; None if one with a length was cut."""
         if self._status and self._length is None and not self._chunked:
-            return HttpResponse(self._status, self._headers, self._joined())
+            return self._response(self._joined())
         return None
+
+    def _response(self, body: bytes) -> HttpResponse:
+        return HttpResponse(self._status, self._headers, body, self._sent_ns, self._received_ns)
 
     def _joined(self) -> bytes:
         if len(self._pieces) != 1:
@@ -99,6 +107,7 @@ class ResponseReader:
             status = self._parse_head(data[:end].decode("latin-1"))
             if status >= 200:
                 self._status = status
+                self._received_ns = since_boot_ns()
                 return True
 
     def _parse_head(self, head: str) -> int:
@@ -152,12 +161,13 @@ class ResponseReader:
         return body
 
 
-def parse_complete(data: bytes) -> HttpResponse | None:
+def parse_complete(data: bytes, sent_ns: int = 0) -> HttpResponse | None:
     """Parse ``data`` if it is exactly one successful response after which the connection is kept.
 
     That is nearly always so, and takes two thirds of a ResponseReader's time. Names and values of
     headers are in lower case then. None: use a ResponseReader.
     """
+    received_ns = since_boot_ns()
     head, end, body = data.partition(_END_OF_HEAD)
     if not end or not head.startswith(_STATUS_200):
         return None
@@ -170,7 +180,7 @@ def parse_complete(data: bytes) -> HttpResponse | None:
         and "transfer-encoding" not in headers
         and headers.get("connection", "keep-alive") == "keep-alive"
     )
-    return HttpResponse(200, headers, body) if is_plain else None
+    return HttpResponse(200, headers, body, sent_ns, received_ns) if is_plain else None
 
 
 def _headers(lines: list[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -15,6 +16,8 @@ MAX_CONNECTIONS = 256
 # Well below what servers and proxies allow: if one closes an idle connection just as it is used
 # again, the outcome of that write is unknown.
 IDLE_S = 10.0
+# How a connection that the other side has closed fails, with and without TLS.
+_CLOSED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 HOST = re.compile(r"[\w.:%-]+")
 
 
@@ -108,11 +111,17 @@ class Destination(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """``headers`` have lower-case names."""
+    """``headers`` have lower-case names.
+
+    Readings of the boot clock bound the moment at which the server answered: just before the first
+    byte of the request was sent, and when the head of the response had arrived.
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes
+    sent_ns: int = 0
+    received_ns: int = 0
 
 
 def bracketed(host: str) -> str:
@@ -154,9 +163,16 @@ def no_connection(destination: Destination, error: BaseException) -> NotSent:
     return NotSent(f"no connection to {destination}: {_reason(error)}{advice}", cause=error)
 
 
-def no_answer(destination: Destination, error: BaseException) -> NoAnswer:
-    """Return the error for a failure after the first byte of a request was sent."""
-    return NoAnswer(f"no answer from {destination}: {_reason(error)}", cause=error)
+def no_answer(
+    destination: Destination, error: BaseException, *, was_idle: bool = False
+) -> NoAnswer:
+    """Return the error for a failure after the first byte of a request was sent.
+
+    ``was_idle``: no byte of an answer came over a connection that had been used before.
+    """
+    message = f"no answer from {destination}: {_reason(error)}"
+    closed = was_idle and isinstance(error, _CLOSED)
+    return NoAnswer(message, reused_connection=closed, cause=error)
 
 
 def _reason(error: BaseException) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from functools import lru_cache, partial
 from typing import Any
 from zlib import crc32
 
@@ -40,6 +42,9 @@ THROTTLED_REASONS = frozenset(
 )
 # How the names of throttling reasons end if one partition is the cause, not the table's limit.
 _HOT_PARTITION = "KeyRangeThroughputExceeded"
+# How they begin if that partition is one of an index: its keys are shared by many items, so that
+# splitting the bucket that was just written would not help.
+_OF_INDEX = "Index"
 DENIED = frozenset(
     {
         "AccessDeniedException",
@@ -71,6 +76,8 @@ _ADVICE = {
 }
 FAULTS = frozenset({"InternalServerError", "InternalFailure", "ServiceUnavailable"})
 _MISSING_TABLE = frozenset({"ResourceNotFoundException", "TableNotFoundException"})
+# A header of DynamoDB's own responses.
+REQUEST_ID = "x-amzn-requestid"
 # Of DynamoDB's own message, in ours; it may quote whole expressions.
 _MAX_QUOTED = 300
 # `json.loads` also looks for blanks around the document, which takes as long as to parse it.
@@ -87,11 +94,17 @@ def parse_response(response: HttpResponse, operation: str, table: str) -> dict[s
         content, end = _raw_decode(text)
         if end != len(text):
             content = json.loads(text)
-    except ValueError:
-        content = None
-    if response.status == 200 and isinstance(content, dict):
-        return content
-    raise error_of(response, content if isinstance(content, dict) else {}, operation, table)
+        if type(content) is not dict:
+            content = {}
+        elif response.status == 200:
+            # The item after a write is looked at by `decode` only if it cannot be decoded.
+            if operation == "UpdateItem" or has_shape(operation, content):
+                return content
+            content = {}
+        error = error_of(response, content, operation, table)
+    except (ValueError, RecursionError):  # not JSON, or nested without end
+        error = error_of(response, {}, operation, table)
+    raise error
 
 
 def error_of(
@@ -100,7 +113,8 @@ def error_of(
     """Return the error that a response other than 200 means."""
     code = _code(content, response.headers)
     if code == "ConditionalCheckFailedException":
-        return ConditionFailed(content.get("Item"))
+        item = content.get("Item")
+        return ConditionFailed(item) if _is_optional_item(item) else _odd_shape(operation)
     if code == "TransactionCanceledException":
         return _cancelled(content, operation)
     quoted = str(content.get("message") or content.get("Message") or "")[:_MAX_QUOTED]
@@ -130,7 +144,12 @@ def _is_of_item(content: Mapping[str, Any]) -> bool:
     reasons = content.get("ThrottlingReasons") or content.get("throttlingReasons")
     if not isinstance(reasons, list):
         return True
-    return any(str(reason.get("reason")).endswith(_HOT_PARTITION) for reason in reasons)
+    return any(_names_hot_item(reason) for reason in reasons)
+
+
+def _names_hot_item(reason: object) -> bool:
+    named = str(reason.get("reason")) if isinstance(reason, dict) else ""
+    return named.endswith(_HOT_PARTITION) and not named.startswith(_OF_INDEX)
 
 
 def _not_dynamodb(response: HttpResponse, operation: str) -> Exception:
@@ -144,10 +163,20 @@ def _not_dynamodb(response: HttpResponse, operation: str) -> Exception:
     return Refused(message, code=str(response.status))
 
 
+def _odd_shape(operation: str) -> ServerFault:
+    return ServerFault(
+        f"the answer to {operation} has not the form of DynamoDB's; "
+        "check endpoint_url and any proxy or gateway before it"
+    )
+
+
 def _cancelled(content: Mapping[str, Any], operation: str) -> Exception:
+    entries = content.get("CancellationReasons") or _reasons_in_message(content)
+    if not _is_list(entries, _is_reason):
+        return _odd_shape(operation)
     reasons = tuple(
         Reason(str(entry.get("Code") or "None"), entry.get("Item"), str(entry.get("Message") or ""))
-        for entry in content.get("CancellationReasons") or _reasons_in_message(content)
+        for entry in entries
     )
     codes = {reason.code for reason in reasons} - {"None"}
     if codes and codes <= THROTTLED_REASONS:
@@ -189,9 +218,107 @@ def _remedy(code: str, quoted: str) -> str:
     return "credentials" if code in _BAD_CREDENTIALS else "rights" if code in _NO_PERMISSION else ""
 
 
+def has_error_of_dynamodb(response: HttpResponse) -> bool:
+    """Whether a response other than 200 is DynamoDB's own, not one of a gateway before it."""
+    body = response.body
+    return REQUEST_ID in response.headers and body.startswith(b"{") and b'"__type"' in body
+
+
+# --- the forms of content; what is of another form is no answer of DynamoDB
+
+
+def has_shape(operation: str, content: Mapping[str, Any]) -> bool:
+    """Whether a successful response has the form that the operation's callers rely on."""
+    return all(is_valid(content.get(name)) for name, is_valid in _SHAPES.get(operation, {}).items())
+
+
+def is_item(value: object) -> bool:
+    """Whether it is an item in DynamoDB's JSON: ``{"name": {"S": "text"}, …}``."""
+    return isinstance(value, dict) and all(map(_is_attribute, value.values()))
+
+
+def _is_attribute(value: object) -> bool:
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((kind, content),) = value.items()
+    is_valid = _KINDS.get(kind)
+    return is_valid is not None and is_valid(content)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_list(value: object, is_valid: Callable[[object], bool]) -> bool:
+    return isinstance(value, list) and all(map(is_valid, value))
+
+
+def _is_dict(value: object, is_valid: Callable[[object], bool]) -> bool:
+    return isinstance(value, dict) and all(map(is_valid, value.values()))
+
+
+def _is_optional_item(value: object) -> bool:
+    return value is None or is_item(value)
+
+
+def _is_items(value: object) -> bool:
+    return _is_list(value, is_item)
+
+
+def _is_reason(value: object) -> bool:
+    return isinstance(value, dict) and _is_optional_item(value.get("Item"))
+
+
+def _optional(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_valid(value)
+
+
+_NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "S": _is_text,
+    "N": _is_number,
+    "B": _is_text,
+    "BOOL": _is_bool,
+    "NULL": _is_bool,
+    "SS": partial(_is_list, is_valid=_is_text),
+    "NS": partial(_is_list, is_valid=_is_number),
+    "BS": partial(_is_list, is_valid=_is_text),
+    "L": partial(_is_list, is_valid=_is_attribute),
+    "M": is_item,
+}
+_PAGE = {"Items": _optional(_is_items), "LastEvaluatedKey": _is_optional_item}
+_SHAPES: dict[str, dict[str, Callable[[object], bool]]] = {
+    "BatchGetItem": {
+        "Responses": _optional(partial(_is_dict, is_valid=_is_items)),
+        "UnprocessedKeys": _optional(
+            partial(_is_dict, is_valid=lambda value: isinstance(value, dict))
+        ),
+    },
+    "BatchWriteItem": {
+        "UnprocessedItems": _optional(
+            partial(_is_dict, is_valid=lambda value: isinstance(value, list))
+        ),
+    },
+    "DescribeTable": {"Table": lambda value: isinstance(value, dict) and "TableStatus" in value},
+    "GetItem": {"Item": _is_optional_item},
+    "Query": _PAGE,
+    "Scan": _PAGE,
+    "TransactGetItems": {"Responses": partial(_is_list, is_valid=_is_reason)},
+}
+
+
+@lru_cache(maxsize=8)  # parsed once: front ends differ by a second at most
 def date_ms(text: str) -> int | None:
     """Convert an HTTP Date to epoch milliseconds; None if it is not one."""
     try:
         return int(parsedate_to_datetime(text).timestamp()) * 1000
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 
 # Family, kind, protocol, canonical name, address: as getaddrinfo returns it.
 Address = tuple[Any, ...]

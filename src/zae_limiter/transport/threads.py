@@ -8,8 +8,8 @@ import time
 from concurrent.futures import Future
 from typing import TypeVar
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.clock import since_boot_ns
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
 from zae_limiter.transport.messages import (
     IDLE_S,
@@ -43,6 +43,7 @@ class Http:
     def __init__(self) -> None:
         self._idle: list[ThreadConnection] = []
         self._closed = False
+        self.answered_s = 0.0  # when the last response came
         self._resolver = Resolver()
         self._trust = TrustStore()
         self._lock = SignalSafeLock()
@@ -67,7 +68,8 @@ class Http:
             response = connection.exchange(message, until)
         except (OSError, MalformedResponse) as error:
             connection.close()
-            raise no_answer(destination, error) from error
+            was_idle = connection.was_closed_idle()
+            raise no_answer(destination, error, was_idle=was_idle) from error
         except BaseException:  # an interrupt: the response may still come, for the next request
             connection.close()
             raise
@@ -94,7 +96,7 @@ class Http:
 
     def _give_back(self, connection: ThreadConnection) -> None:
         """Keep the connection for reuse, and drop the one idle for longest if it is too old."""
-        now = connection.idle_since = time.monotonic()
+        now = connection.idle_since = self.answered_s = time.monotonic()
         dropped = []
         with self._lock:
             if self._idle and now - self._idle[0].idle_since > IDLE_S:
@@ -140,21 +142,26 @@ class ThreadConnection:
         self._poll = SocketPoll(sock)
         self.may_keep = True
         self.idle_since = 0.0
+        self._has_answer = False  # whether a part of an answer that was not complete has come
 
     def exchange(self, message: bytes, until: float) -> HttpResponse:
         """Send a request and read until its response is complete."""
+        sent_ns = since_boot_ns()
         self._send(message, until)
         self._sock.settimeout(_left(until))
         piece = self._sock.recv(_PIECE)
-        response = parse_complete(piece)
-        return self._read_on(piece, until) if response is None else response
+        response = parse_complete(piece, sent_ns)
+        return (
+            self._read_on(ResponseReader(sent_ns), piece, until) if response is None else response
+        )
 
-    def _read_on(self, piece: bytes, until: float) -> HttpResponse:
-        reader = ResponseReader()
+    def _read_on(self, reader: ResponseReader, piece: bytes, until: float) -> HttpResponse:
+        self._has_answer = bool(piece)
         while True:
             response = reader.feed(piece) if piece else reader.end()
             if response is not None:
                 self.may_keep = bool(piece) and reader.may_keep
+                self._has_answer = False
                 return response
             if not piece:
                 raise ConnectionError("the connection was closed before the answer was complete")
@@ -175,6 +182,10 @@ class ThreadConnection:
             and now - self.idle_since < IDLE_S
             and not self._poll.readable()
         )
+
+    def was_closed_idle(self) -> bool:
+        """Whether it was used before, and no byte of an answer came to the request now sent."""
+        return self.idle_since > 0 and not self._has_answer
 
     def close(self) -> None:
         self._sock.close()

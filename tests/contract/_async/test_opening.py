@@ -7,6 +7,7 @@ from zae_limiter_contract.bad_input import TTL_MULTIPLIERS
 
 from tests.support.dynamodb import shared_endpoint
 from zae_limiter import (
+    InfrastructureError,
     InfrastructureNotFoundError,
     Limit,
     NamespaceNotFoundError,
@@ -14,6 +15,7 @@ from zae_limiter import (
     Repository,
     ValidationError,
 )
+from zae_limiter.clock import HostClock, ServerClock
 
 LIMITS = [Limit.per_minute("rpm", 10)]
 NOT_SECONDS = [math.inf, -math.inf, math.nan, -1, "2", None, True, 1e300]
@@ -81,6 +83,52 @@ async def test_the_builder_does_not_make_a_namespace_unless_told_to(unique_name)
         await builder().build()
     await builder().register_missing_namespace().build()
     await builder().build()
+
+
+async def test_building_registers_the_default_namespace(unique_name):
+    def builder(namespace):
+        return Repository.builder().url(f"memory://{unique_name}").namespace(namespace)
+
+    with pytest.raises(NamespaceNotFoundError):
+        await builder("red").build()
+    repository = await builder("default").build()
+    await repository.register_namespace("red")
+    await repository.delete_namespace("default")
+    red = await builder("red").build()
+    assert (await red.get_namespace("default")).name == "default"
+
+
+STACK_ARGUMENTS = {"stack": "prod", "region": "eu-west-1", "endpoint_url": "http://localhost:1"}
+
+
+@pytest.mark.parametrize("argument", STACK_ARGUMENTS)
+async def test_arguments_win_over_the_environment(monkeypatch, tmp_path, argument):
+    monkeypatch.setenv("ZAEL_URL", f"sqlite:///{tmp_path}/limits.db")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", shared_endpoint())
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATESTTESTTESTTEST")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    given = {argument: STACK_ARGUMENTS[argument]}
+    if argument == "endpoint_url":
+        given[argument] = shared_endpoint()
+    with pytest.raises(InfrastructureNotFoundError) as caught:
+        await Repository.open(provision="never", **given)
+    assert caught.value.stack_name == given.get("stack", "zae-limiter")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("argument", STACK_ARGUMENTS)
+@pytest.mark.parametrize("url", ["memory://", "dynamodb://other?region=us-east-1"])
+async def test_arguments_that_contradict_each_other_are_refused(url, argument):
+    with pytest.raises(ValidationError, match=f"{argument}=.*drop") as caught:
+        await Repository.open(url=url, **{argument: STACK_ARGUMENTS[argument]})
+    assert caught.value.field == "url"
+
+
+async def test_a_url_wins_over_a_stack_of_the_environment(monkeypatch):
+    monkeypatch.setenv("ZAEL_STACK", "prod")
+    repository = await Repository.open(url="memory://")
+    assert repository.capabilities.engine == "memory"
 
 
 async def test_without_a_url_the_store_is_dynamodb(monkeypatch):
@@ -161,3 +209,76 @@ async def test_a_limiter_is_given_an_open_repository_or_none():
     with pytest.raises(ValidationError) as caught:
         RateLimiter("memory://")
     assert caught.value.field == "repository"
+
+
+async def test_levels_accept_a_keyword_of_old(unique_name):
+    own = [Limit.per_minute("rpm", 3)]
+    async with await Repository.open(url=f"memory://{unique_name}") as repository:
+        limiter = RateLimiter(repository)
+        await limiter.set_limits("known", LIMITS)
+        for entity_id, stored, capacity in (
+            ("known", True, 10),
+            ("known", False, 3),
+            ("unknown", True, 3),
+        ):
+            with pytest.warns(DeprecationWarning, match="use_stored_limits") as warned:
+                found = await limiter.available(entity_id, "api", own, use_stored_limits=stored)
+            assert found == {"rpm": capacity}
+            assert warned[0].filename == __file__
+            with pytest.warns(DeprecationWarning, match="use_stored_limits"):
+                availability = await limiter.check_availability(
+                    entity_id, "api", {"rpm": 1}, own, use_stored_limits=stored
+                )
+            assert availability.statuses[0].limit.capacity == capacity
+            with pytest.warns(DeprecationWarning, match="use_stored_limits"):
+                wait_s = await limiter.time_until_available(
+                    entity_id, "api", {"rpm": 4}, own, use_stored_limits=stored
+                )
+            assert wait_s == (0 if capacity == 10 else math.inf)
+
+
+async def test_a_limiter_has_names_of_old(unique_name, monkeypatch):
+    monkeypatch.setenv("ZAEL_URL", f"memory://{unique_name}")
+    async with await Repository.open() as repository:
+        for limiter in (RateLimiter(repository), RateLimiter()):
+            for name in ("name", "stack_name", "table_name"):
+                with pytest.warns(DeprecationWarning, match=f"RateLimiter.{name}") as warned:
+                    assert unique_name in getattr(limiter, name)
+                assert warned[0].filename == __file__
+    monkeypatch.delenv("ZAEL_URL")
+    with pytest.warns(DeprecationWarning, match="RateLimiter"):
+        assert RateLimiter(name="prod").stack_name == "prod"
+
+
+async def test_opening_is_a_context_manager(tmp_path):
+    async with Repository.open(url=f"sqlite:///{tmp_path}/limits.db") as repository:
+        await repository.set_system_defaults(LIMITS)
+    with pytest.raises(InfrastructureError, match="closed"):
+        await repository.ping()
+
+
+async def test_objects_say_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kind = Repository.__name__
+    async with await Repository.open(url="sqlite:///limits.db") as repository:
+        assert repr(repository) == f"{kind}(sqlite limits.db, namespace 'default')"
+        limiter = RateLimiter(repository)
+        assert repr(limiter) == f"{RateLimiter.__name__}({repository!r})"
+        acquire = limiter.acquire("user-1", "gpt-4", {"rpm": 1}, LIMITS)
+        assert repr(acquire) == "Acquire('user-1' on 'gpt-4', {'rpm': 1})"
+        async with acquire as lease:
+            await lease.adjust(rpm=2)
+            assert repr(lease).endswith("Lease('user-1' on 'gpt-4', consumed {'rpm': 3})")
+        assert repr(lease).endswith("consumed {'rpm': 3}, ended)")
+    assert "on first use" in repr(RateLimiter())
+    unnamed = await Repository.open(url="memory://")
+    assert repr(unnamed) == f"{kind}(memory, namespace 'default')"
+    builder = Repository.builder().url("memory://").request_timeout(3)
+    assert repr(builder) == f"{kind}Builder(url='memory://', request_timeout=3)"
+
+
+@pytest.mark.parametrize("kind", [HostClock, ServerClock])
+def test_a_clock_shows_its_time_once_it_was_read(kind):
+    clock = kind()
+    clock()
+    assert repr(clock).startswith(f"{kind.__name__}(1")

@@ -9,6 +9,7 @@ from zae_limiter_contract.bad_input import TTL_MULTIPLIERS
 
 from tests.support.dynamodb import shared_endpoint
 from zae_limiter import (
+    InfrastructureError,
     InfrastructureNotFoundError,
     Limit,
     NamespaceNotFoundError,
@@ -16,6 +17,7 @@ from zae_limiter import (
     SyncRepository,
     ValidationError,
 )
+from zae_limiter.clock import HostClock, ServerClock
 
 LIMITS = [Limit.per_minute("rpm", 10)]
 NOT_SECONDS = [math.inf, -math.inf, math.nan, -1, "2", None, True, 1e300]
@@ -83,6 +85,52 @@ def test_the_builder_does_not_make_a_namespace_unless_told_to(unique_name):
         builder().build()
     builder().register_missing_namespace().build()
     builder().build()
+
+
+def test_building_registers_the_default_namespace(unique_name):
+    def builder(namespace):
+        return SyncRepository.builder().url(f"memory://{unique_name}").namespace(namespace)
+
+    with pytest.raises(NamespaceNotFoundError):
+        builder("red").build()
+    repository = builder("default").build()
+    repository.register_namespace("red")
+    repository.delete_namespace("default")
+    red = builder("red").build()
+    assert red.get_namespace("default").name == "default"
+
+
+STACK_ARGUMENTS = {"stack": "prod", "region": "eu-west-1", "endpoint_url": "http://localhost:1"}
+
+
+@pytest.mark.parametrize("argument", STACK_ARGUMENTS)
+def test_arguments_win_over_the_environment(monkeypatch, tmp_path, argument):
+    monkeypatch.setenv("ZAEL_URL", f"sqlite:///{tmp_path}/limits.db")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", shared_endpoint())
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATESTTESTTESTTEST")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    given = {argument: STACK_ARGUMENTS[argument]}
+    if argument == "endpoint_url":
+        given[argument] = shared_endpoint()
+    with pytest.raises(InfrastructureNotFoundError) as caught:
+        SyncRepository.open(provision="never", **given)
+    assert caught.value.stack_name == given.get("stack", "zae-limiter")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("argument", STACK_ARGUMENTS)
+@pytest.mark.parametrize("url", ["memory://", "dynamodb://other?region=us-east-1"])
+def test_arguments_that_contradict_each_other_are_refused(url, argument):
+    with pytest.raises(ValidationError, match=f"{argument}=.*drop") as caught:
+        SyncRepository.open(url=url, **{argument: STACK_ARGUMENTS[argument]})
+    assert caught.value.field == "url"
+
+
+def test_a_url_wins_over_a_stack_of_the_environment(monkeypatch):
+    monkeypatch.setenv("ZAEL_STACK", "prod")
+    repository = SyncRepository.open(url="memory://")
+    assert repository.capabilities.engine == "memory"
 
 
 def test_without_a_url_the_store_is_dynamodb(monkeypatch):
@@ -163,3 +211,76 @@ def test_a_limiter_is_given_an_open_repository_or_none():
     with pytest.raises(ValidationError) as caught:
         SyncRateLimiter("memory://")
     assert caught.value.field == "repository"
+
+
+def test_levels_accept_a_keyword_of_old(unique_name):
+    own = [Limit.per_minute("rpm", 3)]
+    with SyncRepository.open(url=f"memory://{unique_name}") as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_limits("known", LIMITS)
+        for entity_id, stored, capacity in (
+            ("known", True, 10),
+            ("known", False, 3),
+            ("unknown", True, 3),
+        ):
+            with pytest.warns(DeprecationWarning, match="use_stored_limits") as warned:
+                found = limiter.available(entity_id, "api", own, use_stored_limits=stored)
+            assert found == {"rpm": capacity}
+            assert warned[0].filename == __file__
+            with pytest.warns(DeprecationWarning, match="use_stored_limits"):
+                availability = limiter.check_availability(
+                    entity_id, "api", {"rpm": 1}, own, use_stored_limits=stored
+                )
+            assert availability.statuses[0].limit.capacity == capacity
+            with pytest.warns(DeprecationWarning, match="use_stored_limits"):
+                wait_s = limiter.time_until_available(
+                    entity_id, "api", {"rpm": 4}, own, use_stored_limits=stored
+                )
+            assert wait_s == (0 if capacity == 10 else math.inf)
+
+
+def test_a_limiter_has_names_of_old(unique_name, monkeypatch):
+    monkeypatch.setenv("ZAEL_URL", f"memory://{unique_name}")
+    with SyncRepository.open() as repository:
+        for limiter in (SyncRateLimiter(repository), SyncRateLimiter()):
+            for name in ("name", "stack_name", "table_name"):
+                with pytest.warns(DeprecationWarning, match=f"SyncRateLimiter.{name}") as warned:
+                    assert unique_name in getattr(limiter, name)
+                assert warned[0].filename == __file__
+    monkeypatch.delenv("ZAEL_URL")
+    with pytest.warns(DeprecationWarning, match="SyncRateLimiter"):
+        assert SyncRateLimiter(name="prod").stack_name == "prod"
+
+
+def test_opening_is_a_context_manager(tmp_path):
+    with SyncRepository.open(url=f"sqlite:///{tmp_path}/limits.db") as repository:
+        repository.set_system_defaults(LIMITS)
+    with pytest.raises(InfrastructureError, match="closed"):
+        repository.ping()
+
+
+def test_objects_say_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kind = SyncRepository.__name__
+    with SyncRepository.open(url="sqlite:///limits.db") as repository:
+        assert repr(repository) == f"{kind}(sqlite limits.db, namespace 'default')"
+        limiter = SyncRateLimiter(repository)
+        assert repr(limiter) == f"{SyncRateLimiter.__name__}({repository!r})"
+        acquire = limiter.acquire("user-1", "gpt-4", {"rpm": 1}, LIMITS)
+        assert repr(acquire) == "Acquire('user-1' on 'gpt-4', {'rpm': 1})"
+        with acquire as lease:
+            lease.adjust(rpm=2)
+            assert repr(lease).endswith("SyncLease('user-1' on 'gpt-4', consumed {'rpm': 3})")
+        assert repr(lease).endswith("consumed {'rpm': 3}, ended)")
+    assert "on first use" in repr(SyncRateLimiter())
+    unnamed = SyncRepository.open(url="memory://")
+    assert repr(unnamed) == f"{kind}(memory, namespace 'default')"
+    builder = SyncRepository.builder().url("memory://").request_timeout(3)
+    assert repr(builder) == f"{kind}Builder(url='memory://', request_timeout=3)"
+
+
+@pytest.mark.parametrize("kind", [HostClock, ServerClock])
+def test_a_clock_shows_its_time_once_it_was_read(kind):
+    clock = kind()
+    clock()
+    assert repr(clock).startswith(f"{kind.__name__}(1")

@@ -95,34 +95,6 @@ def test_reading_does_not_wait_for_writers(repository, holder):
     assert repository.get_system_defaults() == ([LIMIT], None)
 
 
-def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(url):
-    done = _run(
-        f"""
-        import os
-        from zae_limiter import InfrastructureError, Limit, SyncRateLimiter, SyncRepository
-
-        repository = SyncRepository.open(url={url!r})
-        limits = [Limit.per_minute("rpm", 10)]
-        limiter = SyncRateLimiter(repository)
-        with limiter.acquire("user", "api", {{"rpm": 1}}, limits):
-            pass
-        child = os.fork()
-        if child == 0:
-            try:
-                with limiter.acquire("user", "api", {{"rpm": 1}}, limits):
-                    os._exit(3)
-            except InfrastructureError as error:
-                repository.close()
-                os._exit(0 if "fork" in str(error) else 4)
-        assert os.waitpid(child, 0)[1] == 0
-        with limiter.acquire("user", "api", {{"rpm": 1}}, limits):
-            pass
-        print(repository.get_bucket("user", "api", "rpm").tokens)
-        """
-    )
-    assert done == "8\n"
-
-
 def test_a_full_disk_is_an_outage_and_not_a_bare_error(url):
     done = _run(
         f"""

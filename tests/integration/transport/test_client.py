@@ -3,6 +3,7 @@
 import json
 import pickle
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -304,17 +305,57 @@ def test_a_signature_that_stays_off_is_a_refusal(open_client, date):
     assert len(server.seen) == (2 if date and date.endswith("GMT") else 1)
 
 
+FAR_OFF = "Thu, 02 Jan 2031 03:04:05 GMT"
+FAR_OFF_MS = 1_925_089_445_000
+GATEWAY_PAGE = b"<html><body>503 Service Unavailable</body></html>"
+
+
 def test_a_clock_hears_what_the_server_says(open_client):
-    with Script(scripted.answer(date="Thu, 02 Jan 2031 03:04:05 GMT")) as server:
+    with Script(scripted.answer(date=FAR_OFF, x_amzn_requestid="A1")) as server:
         clock = ServerClock()
-        open_client(server.url, server_clock=clock).call("GetItem", KEY)
-    assert 0 <= clock() - 1_925_089_445_000 < 2000
+        client = open_client(server.url, server_clock=clock)
+        client.call("GetItem", KEY)
+        client.call("GetItem", KEY)
+    assert 0 <= clock() - FAR_OFF_MS < 2000
 
 
-def test_a_date_that_is_none_is_not_heard(open_client):
-    with Script(scripted.answer(date="yesterday")) as server:
+def test_a_clock_hears_refusals_of_the_server(open_client):
+    refusal = refuse("ConditionalCheckFailedException", date=FAR_OFF, x_amzn_requestid="A1")
+    with Script(refusal) as server:
         clock = ServerClock()
-        open_client(server.url, server_clock=clock).call("GetItem", KEY)
+        client = open_client(server.url, server_clock=clock)
+        for _ in range(2):
+            with pytest.raises(ConditionFailed):
+                client.call("UpdateItem", KEY)
+    assert 0 <= clock() - FAR_OFF_MS < 2000
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(scripted.answer(date="yesterday", x_amzn_requestid="A1"), id="no date"),
+        pytest.param(scripted.answer(date=FAR_OFF), id="no request id"),
+        pytest.param(refuse("ThrottlingException", date=FAR_OFF), id="refusal without request id"),
+        pytest.param(
+            scripted.answer({"message": "no"}, 400, date=FAR_OFF, x_amzn_requestid="A1"),
+            id="refusal without type",
+        ),
+        pytest.param(
+            scripted.raw(scripted.message(GATEWAY_PAGE, 503, date=FAR_OFF)), id="page of a gateway"
+        ),
+        pytest.param(
+            scripted.raw(scripted.message(GATEWAY_PAGE, 200, date=FAR_OFF, x_amzn_requestid="A1")),
+            id="page with 200",
+        ),
+    ],
+)
+def test_what_is_not_dynamodbs_own_answer_does_not_set_the_clock(open_client, step):
+    with Script(step) as server:
+        clock = ServerClock()
+        client = open_client(server.url, server_clock=clock, request_timeout=0.3)
+        for _ in range(3):
+            with suppress(Exception):
+                client.call("GetItem", KEY)
     assert abs(clock() - time.time() * 1000) < 1000
 
 

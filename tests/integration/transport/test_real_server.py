@@ -98,6 +98,7 @@ def test_the_servers_clock_is_heard_through_a_proxy(kind, off_s, unique_name):
         proxy.link.date_offset_s = off_s
         clock, host = ServerClock(), ServerClock()
         client = kind(unique_name, endpoint_url=proxy.url, server_clock=clock)
-        client.call("ListTables", {})
+        for _ in range(2):  # a first Date that is far off needs a second one that agrees
+            client.call("ListTables", {})
         client.close()
     assert abs(clock() - host() - 1000 * off_s) < 1500

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from tests.support.dynamodb.faults import Fault
@@ -35,6 +36,7 @@ class Link:
     answer_ms: float = 0
     jitter_ms: float = 0
     date_offset_s: float = 0
+    answers_per_connection: int | None = None
     under_way: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
     async def connect(self) -> Stream:
@@ -69,6 +71,7 @@ class Connection:
 
     async def serve(self, arrived: Arrived) -> None:
         """Until either side closes."""
+        answers = 0
         while (request := await read_message(self._reader)) is not None:
             exchange, fault = arrived(request.operation, self._number, request.body)
             await self._link.travel(self._link.request_ms)
@@ -81,6 +84,10 @@ class Connection:
                 return
             self._writer.write(dated(answer, self._link.date_offset_s).raw)
             if fault is not None and fault.kind == "cut_answer":
+                return
+            answers += 1
+            if answers >= (self._link.answers_per_connection or inf):
+                await self._reader.read(1)  # as a balancer does when the next request is on its way
                 return
 
     def close(self) -> None:

@@ -25,7 +25,8 @@ class Proxy:
     """Leads to ``endpoint``, and counts, delays or breaks what passes. Ends with the block.
 
     ``link`` is the line to the store; its fields may be set at any time: ``proxy.link.request_ms``
-    and ``answer_ms`` (a 30 ms link has 15 each), ``jitter_ms``, ``date_offset_s``.
+    and ``answer_ms`` (a 30 ms link has 15 each), ``jitter_ms``, ``date_offset_s``,
+    ``answers_per_connection`` (the next request finds it closed).
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -155,8 +156,7 @@ class Proxy:
         self._listener.close()
 
     async def _drop(self) -> None:
-        for connection in tuple(self._connections):
-            connection.close()
+        await asyncio.gather(*(each.closed() for each in tuple(self._connections)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self.link, next(self._numbers), reader, writer)

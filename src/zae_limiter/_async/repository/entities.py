@@ -1,4 +1,4 @@
-"""Methods of the repository that create, read, list and delete entities."""
+"""Methods of the repository that create, read, list, change and delete entities."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from zae_limiter._async.repository.context import RepositoryMixin
-from zae_limiter.exceptions import ValidationError
+from zae_limiter.exceptions import EntityNotFoundError, ValidationError
 from zae_limiter.models.limit import check_positive
 from zae_limiter.models.timestamps import iso_from_ms
-from zae_limiter.naming import check_entity_id, check_principal, check_text
+from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_principal, check_text
 
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
 
-MAX_PAGE = 10**6  # one more is asked for, which must stay a number that every store accepts
+MAX_PAGE = 10**6  # a page is held in memory, and one more is asked of the store
 
 
 class EntityMethods(RepositoryMixin):
-    """Create, read, list and delete entities."""
+    """Create, read, list, change and delete entities."""
 
     async def create_entity(
         self,
@@ -31,8 +31,8 @@ class EntityMethods(RepositoryMixin):
     ) -> Entity:
         """Add an entity. With ``cascade`` every acquire charges its parent as well.
 
-        The parent need not exist as an entity: an unknown parent is limited by the defaults.
-        Raises EntityExistsError.
+        The parent need not exist as an entity: an unknown parent is limited by the defaults, and
+        logged at level INFO. Raises EntityExistsError.
         """
         from zae_limiter.models.entity import Entity  # not needed to import the limiter
 
@@ -45,12 +45,15 @@ class EntityMethods(RepositoryMixin):
             metadata=_check_metadata(metadata),
             created_at=iso_from_ms(now_ms),
         )
+        is_unknown = await self._is_unknown_parent(entity.parent_id)
         try:
             await self._context.engine.entities.create(
                 self._context.namespace_id, entity, now_ms, check_principal(principal)
             )
         finally:  # also when cancelled: the change may be committed
             self._context.cache.evict(self._context.namespace_id, entity_id)
+        if is_unknown:
+            _log_unknown_parent(entity)
         return entity
 
     async def get_entity(self, entity_id: str) -> Entity | None:
@@ -71,21 +74,73 @@ class EntityMethods(RepositoryMixin):
         """Return a page of entities, and the cursor of the next page (None at the end).
 
         All entities come in the store's own order, those directly under ``parent_id`` sorted by
-        id. An entity created or deleted meanwhile may be listed or not.
+        id. Ids that were never created but have buckets are listed, too, with an empty
+        ``created_at``. An entity created or deleted meanwhile may be listed or not.
         """
         if limit is not None:
             check_positive(limit, "limit")
         if parent_id is not None:
             check_entity_id(parent_id, "parent_id")
-        entities = await self._context.engine.entities.page(
+        return await self._context.engine.entities.page(
             self._context.namespace_id,
             parent_id,
             check_text(cursor, "cursor") or "",
-            None if limit is None else min(limit, MAX_PAGE) + 1,
+            None if limit is None else min(limit, MAX_PAGE),
         )
-        if limit is None or len(entities) <= limit:
-            return entities, None
-        return entities[:limit], entities[limit - 1].id
+
+    async def list_resources(self) -> list[str]:
+        """Return resources that have defaults, limits of entities, or buckets, sorted.
+
+        On DynamoDB this reads the keys of everything in the namespace.
+        """
+        engine, namespace_id = self._context.engine, self._context.namespace_id
+        names = {
+            *await engine.configs.resources_with_defaults(namespace_id),
+            *await engine.configs.resources_with_entity_configs(namespace_id),
+            *await engine.buckets.resources(namespace_id),
+        }
+        return sorted(names - {DEFAULT_RESOURCE})
+
+    async def set_parent(
+        self,
+        entity_id: str,
+        parent_id: str | None,
+        cascade: bool = True,
+        principal: str | None = None,
+    ) -> Entity:
+        """Give an entity another parent, or None; its buckets and limits stay as they are.
+
+        The next acquires charge the new parent if ``cascade``; in other processes within
+        ``config_cache_ttl``. Open leases settle with the parent that they have charged. Raises
+        EntityNotFoundError if the entity was never created.
+        """
+        check_entity_id(entity_id)
+        parent_id = _check_parent(entity_id, parent_id, cascade, may_lack=True)
+        is_unknown = await self._is_unknown_parent(parent_id)
+        try:
+            entity = await self._context.engine.entities.set_parent(
+                self._context.namespace_id,
+                entity_id,
+                parent_id,
+                cascade=cascade and parent_id is not None,
+                now_ms=self._context.clock(),
+                principal=check_principal(principal),
+            )
+        finally:  # also when cancelled: the change may be committed
+            self._context.cache.evict(self._context.namespace_id, entity_id)
+        if entity is None:
+            raise EntityNotFoundError(entity_id)
+        if is_unknown:
+            _log_unknown_parent(entity)
+        return entity
+
+    async def _is_unknown_parent(self, parent_id: str | None) -> bool:
+        """Whether a parent is not registered; asked only where the answer would be logged."""
+        import logging  # not before it is needed: `import zae_limiter` does without it
+
+        if parent_id is None or not logging.getLogger(__name__).isEnabledFor(logging.INFO):
+            return False
+        return await self.get_entity(parent_id) is None
 
     async def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
         """Remove an entity with its limits and buckets. Usage and audit events stay.
@@ -102,11 +157,26 @@ class EntityMethods(RepositoryMixin):
             self._context.cache.evict(self._context.namespace_id, entity_id)
 
 
-def _check_parent(entity_id: str, parent_id: str | None, cascade: bool) -> str | None:
+def _log_unknown_parent(entity: Entity) -> None:
+    import logging
+
+    logging.getLogger(__name__).info(
+        "entity %r has the parent %r, which is not registered: it is limited by the defaults; "
+        "check its id, or create_entity(%r)",
+        entity.id,
+        entity.parent_id,
+        entity.parent_id,
+    )
+
+
+def _check_parent(
+    entity_id: str, parent_id: str | None, cascade: bool, *, may_lack: bool = False
+) -> str | None:
+    """Check a parent; ``may_lack``: without a parent, ``cascade`` has no meaning."""
     if type(cascade) is not bool:
         raise ValidationError("cascade", cascade, "must be True or False")
     if parent_id is None:
-        if cascade:
+        if cascade and not may_lack:
             raise ValidationError("cascade", cascade, "needs a parent_id to cascade to")
         return None
     check_entity_id(parent_id, "parent_id")

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
+from zae_limiter.clock import SharedClock
 from zae_limiter.concurrency.calls import blocking
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.worker import Worker, one_by_one
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
+from zae_limiter.embedded.sqlite.store_file import WAL_LIMIT_MB, check_wal_limit
+from zae_limiter.embedded.tables import Listing
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import StoreUrl
@@ -19,6 +22,8 @@ from zae_limiter.store_url import StoreUrl
 T = TypeVar("T")
 
 LISTING_TIMEOUT_S = 3600.0  # listings run one by one, and one over a large file takes minutes
+
+USAGE_RETENTION_DAYS = 90
 
 CAPABILITIES = BackendCapabilities(
     engine="sqlite",
@@ -55,8 +60,14 @@ class SqliteClient:
     def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
         return self._lookups.run(operation, args, Receipt(), abandon=True)
 
-    def list(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return self._listings.run(operation, args, Receipt(), abandon=True)
+    def list(self, operation: Callable[..., Listing[T]], args: tuple[Any, ...]) -> T:
+        receipt: Receipt[T] = Receipt()
+        self._listings.run(operation, args, receipt, abandon=True)  # type: ignore[arg-type]
+        return receipt.outcome
+
+    def groups(self) -> tuple[int, int, int]:
+        groups = self._database.groups
+        return groups.groups, groups.grouped, groups.largest_group
 
     def close(self) -> None:
         self._writer.close()
@@ -68,10 +79,22 @@ class SqliteClient:
 
 
 def open_sqlite(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
-    """Open the file; create it if it is missing, migrate it if its schema is older."""
-    timeout_s = settings.request_timeout
+    """Open the file; create it if it is missing, migrate it if its schema is older.
+
+    A ``SharedClock`` is set to the time that the file's processes share; any other is left alone.
+    """
+    timeout_s, clock = settings.request_timeout, settings.clock
     synchronous = url.options.get("synchronous", "NORMAL")
+    wal_limit_mb = check_wal_limit(url.options.get("wal_limit_mb", str(WAL_LIMIT_MB)))
     database = blocking(
-        SqliteDatabase, url.place, synchronous, timeout_s, undo=SqliteDatabase.close
+        SqliteDatabase,
+        url.place,
+        synchronous,
+        timeout_s,
+        wal_limit_mb,
+        clock if isinstance(clock, SharedClock) else None,
+        undo=SqliteDatabase.close,
     )
-    return EmbeddedEngine(SqliteClient(database, timeout_s), CAPABILITIES, settings)
+    return EmbeddedEngine(
+        SqliteClient(database, timeout_s), CAPABILITIES, settings, USAGE_RETENTION_DAYS
+    )

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from zae_limiter._sync.repository.buckets import BucketMethods
 from zae_limiter._sync.repository.charging import ChargeService
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from zae_limiter.clock import Clock
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
     from zae_limiter.models.bucket import BucketState
+    from zae_limiter.models.config import OutagePolicy
     from zae_limiter.models.entity import Entity
+    from zae_limiter.settings import ParallelMode, Provision
 
 __all__ = ["SyncRepository", "SyncRepositoryProtocol"]
 
@@ -48,14 +50,16 @@ class SyncRepository(
         endpoint_url: str | None = None,
         config_cache_ttl: float = 60,
         auto_update: bool = True,
-        provision: str = "stack",
+        provision: Provision = "stack",
         rejection_cache_ttl: float = 1.0,
         max_shards: int = 32,
         request_timeout: float = 2.0,
         clock: Clock | None = None,
-        parallel_mode: str = "auto",
-    ) -> SyncRepository:
+        parallel_mode: ParallelMode = "auto",
+    ) -> OpenedRepository:
         """Open a store and a namespace of it, and create what does not exist.
+
+        ``repo = SyncRepository.open()``, or ``with SyncRepository.open() as repo:``.
 
         ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
         ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
@@ -71,7 +75,8 @@ class SyncRepository(
         builder.provision(provision).request_timeout(request_timeout).clock(clock)
         builder.max_shards(max_shards).rejection_cache_ttl(rejection_cache_ttl)
         builder.parallel_mode(parallel_mode)
-        return builder.register_missing_namespace().build()
+        builder.register_missing_namespace()
+        return builder.build()
 
     @classmethod
     def over(
@@ -97,7 +102,7 @@ class SyncRepository(
         self,
         name: str,
         *,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
         bucket_ttl_multiplier: int | None = None,
     ) -> SyncRepository:
         """Return a repository for another namespace of the store; it shares connection and caches.
@@ -116,7 +121,7 @@ class SyncRepository(
 
     def with_settings(
         self,
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | None = None,
         bucket_ttl_multiplier: int | None = None,
         clock: Clock | None = None,
     ) -> SyncRepository:
@@ -154,7 +159,8 @@ class SyncRepository(
 
     def get_stats(self) -> StoreStats:
         """Count calls, writes and their outcomes since the store was opened."""
-        return self._context.engine.stats()
+        context = self._context
+        return replace(context.engine.stats(), **context.breaker.stats())
 
     def ping(self) -> bool:
         """Return True if the store answers; raise what is wrong otherwise."""
@@ -176,14 +182,23 @@ class SyncRepository(
         Closing a scoped repository leaves the store open.
         """
         if self._context.owns_engine:
+            self._context.breaker.stop()
             self._context.engine.close()
             self._context.parallel.close()
+
+    def __repr__(self) -> str:
+        context = self._context
+        place = f"{self.capabilities.engine} {context.stack_name}".strip()
+        return f"{type(self).__name__}({place}, namespace {context.namespace_name!r})"
 
     def __enter__(self) -> SyncRepository:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+OpenedRepository: TypeAlias = SyncRepository
 
 
 @runtime_checkable

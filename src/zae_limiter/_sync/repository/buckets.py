@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 from zae_limiter._sync.repository.context import RepositoryMixin
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.limit import check_amounts
+from zae_limiter.models.limit import check_amounts, check_positive
 from zae_limiter.models.timestamps import iso_from_ms
-from zae_limiter.naming import check_entity_id, check_limit_name, check_principal, check_resource
+from zae_limiter.naming import (
+    check_entity_id,
+    check_limit_name,
+    check_principal,
+    check_resource,
+    check_text,
+)
 
 if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState, ResourceCapacity
+
+MAX_PAGE = 10**6  # a page is held in memory, and one more is asked of the store
+DELIMITER = "#"  # of cursors: neither an entity nor a resource contains it
 
 
 class BucketMethods(RepositoryMixin):
@@ -62,6 +71,30 @@ class BucketMethods(RepositoryMixin):
         )
         return [state for state in states if limit_name is None or state.limit_name == limit_name]
 
+    def list_buckets(
+        self,
+        limit: int = 100,
+        cursor: str | None = None,
+        *,
+        entity_id: str | None = None,
+        resource: str | None = None,
+    ) -> tuple[list[BucketState], str | None]:
+        """Return a page of ``limit`` buckets, and the cursor of the next page (None at the end).
+
+        Of the whole namespace, an entity, a resource, or both; one state per limit. They come in
+        the store's own order, and a bucket that is used first or expires meanwhile may be listed
+        or not.
+        """
+        states, last = self._context.engine.buckets.page(
+            self._context.namespace_id,
+            None if entity_id is None else check_entity_id(entity_id),
+            None if resource is None else check_resource(resource),
+            after=_position(cursor),
+            limit=min(check_positive(limit, "limit"), MAX_PAGE),
+            clock=self._context.clock,
+        )
+        return states, None if last is None else DELIMITER.join(last)
+
     def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
@@ -75,7 +108,7 @@ class BucketMethods(RepositoryMixin):
         )
 
     def reset_bucket(self, entity_id: str, resource: str, principal: str | None = None) -> None:
-        """Fill every limit of a bucket. Usage stays counted; the audit log names the reset."""
+        """Fill every limit of a bucket; the audit log says what was forgiven. Usage stays."""
         self._context.engine.buckets.reset(
             self._context.namespace_id,
             check_entity_id(entity_id),
@@ -91,7 +124,7 @@ class BucketMethods(RepositoryMixin):
         amounts: Mapping[str, int],
         principal: str | None = None,
     ) -> None:
-        """Add whole tokens, up to the capacity. Usage stays counted; the audit log names it."""
+        """Add whole tokens, up to the capacity; the audit log says how many. Usage stays."""
         checked = check_amounts(amounts, "amounts")
         if not checked:
             raise ValidationError("amounts", amounts, "must name at least one limit")
@@ -103,3 +136,13 @@ class BucketMethods(RepositoryMixin):
             now_ms=self._context.clock(),
             principal=check_principal(principal),
         )
+
+
+def _position(cursor: str | None) -> tuple[str, str] | None:
+    """Return entity and resource of the last bucket of the page before."""
+    if check_text(cursor, "cursor") is None:
+        return None
+    entity_id, delimiter, resource = str(cursor).partition(DELIMITER)
+    if not delimiter:
+        raise ValidationError("cursor", cursor, "must be a cursor that list_buckets has returned")
+    return entity_id, resource

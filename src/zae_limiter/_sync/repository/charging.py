@@ -6,20 +6,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zae_limiter._sync.repository.config_reads import ConfigReader, Fresh
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.clock import Clock
+from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.parallel import gather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable, SharedConfig
 from zae_limiter.models.limit import Limit
-from zae_limiter.resolution import Resolved, Scope, override, resolve
+from zae_limiter.resolution import Resolved, Scope, override
 
 if TYPE_CHECKING:
     from zae_limiter._sync.acquire import AcquireCall
 
-MAX_OVERRIDES = 1000  # different `limits=` of calls that are kept prepared
 UNCHARGED_LOG_S = 10.0  # an outage is logged that often, not once per call
 
 
@@ -28,33 +28,41 @@ class ChargeService:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self.breaker = context.breaker
+        self._reader = ConfigReader(context)
+        self.request_timeout = context.engine.request_timeout
         self.buckets = context.engine.buckets
         self.namespace_id = context.namespace_id
         self.clock: Clock = context.clock
 
-    def resolve(
-        self, entity_id: str, resource: str, now_ms: int, *, fresh: bool = False
-    ) -> Resolved:
-        """Return the configuration of an entity on a resource; ``fresh`` skips the cache."""
-        cached = None if fresh else self._cached(entity_id, resource, now_ms)
-        return cached or self._read(entity_id, resource, now_ms, fresh=fresh)
+    def resolve(self, entity_id: str, resource: str, now_ms: int) -> Resolved:
+        """Return the configuration of an entity on a resource."""
+        cached = self._cached(entity_id, resource, now_ms)
+        return cached or self._reader.read(entity_id, resource, now_ms)
 
-    def scope(self, call: AcquireCall, now_ms: int, *, fresh: bool = False) -> tuple[Scope, int]:
+    def scope(
+        self,
+        call: AcquireCall,
+        now_ms: int,
+        deadline: Deadline | None = None,
+        fresh: Fresh | None = None,
+    ) -> tuple[Scope, int]:
         """Return the buckets of a call with their limits in force, and the stamp to judge it at.
 
         The stamp is ``now_ms``, or a later one if the configuration had to be read. The call's own
-        ``limits`` win over stored ones unless it prefers those. ``fresh`` skips the cache.
+        ``limits`` win over stored ones unless it prefers those. A parent without stored limits
+        is charged under the call's. ``fresh`` skips the cache.
         """
         context, entity_id, resource = self._context, call.entity_id, call.resource
         multiplier = context.bucket_ttl_multiplier
         resolved = None
-        if not fresh:
+        if fresh is None:
             resolved = context.cache.get(
                 (context.namespace_id, entity_id), (resource, multiplier), now_ms
             )
         shared: SharedConfig | None = None
         if resolved is None:
-            resolved = self._read(entity_id, resource, now_ms, fresh=fresh)
+            resolved = self._reader.read(entity_id, resource, now_ms, deadline, fresh=fresh)
             shared = resolved.shared  # as recent as this call: good for the parent, too
             now_ms = self.clock()
         cascades = resolved.cascade if call.cascade is None else call.cascade
@@ -73,13 +81,18 @@ class ChargeService:
         parent_id = resolved.parent_id
         if parent_id is None or not cascades:
             return Scope(resource, ((entity_id, in_force),)), now_ms
-        parent = None if fresh else self._cached(parent_id, resource, now_ms)
+        parent = self._cached(parent_id, resource, now_ms) if fresh is None else None
         if parent is None:
-            parent = self._read(parent_id, resource, now_ms, fresh=fresh, shared=shared)
+            parent = self._reader.read(
+                parent_id, resource, now_ms, deadline, fresh=fresh, shared=shared
+            )
             now_ms = self.clock()
-        if parent.in_force is None:
+        of_parent = parent.in_force
+        if of_parent is None and call.limits is not None:
+            of_parent = self._override(call.limits, parent)
+        if of_parent is None:
             return Scope(resource, ((entity_id, in_force),)), now_ms
-        return Scope(resource, ((entity_id, in_force), (parent_id, parent.in_force))), now_ms
+        return Scope(resource, ((entity_id, in_force), (parent_id, of_parent))), now_ms
 
     def images(self, scope: Scope) -> list[BucketImage | None]:
         """Read every bucket of a scope."""
@@ -121,33 +134,12 @@ class ChargeService:
         entity_key = context.namespace_id, entity_id
         return context.cache.get(entity_key, (resource, context.bucket_ttl_multiplier), now_ms)
 
-    def _read(
-        self,
-        entity_id: str,
-        resource: str,
-        now_ms: int,
-        *,
-        fresh: bool,
-        shared: SharedConfig | None = None,
-    ) -> Resolved:
-        context = self._context
-        generation = context.cache.generation
-        snapshot = context.engine.configs.snapshot(
-            context.namespace_id, entity_id, resource, shared=shared, fresh=fresh
-        )
-        resolved = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
-        entity_key = context.namespace_id, entity_id
-        resource_key = resource, context.bucket_ttl_multiplier
-        context.cache.put(entity_key, resource_key, resolved, now_ms, generation)
-        return resolved
-
     def _override(self, limits: tuple[Limit, ...], resolved: Resolved) -> InForce:
         """Prepare the call's limits, once for each configuration that they meet."""
         overrides, multiplier = self._context.overrides, self._context.bucket_ttl_multiplier
         key = (limits, multiplier, resolved.in_force, resolved.version)
         in_force = overrides.get(key)
         if in_force is None:
-            if len(overrides) >= MAX_OVERRIDES:
-                overrides.clear()
-            in_force = overrides[key] = override(limits, resolved, multiplier)
+            in_force = override(limits, resolved, multiplier)
+            overrides.put(key, in_force)
         return in_force

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from zae_limiter.models.audit import AuditEvent
-    from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+    from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName
     from zae_limiter.usage_report import UsageQuery
 
 
@@ -23,29 +23,44 @@ class HistoryMethods(RepositoryMixin):
     """Read the audit log and the usage that was counted."""
 
     def get_audit_events(
-        self, entity_id: str, limit: int = 100, start_event_id: str | None = None
+        self, entity_id: str | None = None, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
         """Return audit events, newest first, older than ``start_event_id``.
 
         Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, lifecycle events
-        of a namespace under ``$NAMESPACE:name``.
+        of a namespace under ``$NAMESPACE:name``. Without an ``entity_id``: those of all subjects
+        of this namespace; on DynamoDB that reads the keys of everything in the namespace.
         """
+        check_text(start_event_id, "start_event_id")
+        check_positive(limit, "limit")
+        if entity_id is None:
+            return self._all_events(limit, start_event_id)
         if not check_text(entity_id, "entity_id"):
             raise ValidationError("entity_id", entity_id, "must be an id or a $ subject")
-        check_text(start_event_id, "start_event_id")
         registry = entity_id.startswith("$NAMESPACE:")
         return self._context.engine.audit.events(
             RESERVED_NAMESPACE if registry else self._context.namespace_id,
             entity_id,
             start_event_id,
-            check_positive(limit, "limit"),
+            limit,
         )
+
+    def _all_events(self, limit: int, start_event_id: str | None) -> list[AuditEvent]:
+        """Merge the events of the namespace with those about it, which the registry keeps."""
+        from zae_limiter.models.audit import namespace_subject
+
+        context, log = self._context, self._context.engine.audit
+        subject = namespace_subject(context.namespace_name)
+        about_it = log.events(RESERVED_NAMESPACE, subject, start_event_id, limit)
+        inside = log.events(context.namespace_id, None, start_event_id, limit)
+        merged = sorted(about_it + inside, key=lambda event: event.event_id, reverse=True)
+        return merged[:limit]
 
     def get_usage_snapshots(
         self,
         entity_id: str | None = None,
         resource: str | None = None,
-        window_type: str | None = None,
+        window_type: WindowName | None = None,
         start_time: str | datetime | None = None,
         end_time: str | datetime | None = None,
         limit: int = 100,
@@ -70,7 +85,7 @@ class HistoryMethods(RepositoryMixin):
         self,
         entity_id: str | None = None,
         resource: str | None = None,
-        window_type: str | None = None,
+        window_type: WindowName | None = None,
         start_time: str | datetime | None = None,
         end_time: str | datetime | None = None,
     ) -> UsageSummary:
@@ -85,7 +100,9 @@ class HistoryMethods(RepositoryMixin):
 
 
 def _query(
-    window_type: str | None, start_time: str | datetime | None, end_time: str | datetime | None
+    window_type: WindowName | None,
+    start_time: str | datetime | None,
+    end_time: str | datetime | None,
 ) -> UsageQuery:
     # Imported on the first report: most programs never ask for one.
     from zae_limiter.usage_report import UsageQuery

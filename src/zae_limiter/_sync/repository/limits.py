@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.context import RepositoryMixin
-from zae_limiter.models.config import ConfigSource, LevelConfig, OnUnavailable
+from zae_limiter.models.config import (
+    KEEP,
+    ConfigSource,
+    Keep,
+    LevelConfig,
+    OnUnavailable,
+    OutagePolicy,
+)
 from zae_limiter.models.limit import Limit, check_limits, check_positive
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
@@ -81,13 +88,22 @@ class LimitMethods(RepositoryMixin):
     def set_system_defaults(
         self,
         limits: Iterable[Limit],
-        on_unavailable: OnUnavailable | str | None = None,
+        on_unavailable: OutagePolicy | Keep | None = KEEP,
         principal: str | None = None,
     ) -> None:
-        """Set the limits where no others apply, and what to do in an outage."""
-        policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        self._put(NONE, NONE, LevelConfig(check_limits(limits), policy), principal)
-        self._context.cache.set_policy(self._context.namespace_id, policy)
+        """Set the limits where no others apply, and what to do in an outage.
+
+        The limits are replaced as a whole. A stored ``on_unavailable`` is kept unless one is
+        given; None removes it.
+        """
+        if isinstance(on_unavailable, Keep):
+            config = LevelConfig(check_limits(limits), keeps_policy=True)
+        else:
+            policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+            config = LevelConfig(check_limits(limits), policy)
+        self._put(NONE, NONE, config, principal)
+        if not config.keeps_policy:
+            self._context.cache.set_policy(self._context.namespace_id, config.on_unavailable)
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         config = self._get(NONE, NONE)

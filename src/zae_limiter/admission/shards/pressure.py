@@ -20,7 +20,6 @@ BUSY_PER_S = 10  # below this rate the item cannot be the cause of throttling: d
 CALM_MS = 10 * 60 * 1000  # longer than pauses in traffic: each split and merge costs writes
 WINDOW_MS = 1000  # shorter windows would take a burst for a rate
 RECENT_MS = 60_000  # an older observation does not say that a shard is calm now
-MAX_SHARDS = 32  # 32 000 writes a second; a transaction over all shards may have 100 items
 
 
 class Pressure(NamedTuple):
@@ -54,7 +53,7 @@ def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) ->
 
 
 def wants_split(
-    pressure: Pressure, image: BucketImage, max_shards: int = MAX_SHARDS, *, throttled: bool = False
+    pressure: Pressure, image: BucketImage, max_shards: int, *, throttled: bool = False
 ) -> bool:
     """Whether to split: the shard is too busy, or throttled, and halves would be useful."""
     hot = pressure.is_high or (throttled and pressure.per_s >= BUSY_PER_S)

@@ -7,13 +7,13 @@ store refuses it if that is wrong. An outdated entry costs a round trip and noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.pressure import WINDOW_MS, Pressure, observed
 from zae_limiter.admission.shards.tree import UNKNOWN, Layout
+from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import BucketId, EntityLink, ShardId, StoredBucket, decode
@@ -78,9 +78,9 @@ class BucketCache:
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[ShardId, CachedBucket] = {}
+        self._buckets: BoundedDict[ShardId, CachedBucket] = BoundedDict(MAX_BUCKETS)
         self._layouts: dict[BucketId, Layout] = {}  # only of buckets that are split
-        self._entity_links: dict[tuple[str, str], EntityLink] = {}
+        self._entity_links: BoundedDict[tuple[str, str], EntityLink] = BoundedDict(MAX_ENTITIES)
         self.get: Callable[[ShardId], CachedBucket | None] = self._buckets.get
         self.layout: Callable[[BucketId], Layout | None] = self._layouts.get
         self._lock = SignalSafeLock()
@@ -111,10 +111,10 @@ class BucketCache:
                     return before
             entry = _entry(before, bucket, now_ms, own_milli)
             self._buckets.pop(shard_id, None)
-            self._buckets[shard_id] = entry
+            self._buckets[shard_id] = entry  # not put(): an evicted shard leaves its layout, too
             if bucket.shard.n > 1 or self._layouts:
                 self._add_to_layout(shard_id.bucket_id, bucket)
-            if len(self._buckets) > MAX_BUCKETS:
+            if len(self._buckets) > self._buckets.max_size:
                 self._drop(next(iter(self._buckets)))
             return entry
 
@@ -173,11 +173,7 @@ class BucketCache:
     def on_entity_read(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
         """Store the link of an entity to its parent; an unknown entity has none."""
         link = EntityLink() if entity is None else EntityLink(entity.parent_id, entity.cascade)
-        self._entity_links[namespace_id, entity_id] = link  # without the lock, see drop_bucket()
-        if len(self._entity_links) > MAX_ENTITIES:
-            # Another thread may evict the same entry, or insert one meanwhile.
-            with suppress(KeyError, RuntimeError, StopIteration):
-                del self._entity_links[next(iter(self._entity_links))]
+        self._entity_links.put((namespace_id, entity_id), link)  # no lock, see drop_bucket()
 
     def __len__(self) -> int:
         return len(self._buckets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.in_force import InForce
@@ -11,6 +11,7 @@ from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli
 from zae_limiter.admission.request import Settlement, StaleLimits
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.clock import Clock
+from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.dynamodb.buckets.cache import CachedBucket
 from zae_limiter.dynamodb.items.bucket import BucketId, ShardId, StoredBucket
 from zae_limiter.exceptions import ZAELimiterError
@@ -181,12 +182,6 @@ def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int]:
             spilled[key] = lost
             surplus[key] -= lost
     return spilled
-
-
-class Wakeable(Protocol):
-    """A waiter of either tree."""
-
-    def wake(self) -> bool: ...
 
 
 class ChargeDraft(NamedTuple):

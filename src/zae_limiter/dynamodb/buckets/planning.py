@@ -9,7 +9,7 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.rebase import full_bucket, full_limit, is_newer, rebase
-from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import KnownBucket, holds_limits
@@ -96,7 +96,7 @@ def _other_limits(
     """Bring the bucket to the limits in force, unless its own are newer."""
     image, in_force = bucket.image, whole.at(bucket.shard)
     if _may_be_outdated(image, in_force) and not any(charge.refreshed for charge in charges):
-        return STALE
+        return StaleLimits(image.config_version)
     target = rebase(image, in_force, context.now_ms)
     return writes.rebase(bucket, target, whole, context)
 

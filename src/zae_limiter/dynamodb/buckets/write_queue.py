@@ -9,12 +9,12 @@ do not wait for a second round trip.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.dynamodb.buckets.pending import PendingChange, Wakeable
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.concurrency.waiter import Wakeable
+from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.items.bucket import ShardId
 from zae_limiter.transport.errors import NotSent
 
@@ -25,12 +25,16 @@ LOST_S = 60.0  # a leader that is silent for this long is considered dead
 
 
 class _Queue:
-    """Starts with one write in flight. ``waiting`` is made late: most items never have waiters."""
+    """Starts with one write in flight. ``waiting`` is made late: most items never have waiters.
+
+    It has the order of arrival, and a waiter anywhere in it is found and removed at once: of
+    20,000 waiters, 10,000 may be cancelled in one moment.
+    """
 
     __slots__ = ("in_flight", "sent_s", "waiting")
 
     def __init__(self, now_s: float) -> None:
-        self.waiting: deque[PendingChange] | None = None
+        self.waiting: OrderedDict[PendingChange, None] | None = None
         self.in_flight = 1
         self.sent_s = now_s
 
@@ -60,8 +64,8 @@ class WriteQueues:
             ):
                 pending.waiter = waiter()
                 if queue.waiting is None:
-                    queue.waiting = deque()
-                queue.waiting.append(pending)
+                    queue.waiting = OrderedDict()
+                queue.waiting[pending] = None
                 return False
             queue.in_flight += 1
             queue.sent_s = now_s
@@ -77,12 +81,15 @@ class WriteQueues:
             queue.sent_s = now_s
             if not queue.waiting:
                 return [leader]
-            group, others = [leader], deque[PendingChange]()
+            followers = []
             for pending in queue.waiting:
-                shares = len(group) < MAX_GROUP and pending.can_share_write(leader)
-                (group if shares else others).append(pending)
-            queue.waiting = others
-            return group
+                if pending.can_share_write(leader):
+                    followers.append(pending)
+                    if len(followers) == MAX_GROUP - 1:
+                        break
+            for pending in followers:
+                del queue.waiting[pending]
+            return [leader, *followers]
 
     def leave(self, leader: PendingChange) -> None:
         """End the leader's write; the caller that has waited longest leads the next one."""
@@ -102,7 +109,7 @@ class WriteQueues:
             queue = self._queues.get(pending.shard_id)
             if queue is None or not queue.waiting or pending not in queue.waiting:
                 return False
-            queue.waiting.remove(pending)
+            del queue.waiting[pending]
             return True
 
     def give_up(self, pending: PendingChange) -> bool:
@@ -120,7 +127,7 @@ class WriteQueues:
 def _hand_over(queue: _Queue) -> bool:
     """Wake the caller that has waited longest, to lead; False if none is left."""
     while queue.waiting:
-        heir = queue.waiting.popleft()
+        heir, _ = queue.waiting.popitem(last=False)
         if heir.deadline.is_nearly_over():  # its followers would fail with it
             heir.resolve(NotSent("the write queue of this bucket was too long; try again"))
             heir.wake()

@@ -28,6 +28,8 @@ from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.limit import MILLI
+from zae_limiter.transport.errors import ServerFault
+from zae_limiter.transport.responses import is_item
 
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
@@ -117,13 +119,20 @@ def link_attributes(entity_link: EntityLink) -> Item:
 def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
     """Decode an item; raises IncompatibleSchemaError for a form that this version cannot read.
 
+    ServerFault if it is no item of DynamoDB at all, but the answer of another server.
+
     With ``known``, an earlier state of the same item, unchanged parameters are not parsed again.
     """
     try:
         if known is not None and item[DIGEST]["S"] == known.digest:
             return _decode_again(item, known)
         return _decode(item)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        if not is_item(item):
+            raise ServerFault(
+                "an item in the answer has not the form of DynamoDB's; "
+                "check endpoint_url and any proxy or gateway before it"
+            ) from error
         raise IncompatibleSchemaError(
             "an unknown form of bucket",
             "t_, c_ and p_ attributes",

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from zae_limiter.admission.moves import Move
+from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import Item, n
 from zae_limiter.dynamodb.items.bucket import ShardId, StoredBucket
@@ -36,7 +37,7 @@ class ChargeTemplate(NamedTuple):
     select_values: Callable[[list[object]], tuple[object, ...]]
 
 
-_templates: dict[tuple[object, ...], ChargeTemplate] = {}
+_templates: BoundedDict[tuple[object, ...], ChargeTemplate] = BoundedDict(MAX_TEMPLATES)
 
 
 class TemplatedCharge:
@@ -96,11 +97,10 @@ class TemplatedCharge:
         return text
 
     def _new_template(self, kind: tuple[object, ...], table: str) -> ChargeTemplate:
-        if len(_templates) >= MAX_TEMPLATES:
-            _templates.clear()
-        template = _templates[kind] = ChargeTemplate(
+        template = ChargeTemplate(
             _with_gaps(self.update(), table), itemgetter(*self._value_positions())
         )
+        _templates.put(kind, template)
         return template
 
     def _value_positions(self) -> list[int]:

@@ -31,6 +31,7 @@ from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
 
 VERSION = "config_version"
+PURGING = "purging"  # in the system's item: the namespace is being purged
 POLICY = "on_unavailable"
 ORDER = "limit_names"
 PREFIX, CAPACITY, AMOUNT, PERIOD = "l_", "_cp", "_ra", "_rp"
@@ -84,18 +85,35 @@ def version_bump(namespace_id: str) -> UpdateExpression:
     return update
 
 
+def purge_mark(namespace_id: str) -> UpdateExpression:
+    """Tell clients, which read this item with their limits, that the namespace is being purged."""
+    update = UpdateExpression(keys.system_config(namespace_id).attributes)
+    update.set(PURGING, n(1))
+    return update
+
+
+def is_purging(item: Item | None) -> bool:
+    return item is not None and PURGING in item
+
+
 def decode(item: Item | None) -> LevelConfig | None:
     """Return what a level holds; None if the item holds nothing but a version."""
     if item is None:
         return None
     try:
         limits = tuple(_limit(item, name) for name in _names(item))
-        policy = optional_text(item, POLICY)
-        if not limits and policy is None:
-            return None
-        return LevelConfig(limits, None if policy is None else OnUnavailable(policy))
+        policy = _policy(item)
+        return LevelConfig(limits, policy) if limits or policy is not None else None
     except (KeyError, ValueError) as error:
         raise damaged("configuration", item, error) from error
+
+
+def kept_policy(item: Item | None) -> OnUnavailable | None:
+    """Return the outage policy of a level, whatever its limits look like; None if damaged."""
+    try:
+        return _policy(item) if item else None
+    except (KeyError, ValueError):
+        return None
 
 
 def holds_limits(item: Item) -> bool:
@@ -114,6 +132,11 @@ def described(item: Item | None) -> dict[str, Any] | None:
 
 def decode_version(item: Item | None) -> int:
     return (optional_integer(item, VERSION) if item else None) or 0
+
+
+def _policy(item: Item) -> OnUnavailable | None:
+    policy = optional_text(item, POLICY)
+    return None if policy is None else OnUnavailable(policy)
 
 
 def _body(config: LevelConfig, revision: str) -> Item:

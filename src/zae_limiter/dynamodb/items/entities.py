@@ -59,10 +59,23 @@ def decode(item: Item) -> Entity:
         raise damaged("entity", item, error) from error
 
 
-def index_position(namespace_id: str, entity_id: str) -> Item:
-    """Return an entity's position in the index of its namespace, also if it was deleted."""
-    namespace = s(schema.gsi4_pk_namespace(namespace_id))
-    return {**keys.entity(namespace_id, entity_id).attributes, "GSI4PK": namespace}
+def bucket_cursor(entity_id: str, resource: str) -> str:
+    """Return the cursor after an entity that has buckets but was never created."""
+    return f"{entity_id}#{resource}"
+
+
+def index_position(namespace_id: str, cursor: str) -> Item:
+    """Return a cursor's position in the index of its namespace, also if its item was deleted.
+
+    That of the entity, or of the bucket that ``bucket_cursor`` names.
+    """
+    entity_id, delimiter, resource = cursor.partition("#")
+    key = (
+        keys.bucket(namespace_id, entity_id, resource)
+        if delimiter
+        else keys.entity(namespace_id, entity_id)
+    )
+    return {**key.attributes, "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id))}
 
 
 class EntityItems(NamedTuple):

@@ -36,6 +36,11 @@ def delete_if(key: Key, attribute: str, value: Value) -> Action:
     }
 
 
+def delete_any(key: Key) -> Action:
+    """Delete an item, whatever it holds, if it exists."""
+    return {"Delete": {"Key": key.attributes}}
+
+
 def delete_alike(before: Item, attributes: Sequence[str]) -> Action:
     """Delete an item if these attributes are as they were read."""
     names = {f"#{position}": name for position, name in enumerate(attributes)}

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.shards.tree import Shard, draw
+from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.dynamodb.buckets.pending import BucketChange
 from zae_limiter.dynamodb.items.bucket import BucketId
@@ -24,7 +25,7 @@ class ShardAffinity:
     """
 
     def __init__(self) -> None:
-        self._current: dict[BucketId, tuple[int, float]] = {}
+        self._current: BoundedDict[BucketId, tuple[int, float]] = BoundedDict(MAX_BUCKETS)
         self._lock = SignalSafeLock()
 
     def current(self, bucket_id: BucketId) -> int | None:
@@ -44,9 +45,7 @@ class ShardAffinity:
                     if shard.number == number:
                         return shard
             shard = draw(fitting, random.random())
-            if len(self._current) >= MAX_BUCKETS:
-                self._current.clear()
-            self._current[bucket_id] = (shard.number, now_s + STAY_S)
+            self._current.put(bucket_id, (shard.number, now_s + STAY_S))
             return shard
 
     def choose_for_settlement(

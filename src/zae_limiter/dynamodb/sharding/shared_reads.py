@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.dynamodb.buckets.pending import Wakeable
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.dynamodb.items.bucket import BucketId
 
 LOST_S = 10.0  # a reader that is silent for this long is considered dead

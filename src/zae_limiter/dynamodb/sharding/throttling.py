@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.dynamodb.items.bucket import ShardId
 
@@ -19,14 +20,12 @@ class ThrottledItems:
     """
 
     def __init__(self) -> None:
-        self.until_s: dict[ShardId, float] = {}
+        self.until_s: BoundedDict[ShardId, float] = BoundedDict(MAX_ITEMS)
         self._lock = SignalSafeLock()
 
     def add(self, shard_id: ShardId) -> None:
         with self._lock:
-            if len(self.until_s) >= MAX_ITEMS:
-                self.until_s.clear()
-            self.until_s[shard_id] = time.monotonic() + THROTTLED_S
+            self.until_s.put(shard_id, time.monotonic() + THROTTLED_S)
 
     def __contains__(self, shard_id: ShardId) -> bool:
         return time.monotonic() < self.until_s.get(shard_id, 0.0)
@@ -40,7 +39,7 @@ class ReshardCooldown:
     """Let one caller at a time try to reshard around an item, and not too often."""
 
     def __init__(self) -> None:
-        self._until_s: dict[ShardId, float] = {}
+        self._until_s: BoundedDict[ShardId, float] = BoundedDict(MAX_ITEMS)
         self._lock = SignalSafeLock()
 
     def begin(self, shard_id: ShardId) -> bool:
@@ -49,7 +48,5 @@ class ReshardCooldown:
             now_s = time.monotonic()
             if now_s < self._until_s.get(shard_id, 0.0):
                 return False
-            if len(self._until_s) >= MAX_ITEMS:
-                self._until_s.clear()
-            self._until_s[shard_id] = now_s + COOLDOWN_S
+            self._until_s.put(shard_id, now_s + COOLDOWN_S)
             return True

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from zae_limiter.concurrency.fork import renew_after_fork
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.exceptions import InfrastructureError
@@ -48,6 +47,8 @@ class MemoryStore:
                 )
             try:
                 self._busy = True
+                if self._tables.is_crowded:
+                    self._tables.pack()
                 result = operation(self._tables, *args)
                 receipt.outcome = result
                 journal.entries.clear()

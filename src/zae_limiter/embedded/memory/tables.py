@@ -1,15 +1,23 @@
-"""Tables as dictionaries, with a journal that can undo a failed transaction."""
+"""Tables as dictionaries, with a journal that can undo a failed transaction.
+
+The garbage collector visits every object that may refer to another one, and stops the process
+meanwhile: with a million buckets for most of a second. So rows are kept as bytes, which it does
+not visit; only buckets that were used lately are kept as objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from dataclasses import replace
-from heapq import heappop, heappush
-from typing import Any, cast
+from heapq import heappop, heappush, merge, nlargest, nsmallest
+from itertools import islice
+from typing import Any
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.embedded.memory import rows as stored
 from zae_limiter.embedded.tables import NO_ENTITY, BucketRow
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig
@@ -17,6 +25,12 @@ from zae_limiter.models.entity import Entity, Namespace
 
 _ABSENT = object()
 NEVER_MS = 2**63  # later than any expiry
+PAGE = 500  # rows of one step of a listing: about a millisecond
+SORTED_AT_ONCE = 10_000  # ids: about 5 ms
+MAX_RECENT = 8192  # buckets kept as objects: the garbage collector visits them in 5 ms
+PACKED_AT_ONCE = 1024  # of these, when there are too many: about 2 ms
+
+BucketKey = tuple[str, str, str]
 
 
 class Journal:
@@ -45,49 +59,170 @@ class Journal:
         self.entries.clear()
 
 
+class _SortedIds:
+    """Ids in order, for listings by page; those that no longer exist are left out when read."""
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._new: list[str] = []
+
+    def add(self, entity_id: str) -> None:
+        self._new.append(entity_id)
+
+    def after(self, entity_id: str, limit: int | None, existing: Iterable[str]) -> list[str]:
+        """List at most ``limit`` existing ids that come after ``entity_id``."""
+        if self._new:
+            self._ids += self._new
+            self._new = []
+            self._ids = sorted(set(self._ids).intersection(existing))
+        page: list[str] = []
+        at = bisect_right(self._ids, entity_id)
+        while at < len(self._ids) and (limit is None or len(page) < limit):
+            if self._ids[at] in existing:
+                page.append(self._ids[at])
+            at += 1
+        return page
+
+
+class _Space:
+    """The rows of one namespace, by what they are asked for."""
+
+    def __init__(self) -> None:
+        # By resource and entity. Empty bytes stand for a bucket that is kept as an object.
+        self.buckets: dict[str, dict[str, bytes]] = {}
+        # By resource and entity. Defaults are objects: every resolution reads them.
+        self.configs: dict[str, dict[str, LevelConfig | bytes]] = {}
+        self.configured: dict[str, _SortedIds] = {}
+        self.version: dict[str, int] = {}
+        self.entities: dict[str, bytes] = {}
+        self.child_ids: dict[str, _SortedIds] = {}
+        self.children: dict[str, dict[str, None]] = {}
+        self.audit: dict[str, dict[str, bytes]] = {}  # by subject and event id
+        self.documents: dict[str, dict[str, Any]] = {}
+
+    def tables(self) -> Iterator[dict[Any, Any]]:
+        """Iterate over the dictionaries that hold rows, buckets excepted."""
+        yield from self.configs.values()
+        yield from (self.version, self.entities, self.documents)
+        yield from self.audit.values()
+
+
 class MemoryTables:
-    """Keys are tuples that start with the namespace id."""
+    """The tables that ``embedded.tables.Tables`` describes, in dictionaries."""
 
     def __init__(self) -> None:
         self.journal = Journal()
-        self._buckets: dict[tuple[str, str, str], BucketImage] = {}
-        self._expiries: list[tuple[int, tuple[str, str, str]]] = []
-        self._scheduled: dict[tuple[str, str, str], int] = {}  # the valid entry of each in the heap
-        self._usage: dict[tuple[str, str, str, int], WindowUsage] = {}
-        self._configs: dict[tuple[str, str, str], LevelConfig] = {}
-        self._versions: dict[tuple[str], int] = {}
-        self._entities: dict[tuple[str, str], Entity] = {}
+        self._spaces: dict[str, _Space] = {}
+        self._recent: dict[BucketKey, BucketImage] = {}
+        self._expiries: list[tuple[int, BucketKey]] = []
+        self._scheduled: dict[BucketKey, int] = {}  # the valid entry of each in the heap
+        # By hour, namespace, resource and entity: queries and deletion go by the hour.
+        self._usage: dict[int, dict[str, dict[str, dict[str, bytes]]]] = {}
+        self._events: deque[tuple[str, str, str]] = deque()  # id, namespace, subject; oldest first
         self._namespaces: dict[str, Namespace] = {}
-        self._audit: dict[tuple[str, str, str], AuditEvent] = {}
-        self._documents: dict[tuple[str, str], dict[str, Any]] = {}
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether to call ``pack``."""
+        return len(self._recent) >= MAX_RECENT
+
+    def pack(self) -> None:
+        """Turn the buckets that became recent first into bytes. Not inside a transaction."""
+        for key, image in list(islice(self._recent.items(), PACKED_AT_ONCE)):
+            namespace_id, entity_id, resource = key
+            self._spaces[namespace_id].buckets[resource][entity_id] = stored.pack_bucket(image)
+            del self._recent[key]
+
+    def _space(self, namespace_id: str) -> _Space:
+        space = self._spaces.get(namespace_id)
+        if space is None:
+            space = self._spaces[namespace_id] = _Space()
+        return space
 
     # --- buckets
 
     def get_bucket(self, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
-        return self._buckets.get((namespace_id, entity_id, resource))
+        image = self._recent.get((namespace_id, entity_id, resource))
+        if image is not None:
+            return image
+        space = self._spaces.get(namespace_id)
+        entities = None if space is None else space.buckets.get(resource)
+        packed = None if entities is None else entities.get(entity_id)
+        return None if packed is None else stored.unpack_bucket(packed)
 
     def put_bucket(
         self, namespace_id: str, entity_id: str, resource: str, image: BucketImage
     ) -> None:
         key = (namespace_id, entity_id, resource)
-        if image.expires_ms is not None and image.expires_ms < self._scheduled.get(key, NEVER_MS):
-            self._schedule(key, image.expires_ms)
-        self.journal.put(self._buckets, key, image)
+        expires_ms = image.expires_ms
+        if expires_ms is not None and expires_ms < self._scheduled.get(key, NEVER_MS):
+            self._schedule(key, expires_ms)
+        if key not in self._recent:
+            entities = self._space(namespace_id).buckets.get(resource)
+            if entities is None:
+                entities = {}
+                self.journal.put(self._space(namespace_id).buckets, resource, entities)
+            if entity_id not in entities:
+                self.journal.put(entities, entity_id, b"")
+        self.journal.put(self._recent, key, image)
 
     def delete_bucket(self, namespace_id: str, entity_id: str, resource: str) -> None:
-        self.journal.delete(self._buckets, (namespace_id, entity_id, resource))
+        by_resource = self._space(namespace_id).buckets
+        entities = by_resource.get(resource)
+        if entities is not None:
+            self.journal.delete(self._recent, (namespace_id, entity_id, resource))
+            self.journal.delete(entities, entity_id)
+            if not entities:
+                self.journal.delete(by_resource, resource)
 
     def buckets(
-        self, namespace_id: str, entity_id: str | None, resource: str | None
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        after: tuple[str, str] | None = None,
+        limit: int | None = None,
     ) -> list[BucketRow]:
-        if entity_id is not None and resource is not None:
-            image = self.get_bucket(namespace_id, entity_id, resource)
-            return [] if image is None else [BucketRow(namespace_id, entity_id, resource, image)]
-        return sorted(
-            BucketRow(*key, image)
-            for key, image in self._buckets.items()
-            if _matches(key, namespace_id, entity_id, resource)
+        by_resource = self._space(namespace_id).buckets
+        resources = by_resource if resource is None else {resource: by_resource.get(resource, {})}
+        keys = (
+            (each, name)
+            for name, entities in resources.items()
+            for each in (entities if entity_id is None else entities.keys() & {entity_id})
+            if after is None or (each, name) > after
         )
+        page = sorted(keys) if limit is None else nsmallest(limit, keys)
+        return list(self._rows(namespace_id, page))
+
+    def bucket_resources(self, namespace_id: str) -> list[str]:
+        return sorted(self._space(namespace_id).buckets)
+
+    def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]:
+        resources = sorted(self._space(namespace_id).buckets)
+        return list(self._rows(namespace_id, ((entity_id, resource) for resource in resources)))
+
+    def bucket_pages(
+        self, namespace_id: str, entity_id: str | None, resource: str | None
+    ) -> Iterator[list[BucketRow]]:
+        if entity_id is not None:
+            rows = self.entity_buckets(namespace_id, entity_id)
+            yield [row for row in rows if resource is None or row.resource == resource]
+            return
+        assert resource is not None
+        entity_ids = list(self._space(namespace_id).buckets.get(resource, ()))
+        parts = []
+        for at in range(0, len(entity_ids), SORTED_AT_ONCE):
+            parts.append(sorted(entity_ids[at : at + SORTED_AT_ONCE]))
+            yield []
+        in_order = merge(*parts)
+        while page := list(islice(in_order, PAGE)):
+            yield list(self._rows(namespace_id, ((each, resource) for each in page)))
+
+    def _rows(self, namespace_id: str, keys: Iterable[tuple[str, str]]) -> Iterator[BucketRow]:
+        for key in keys:
+            image = self.get_bucket(namespace_id, *key)
+            if image is not None:
+                yield BucketRow(namespace_id, *key, image)
 
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
         expired: list[BucketRow] = []
@@ -95,7 +230,7 @@ class MemoryTables:
             at_ms, key = heappop(self._expiries)
             if self._scheduled.get(key) != at_ms:
                 continue  # outdated: it was scheduled again, for an earlier moment
-            image = self._buckets.get(key)
+            image = self.get_bucket(*key)
             if image is None or image.expires_ms is None:
                 del self._scheduled[key]
                 continue
@@ -105,7 +240,7 @@ class MemoryTables:
                 expired.append(BucketRow(*key, image))
         return expired
 
-    def _schedule(self, key: tuple[str, str, str], at_ms: int) -> None:
+    def _schedule(self, key: BucketKey, at_ms: int) -> None:
         self._scheduled[key] = at_ms
         heappush(self._expiries, (at_ms, key))
 
@@ -114,89 +249,144 @@ class MemoryTables:
     def add_usage(
         self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
     ) -> None:
-        key = (namespace_id, entity_id, resource, usage.hour)
-        before = self._usage.get(key)
-        self.journal.put(self._usage, key, usage if before is None else before.plus(usage))
+        hour = usage.hour
+        by_resource = self._usage.setdefault(hour, {}).setdefault(namespace_id, {})
+        entities = by_resource.setdefault(resource, {})
+        before = entities.get(entity_id)
+        total = usage if before is None else stored.unpack_usage(hour, before).plus(usage)
+        self.journal.put(entities, entity_id, stored.pack_usage(total))
 
-    def usage(
+    def usage_pages(
         self,
         namespace_id: str,
         entity_id: str | None,
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> Iterator[BucketHour]:
-        hours = [
-            BucketHour(key[1], key[2], usage)
-            for key, usage in self._usage.items()
-            if from_hour <= usage.hour < to_hour
-            and _matches(key, namespace_id, entity_id, resource)
-        ]
-        return iter(sorted(hours, key=lambda row: row.usage.hour))
+    ) -> Iterator[list[BucketHour]]:
+        for hour in sorted(each for each in self._usage if from_hour <= each < to_hour):
+            by_resource = self._usage.get(hour, {}).get(namespace_id, {})
+            for name in list(by_resource) if resource is None else (resource,):
+                entities = by_resource.get(name, {})
+                ids = list(entities) if entity_id is None else [entity_id]
+                for at in range(0, len(ids), PAGE):
+                    yield [
+                        BucketHour(each, name, stored.unpack_usage(hour, entities[each]))
+                        for each in ids[at : at + PAGE]
+                        if each in entities
+                    ]
 
     def delete_usage(self, before_hour: int, limit: int) -> int:
-        return self._delete_keys(
-            self._usage, [k for k in self._usage if k[3] < before_hour][:limit]
-        )
+        removed = 0
+        while removed < limit and self._usage and (hour := min(self._usage)) < before_hour:
+            spaces = self._usage[hour]
+            for namespace_id in list(spaces):
+                removed += self._delete_hour(spaces, namespace_id, limit - removed)
+            if not spaces:
+                self.journal.delete(self._usage, hour)
+        return removed
+
+    def _delete_hour(
+        self, spaces: dict[str, dict[str, dict[str, bytes]]], namespace_id: str, limit: int
+    ) -> int:
+        """Delete rows of one hour, and the dictionaries that are empty then."""
+        removed = 0
+        by_resource = spaces.get(namespace_id, {})
+        for resource in list(by_resource):
+            entities = by_resource[resource]
+            removed += self._delete_keys(entities, list(islice(entities, limit - removed)))
+            if entities:
+                return removed
+            self.journal.delete(by_resource, resource)
+        self.journal.delete(spaces, namespace_id)
+        return removed
 
     # --- configuration
 
     def get_config(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
-        return self._configs.get((namespace_id, entity_id, resource))
+        space = self._spaces.get(namespace_id)
+        entities = None if space is None else space.configs.get(resource)
+        config = None if entities is None else entities.get(entity_id)
+        return stored.unpack_config(config) if isinstance(config, bytes) else config
 
     def put_config(
         self, namespace_id: str, entity_id: str, resource: str, config: LevelConfig
     ) -> None:
-        self.journal.put(self._configs, (namespace_id, entity_id, resource), config)
+        space = self._space(namespace_id)
+        entities = space.configs.setdefault(resource, {})
+        if entity_id != NO_ENTITY:
+            space.configured.setdefault(resource, _SortedIds()).add(entity_id)
+        packed = config if entity_id == NO_ENTITY else stored.pack_config(config)
+        self.journal.put(entities, entity_id, packed)
 
     def delete_config(self, namespace_id: str, entity_id: str, resource: str) -> None:
-        self.journal.delete(self._configs, (namespace_id, entity_id, resource))
+        self.journal.delete(self._space(namespace_id).configs.get(resource, {}), entity_id)
 
     def config_resources(self, namespace_id: str, entity_id: str) -> list[str]:
-        return sorted(key[2] for key in self._configs if key[:2] == (namespace_id, entity_id))
+        configs = self._space(namespace_id).configs
+        return sorted(resource for resource, ids in configs.items() if entity_id in ids)
 
     def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        entity_ids = sorted(
-            key[1]
-            for key in self._configs
-            if key[0] == namespace_id and key[2] == resource and key[1] > after
-        )
-        return entity_ids[:limit]
+        space = self._space(namespace_id)
+        if resource not in space.configured:
+            return []
+        return space.configured[resource].after(after, limit, space.configs[resource])
 
     def entity_config_resources(self, namespace_id: str) -> list[str]:
-        return sorted({k[2] for k in self._configs if k[0] == namespace_id and k[1] != NO_ENTITY})
+        configs = self._space(namespace_id).configs
+        return sorted(name for name, ids in configs.items() if len(ids) > (NO_ENTITY in ids))
 
     def config_version(self, namespace_id: str) -> int:
-        return self._versions.get((namespace_id,), 0)
+        space = self._spaces.get(namespace_id)
+        return 0 if space is None else space.version.get("", 0)
 
     def bump_config_version(self, namespace_id: str) -> None:
-        self.journal.put(self._versions, (namespace_id,), self.config_version(namespace_id) + 1)
+        version = self.config_version(namespace_id) + 1
+        self.journal.put(self._space(namespace_id).version, "", version)
 
     # --- entities
 
     def get_entity(self, namespace_id: str, entity_id: str) -> Entity | None:
-        entity = self._entities.get((namespace_id, entity_id))
-        return None if entity is None else _copied(entity)
+        space = self._spaces.get(namespace_id)
+        packed = None if space is None else space.entities.get(entity_id)
+        return None if packed is None else stored.unpack_entity(entity_id, packed)
 
     def put_entity(self, namespace_id: str, entity: Entity) -> None:
-        self.journal.put(self._entities, (namespace_id, entity.id), _copied(entity))
+        space = self._space(namespace_id)
+        self.delete_entity(namespace_id, entity.id)  # from the children of its parent
+        self.journal.put(space.entities, entity.id, stored.pack_entity(entity))
+        if entity.parent_id is not None:
+            children = space.children.setdefault(entity.parent_id, {})
+            self.journal.put(children, entity.id, None)
+            space.child_ids.setdefault(entity.parent_id, _SortedIds()).add(entity.id)
 
     def delete_entity(self, namespace_id: str, entity_id: str) -> None:
-        self.journal.delete(self._entities, (namespace_id, entity_id))
+        space, entity = self._space(namespace_id), self.get_entity(namespace_id, entity_id)
+        self.journal.delete(space.entities, entity_id)
+        if entity is not None and entity.parent_id is not None:
+            self.journal.delete(space.children[entity.parent_id], entity_id)
 
     def entities(
-        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+        self, namespace_id: str, parent_id: str, after: str, limit: int | None
     ) -> list[Entity]:
-        keys = sorted(
-            key
-            for key, entity in self._entities.items()
-            if key[0] == namespace_id
-            and key[1] > after
-            and (parent_id is None or entity.parent_id == parent_id)
-        )
-        return [_copied(self._entities[key]) for key in keys[:limit]]
+        space = self._space(namespace_id)
+        ids = []
+        if parent_id in space.child_ids:
+            ids = space.child_ids[parent_id].after(after, limit, space.children[parent_id])
+        return [stored.unpack_entity(each, space.entities[each]) for each in ids]
+
+    def entities_in_use(self, namespace_id: str, after: str, limit: int | None) -> list[Entity]:
+        space = self._space(namespace_id)
+        ids = {
+            each
+            for table in (space.entities, *space.buckets.values())
+            for each in table
+            if each > after
+        }
+        page = sorted(ids) if limit is None else nsmallest(limit, ids)
+        return [self.get_entity(namespace_id, each) or Entity(each) for each in page]
 
     # --- namespaces
 
@@ -218,78 +408,80 @@ class MemoryTables:
     def delete_namespace(self, namespace_id: str) -> None:
         self.journal.delete(self._namespaces, namespace_id)
 
+    def is_purging(self, namespace_id: str) -> bool:
+        namespace = self._namespaces.get(namespace_id)
+        return namespace is not None and namespace.status == "purging"
+
     def purge_rows(self, namespace_id: str, limit: int) -> int:
-        removed = 0
-        for table in self._owned():
-            keys = [key for key in table if key[0] == namespace_id][: limit - removed]
-            removed += self._delete_keys(table, keys)
+        space, removed = self._space(namespace_id), 0
+        for resource, entities in list(space.buckets.items()):
+            for entity_id in list(islice(entities, limit - removed)):
+                self.delete_bucket(namespace_id, entity_id, resource)
+                removed += 1
+        for spaces in list(self._usage.values()):
+            if removed < limit:
+                removed += self._delete_hour(spaces, namespace_id, limit - removed)
+        for table in space.tables():
+            removed += self._delete_keys(table, list(islice(table, limit - removed)))
+        if removed < limit:
+            self.journal.delete(self._spaces, namespace_id)  # with the indexes of its rows
         return removed
 
     def clear(self) -> None:
-        for table in (*self._owned(), cast(dict[Any, Any], self._namespaces)):
-            self._delete_keys(table, list(table))
-
-    def _owned(self) -> tuple[dict[Any, Any], ...]:
-        return cast(
-            tuple[dict[Any, Any], ...],
-            (
-                self._buckets,
-                self._usage,
-                self._configs,
-                self._versions,
-                self._entities,
-                self._audit,
-                self._documents,
-            ),
+        tables: tuple[dict[Any, Any], ...] = (
+            self._spaces,
+            self._recent,
+            self._usage,
+            self._namespaces,
         )
+        for table in tables:
+            self._delete_keys(table, list(table))
 
     # --- audit
 
     def add_audit(self, namespace_id: str, event: AuditEvent) -> None:
-        key = (namespace_id, event.entity_id, event.event_id)
-        self.journal.put(self._audit, key, deepcopy(event))
+        events = self._space(namespace_id).audit.setdefault(event.entity_id, {})
+        self.journal.put(events, event.event_id, stored.pack_event(event))
+        self._events.append((event.event_id, namespace_id, event.entity_id))
 
     def audit(
-        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+        self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        events = [
-            event
-            for key, event in self._audit.items()
-            if key[:2] == (namespace_id, entity_id)
-            and (before_event_id is None or key[2] < before_event_id)
-        ]
-        newest = sorted(events, key=lambda event: event.event_id, reverse=True)[:limit]
-        return deepcopy(newest)
+        space = self._space(namespace_id)
+        subjects = space.audit.values() if entity_id is None else [space.audit.get(entity_id, {})]
+        newest = nlargest(
+            limit,
+            (
+                (event_id, packed)
+                for events in subjects
+                for event_id, packed in events.items()
+                if before_event_id is None or event_id < before_event_id
+            ),
+        )
+        return [stored.unpack_event(packed) for _, packed in newest]
 
     def delete_audit(self, before_event_id: str, limit: int) -> int:
-        return self._delete_keys(
-            self._audit, [k for k in self._audit if k[2] < before_event_id][:limit]
-        )
+        removed = 0
+        while removed < limit and self._events and self._events[0][0] < before_event_id:
+            event_id, namespace_id, subject = self._events[0]
+            subjects = self._space(namespace_id).audit
+            events = subjects.get(subject, {})
+            self.journal.delete(events, event_id)
+            if not events:
+                self.journal.delete(subjects, subject)
+            self._events.popleft()
+            removed += 1
+        return removed
 
     # --- documents
 
     def get_document(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        return deepcopy(self._documents.get((namespace_id, key)))
+        return deepcopy(self._space(namespace_id).documents.get(key))
 
     def put_document(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
-        self.journal.put(self._documents, (namespace_id, key), deepcopy(value))
+        self.journal.put(self._space(namespace_id).documents, key, deepcopy(value))
 
     def _delete_keys(self, table: dict[Any, Any], keys: list[Any]) -> int:
         for key in keys:
             self.journal.delete(table, key)
         return len(keys)
-
-
-def _copied(entity: Entity) -> Entity:
-    """Copy the metadata, so that a caller that changes it does not change the store."""
-    return replace(entity, metadata=dict(entity.metadata))
-
-
-def _matches(
-    key: tuple[Any, ...], namespace_id: str, entity_id: str | None, resource: str | None
-) -> bool:
-    return (
-        key[0] == namespace_id
-        and (entity_id is None or key[1] == entity_id)
-        and (resource is None or key[2] == resource)
-    )

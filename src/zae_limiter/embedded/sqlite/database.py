@@ -1,17 +1,25 @@
-"""One SQLite file: a connection that writes in ordered batches and two that read."""
+"""One SQLite file: a connection that writes in ordered batches and two that read.
+
+No connection is carried across a fork, which SQLite does not allow: all are closed before it, and
+opened again by the next operation, in the parent and in the child.
+"""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from zae_limiter.clock import SharedClock
+from zae_limiter.concurrency.locks import SignalSafeLock, rest_during_fork
 from zae_limiter.concurrency.worker import StoreOperation
+from zae_limiter.embedded.sqlite.clock_row import join_time, keep_time
 from zae_limiter.embedded.sqlite.errors import STORE_ERRORS, is_busy, translate
 from zae_limiter.embedded.sqlite.file_lock import FileLock
 from zae_limiter.embedded.sqlite.schema import check_owner, migrate
+from zae_limiter.embedded.sqlite.store_file import WAL_LIMIT_MB, StoreFile, WriteAheadLog
 from zae_limiter.embedded.sqlite.tables import SqliteTables
 from zae_limiter.exceptions import (
     InfrastructureError,
@@ -22,39 +30,84 @@ from zae_limiter.exceptions import (
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 CACHED_STATEMENTS = 128  # more than there are: each is prepared once
+FORK_WAIT_S = 1.0  # a page or a transaction takes milliseconds
+PAGE_PAUSE_S = 0.0005  # about as long as a page of a listing takes: it uses half a core at most
 TOGETHER_S = 0.05  # timeouts this close to each other are reported together, in one pass
 
 
 class SqliteDatabase:
-    """An open file. Not thread-safe: workers make sure that each connection has one caller."""
+    """An open file. Not thread-safe: workers make sure that each connection has one caller.
 
-    def __init__(self, path: str, synchronous: str, timeout_s: float) -> None:
+    ``clock`` is set to the time that all processes share; None if stamps come from another clock.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        synchronous: str,
+        timeout_s: float,
+        wal_limit_mb: int = WAL_LIMIT_MB,
+        clock: SharedClock | None = None,
+    ) -> None:
         if synchronous.upper() not in SYNCHRONOUS:
             raise ValidationError(
                 "synchronous", synchronous, f"must be one of {', '.join(SYNCHRONOUS)}"
             )
         self.path = path
+        self.groups = GroupCounts()
         self._timeout_s = timeout_s
-        self._busy_ms = -1
-        self._pid = os.getpid()
-        self._connections: list[sqlite3.Connection] = []
+        self._clock = clock
+        self._synchronous = synchronous
+        self._file = StoreFile(path)
+        self._log = WriteAheadLog(self._file.path, wal_limit_mb)
+        self._writer = _Session()
+        self._lookup = _Session()
+        self._listing = _Session()
         self._lock: FileLock | None = None
+        self._busy_ms = -1
+        self._fork_failed = False
         _check_place(path)
         try:
-            self._open(synchronous)
+            self._open()
         except BaseException as error:
             self.close()
             if isinstance(error, STORE_ERRORS):
                 raise translate(error, path) from error
             raise
+        rest_during_fork(self)
 
     def close(self) -> None:
         """Close all connections; the last process to close merges the write-ahead log."""
-        if os.getpid() == self._pid:
-            for connection in self._connections:
-                connection.close()
+        if not self._fork_failed:
+            for session in self._sessions:
+                session.close()
         if self._lock is not None:
             self._lock.close()
+
+    # --- forks
+
+    def before_fork(self) -> None:
+        """Close all connections as soon as none is in use; wait for that at most a second."""
+        deadline = time.monotonic() + FORK_WAIT_S
+        for session in self._sessions:
+            session.pause(deadline)
+        self._fork_failed = not all(session.paused for session in self._sessions)
+        if not self._fork_failed:
+            for session in self._sessions:
+                session.close()
+
+    def after_fork_in_parent(self) -> None:
+        self._fork_failed = False
+        for session in self._sessions:
+            session.resume()
+
+    def after_fork(self) -> None:
+        for session in self._sessions:
+            session.paused = False  # its lock is renewed by itself
+
+    @property
+    def _sessions(self) -> tuple[_Session, ...]:
+        return self._writer, self._lookup, self._listing
 
     # --- writing
 
@@ -66,12 +119,14 @@ class SqliteDatabase:
             while waiting and not self._lock.acquire(min(ticket.deadline for ticket in waiting)):
                 waiting = self._patient(waiting, self._held_by_another())
             self._write_locked(waiting)
+        except STORE_ERRORS as error:  # of the file lock: those of SQLite are set on the tickets
+            for ticket in waiting:
+                ticket.fail(translate(error, self.path))
         finally:
             self._lock.release()
 
     def write_one(self, ticket: StoreOperation) -> None:
         """Run one ticket in the calling thread; its error, and any interrupt, is raised."""
-        self._check_process()
         assert self._lock is not None
         try:
             try:
@@ -108,15 +163,31 @@ class SqliteDatabase:
                     self._write_locked([ticket])
 
     def _transaction(self, tickets: Sequence[StoreOperation]) -> None:
-        writer = self._writer
+        session = self._writer
+        with session.lock:
+            writer, tables = self._ready(session)
+            self._commit(writer, tables, tickets)
+            if len(tickets) > 1:
+                self.groups.count(len(tickets))
+            self._log.written(len(tickets))
+            if self._log.is_due():
+                self._log.shorten(writer)
+                self._busy_ms = -1
+
+    def _commit(
+        self, writer: sqlite3.Connection, tables: SqliteTables, tickets: Sequence[StoreOperation]
+    ) -> None:
         try:
             if writer.in_transaction:  # an interrupt hit right after BEGIN
                 writer.execute("ROLLBACK")
-            self._set_busy_timeout(min(ticket.deadline for ticket in tickets))
+            self._set_busy_timeout(writer, min(ticket.deadline for ticket in tickets))
             writer.execute("BEGIN IMMEDIATE")
-            self._tables.begin()
+            tables.begin()
+            clock = self._clock
+            if clock is not None and clock.boot_ns() >= clock.reread_at_ns:
+                keep_time(writer, clock)
             for ticket in tickets:
-                ticket.run(self._tables)
+                ticket.run(tables)
             writer.execute("COMMIT")
         except BaseException as error:
             # After an interrupt behind the COMMIT the receipts are right: it is committed. On an
@@ -128,11 +199,11 @@ class SqliteDatabase:
                 writer.execute("ROLLBACK")
             raise
 
-    def _set_busy_timeout(self, deadline: float) -> None:
+    def _set_busy_timeout(self, writer: sqlite3.Connection, deadline: float) -> None:
         """Wait no longer than the deadline for programs that use SQLite's lock but not ours."""
         left_ms = max(1, int((deadline - time.monotonic()) * 1000))
         if abs(left_ms - self._busy_ms) > 10:
-            self._writer.execute(f"PRAGMA busy_timeout = {left_ms}")
+            writer.execute(f"PRAGMA busy_timeout = {left_ms}")
             self._busy_ms = left_ms
 
     def _held_by_another(self) -> RateLimiterUnavailable:
@@ -144,69 +215,132 @@ class SqliteDatabase:
     # --- reading
 
     def lookup(self, ticket: StoreOperation) -> None:
-        """Run a short read."""
-        self._read(self._lookup, self._lookup_tables, ticket)
+        """Run a short read on a snapshot of the file."""
+        try:
+            with self._snapshot(self._lookup) as tables:
+                ticket.run(tables)
+        except STORE_ERRORS as error:
+            raise translate(error, self.path) from error
 
     def listing(self, ticket: StoreOperation) -> None:
-        """Run a read that may take long; only other listings wait for it."""
-        self._read(self._listing, self._listing_tables, ticket)
+        """Run a listing: a generator, of which each step reads a page on a snapshot of its own.
 
-    def _read(
-        self, reader: sqlite3.Connection, tables: SqliteTables, ticket: StoreOperation
-    ) -> None:
-        """Run one ticket on a snapshot of the file."""
-        self._check_process()
+        A read transaction keeps the write-ahead log from starting over, so each is short. Only
+        other listings wait for it; between pages it sleeps, so that callers in other threads of
+        this process get the interpreter at once.
+        """
+        steps = None
         try:
+            while True:
+                with self._snapshot(self._listing) as tables:
+                    steps = steps or ticket.function(tables, *ticket.args)
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        ticket.receipt.outcome = end.value
+                        return
+                time.sleep(PAGE_PAUSE_S)
+        except STORE_ERRORS as error:
+            raise translate(error, self.path) from error
+
+    @contextmanager
+    def _snapshot(self, session: _Session) -> Iterator[SqliteTables]:
+        with session.lock:
+            reader, tables = self._ready(session)
             if reader.in_transaction:  # an interrupt hit right after BEGIN
                 reader.execute("ROLLBACK")
             reader.execute("BEGIN")
             try:
                 tables.begin()
-                ticket.run(tables)
+                yield tables
             finally:
                 reader.execute("COMMIT")
-        except STORE_ERRORS as error:
-            raise translate(error, self.path) from error
 
     # --- opening
 
-    def _open(self, synchronous: str) -> None:
-        self._writer = self._connect(synchronous)
-        check_owner(self._writer, self.path)  # before anything of ours is put beside the file
-        self._lock = FileLock(self.path)
-        self._prepare(self._lock)
-        self._lookup = self._connect(synchronous)
-        self._listing = self._connect(synchronous)
-        self._tables = SqliteTables(self._writer)
-        self._lookup_tables = SqliteTables(self._lookup)
-        self._listing_tables = SqliteTables(self._listing)
+    def _open(self) -> None:
+        self._connect(self._writer)
+        writer = self._writer.connection
+        assert writer is not None
+        check_owner(writer, self.path)  # before anything of ours is put beside the file
+        self._lock = FileLock(self._file.path)
+        try:
+            if not self._lock.acquire(time.monotonic() + self._timeout_s):
+                raise self._held_by_another()
+            writer.execute("PRAGMA journal_mode = WAL")
+            migrate(writer, self.path)
+            if self._clock is not None:
+                join_time(writer, self._clock)
+        finally:
+            self._lock.release()
+        self._file.remember()
+        self._connect(self._lookup)
+        self._connect(self._listing)
 
-    def _connect(self, synchronous: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path,
+    def _ready(self, session: _Session) -> tuple[sqlite3.Connection, SqliteTables]:
+        """Return an open connection to the file that was opened first."""
+        if self._fork_failed:
+            raise InfrastructureError(
+                f"{self.path!r} was in use while this process was forked; "
+                "open the repository again, in each process"
+            )
+        self._file.check()
+        if session.connection is None or session.tables is None:
+            self._file.check(now=True)  # connecting would create a file that is missing
+            return self._connect(session)
+        return session.connection, session.tables
+
+    def _connect(self, session: _Session) -> tuple[sqlite3.Connection, SqliteTables]:
+        session.connection = sqlite3.connect(
+            self._file.path,
             timeout=self._timeout_s,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=CACHED_STATEMENTS,
         )
-        self._connections.append(connection)
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
-        return connection
+        session.connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        session.connection.execute(f"PRAGMA journal_size_limit = {self._log.limit_bytes}")
+        if session is self._writer:
+            self._busy_ms = -1
+        session.tables = SqliteTables(session.connection)
+        return session.connection, session.tables
 
-    def _prepare(self, lock: FileLock) -> None:
-        try:
-            if not lock.acquire(time.monotonic() + self._timeout_s):
-                raise self._held_by_another()
-            self._writer.execute("PRAGMA journal_mode = WAL")
-            migrate(self._writer, self.path)
-        finally:
-            lock.release()
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise InfrastructureError(
-                f"{self.path!r} was opened before a fork; open the repository in each process"
-            )
+class _Session:
+    """One connection, its tables, and the lock that is held while it is in use."""
+
+    def __init__(self) -> None:
+        self.lock = SignalSafeLock()
+        self.connection: sqlite3.Connection | None = None
+        self.tables: SqliteTables | None = None
+        self.paused = False
+
+    def pause(self, deadline: float) -> None:
+        """Keep other threads out, unless one of them, or this one, uses the connection."""
+        if not self.lock.is_held_here():
+            self.paused = self.lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self.lock.release()
+
+    def close(self) -> None:
+        connection, self.connection, self.tables = self.connection, None, None
+        if connection is not None:
+            connection.close()
+
+
+class GroupCounts:
+    """Transactions that several callers shared. Added to by the thread that writes."""
+
+    def __init__(self) -> None:
+        self.groups = self.grouped = self.largest_group = 0
+
+    def count(self, size: int) -> None:
+        self.groups += 1
+        self.grouped += size
+        self.largest_group = max(self.largest_group, size)
 
 
 def _check_place(path: str) -> None:

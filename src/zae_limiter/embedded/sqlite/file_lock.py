@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from zae_limiter.concurrency.fork import renew_after_fork
+from zae_limiter.concurrency.locks import renew_after_fork
 
 fcntl: ModuleType | None
 try:
@@ -22,20 +22,29 @@ except ImportError:  # no flock on this platform: SQLite's busy handler orders t
     fcntl = None
 
 
+# A kernel that has no lock to give (ENOLCK) is asked again after this time: it frees one as soon
+# as any process releases one.
+RETRY_S = 0.02
+
+
 class FileLock:
     """An exclusive lock between processes. Not for threads: callers take a real lock first."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._stages: list[_Stage] = []
         if fcntl is not None:
-            self._stages = [_Stage(Path(path + suffix)) for suffix in ("-gate", "-lock")]
+            self._open()
             renew_after_fork(self)
 
     def acquire(self, deadline: float) -> bool:
-        """False if the lock could not be had until ``deadline`` (monotonic seconds)."""
-        if not self._stages:
+        """False if the lock could not be had until ``deadline`` (monotonic seconds).
+
+        Raises OSError if the kernel refused it until then.
+        """
+        if fcntl is None:
             return True
-        gate, lock = self._stages
+        gate, lock = self._stages or self._open()
         try:
             return gate.take(deadline) and lock.take(deadline)
         finally:
@@ -52,10 +61,17 @@ class FileLock:
         self._stages = []
 
     def after_fork(self) -> None:
-        """A child that kept the files open would keep the lock of a parent that was killed."""
+        """Close the files, which are opened again when the child writes.
+
+        A child that kept them open would keep the lock of a parent that was killed.
+        """
         for stage in self._stages:
             stage.file.close()
         self._stages = []
+
+    def _open(self) -> list[_Stage]:
+        self._stages = [_Stage(Path(self._path + suffix)) for suffix in ("-gate", "-lock")]
+        return self._stages
 
 
 class _Wait:
@@ -64,6 +80,7 @@ class _Wait:
     def __init__(self) -> None:
         self.wanted = True
         self.arrived = False
+        self.error: OSError | None = None
         # Released on arrival. An Event would do, but its wait() is Python code that an
         # interrupt can leave half done.
         self.signal = threading.Lock()
@@ -78,6 +95,7 @@ class _Stage:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self.file = path.open("ab", buffering=0)
         self._lock = threading.Lock()  # taken by `with` alone, which no interrupt can split
         self._held = False  # true before the flock is taken and until it has been given back
@@ -85,6 +103,17 @@ class _Stage:
         self._closed = False
 
     def take(self, deadline: float) -> bool:
+        """Take it; False if it did not come in time, OSError if the kernel refused until then."""
+        while True:
+            try:
+                return self._take(deadline)
+            except OSError:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise
+                time.sleep(min(left_s, RETRY_S))
+
+    def _take(self, deadline: float) -> bool:
         with self._lock:
             self._held = True
             if self._waiting is None:
@@ -98,6 +127,8 @@ class _Stage:
         wait.signal.acquire(timeout=max(0.0, deadline - time.monotonic()))
         with self._lock:
             wait.wanted = False
+            if wait.error is not None:
+                raise wait.error
             return wait.arrived
 
     def give(self) -> None:
@@ -108,8 +139,14 @@ class _Stage:
             if self._waiting is not None:
                 self._waiting.wanted = False
             elif not self._closed:
-                self._flock("LOCK_UN")
+                self._unlock()
             self._held = False
+
+    def _unlock(self) -> None:
+        try:
+            self._flock("LOCK_UN")
+        except OSError:
+            self.file.close()  # releases the lock without asking; the next caller opens it again
 
     def close(self) -> None:
         with self._lock:
@@ -128,16 +165,21 @@ class _Stage:
             self._waiting = None
 
     def _queue(self, wait: _Wait) -> None:
-        self._flock("LOCK_EX")
+        try:
+            self._flock("LOCK_EX")
+        except OSError as error:  # raised in the caller that waits
+            wait.error = error
         with self._lock:
             self._waiting = None
             if self._closed:
                 self.file.close()
+            elif wait.error is not None:
+                wait.signal.release()
             elif wait.wanted:
                 wait.arrived = True
                 wait.signal.release()
             else:
-                self._flock("LOCK_UN")
+                self._unlock()
 
     def _try(self) -> bool:
         try:
@@ -148,4 +190,6 @@ class _Stage:
 
     def _flock(self, *operations: str) -> None:
         assert fcntl is not None
+        if self.file.closed:
+            self.file = self._path.open("ab", buffering=0)
         fcntl.flock(self.file, sum(getattr(fcntl, operation) for operation in operations))

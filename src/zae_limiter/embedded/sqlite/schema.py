@@ -48,7 +48,16 @@ CREATE TABLE record (
   PRIMARY KEY (namespace_id, key)) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1,)  # one script for each version, in order
+# Not owned by a namespace, and kept by `clear`: other processes go on using it.
+_V2 = """
+CREATE TABLE clock (
+  machine TEXT PRIMARY KEY,
+  settled_ns INTEGER NOT NULL, offset_ns INTEGER NOT NULL, since_ns INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL, divisor INTEGER NOT NULL,
+  next_since_ns INTEGER, next_offset_ns INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2)  # one script for each version, in order
 OWNED_TABLES = ("bucket", "usage", "config", "config_version", "entity", "audit", "record")
 
 

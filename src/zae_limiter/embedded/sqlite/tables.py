@@ -10,7 +10,7 @@ from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.embedded.sqlite.schema import OWNED_TABLES
-from zae_limiter.embedded.tables import NO_ENTITY, BucketRow
+from zae_limiter.embedded.tables import NO_ENTITY, BucketKey, BucketRow
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig
 from zae_limiter.models.entity import Entity, Namespace
@@ -22,7 +22,9 @@ _PUT_BUCKET = (
     "INSERT INTO bucket VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
     "SET state = excluded.state, expires_ms = excluded.expires_ms"
 )
+_IS_PURGING = "SELECT 1 FROM namespace WHERE namespace_id = ? AND status = 'purging'"
 _UNREAD = object()
+PAGE = 100  # rows of one read transaction, which takes less than a millisecond
 MAX_DECODED = 10_000  # buckets kept decoded: about 10 MB
 NO_LIMIT = -1  # how SQLite spells it
 _MOST = 2**62  # a Python integer may be larger than those of SQLite
@@ -76,15 +78,56 @@ class SqliteTables:
         self._execute(f"DELETE FROM bucket WHERE {_BUCKET_KEY}", key)
 
     def buckets(
-        self, namespace_id: str, entity_id: str | None, resource: str | None
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        after: BucketKey | None = None,
+        limit: int | None = None,
     ) -> list[BucketRow]:
         where, values = _filters(namespace_id, entity_id, resource)
         rows = self._execute(
             "SELECT namespace_id, entity_id, resource, state FROM bucket "
-            f"WHERE {where} ORDER BY entity_id, resource",
-            values,
+            f"WHERE {where} AND (entity_id, resource) > (?, ?) "
+            "ORDER BY entity_id, resource LIMIT ?",
+            (*values, *(after or ("", "")), NO_LIMIT if limit is None else limit),
         )
-        return [_bucket_row(*row) for row in rows]
+        return [_bucket_row(*row) for row in rows.fetchall()]
+
+    def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]:
+        rows = self._execute(
+            "SELECT namespace_id, entity_id, resource, state FROM bucket "
+            "WHERE namespace_id = ? AND entity_id = ? ORDER BY resource",
+            (namespace_id, entity_id),
+        )
+        return [_bucket_row(*row) for row in rows.fetchall()]
+
+    def bucket_pages(
+        self, namespace_id: str, entity_id: str | None, resource: str | None
+    ) -> Iterator[list[BucketRow]]:
+        where, values = _filters(namespace_id, entity_id, resource)
+        after = ("", "")
+        while True:
+            rows = self._execute(
+                "SELECT namespace_id, entity_id, resource, state FROM bucket "
+                f"WHERE {where} AND (entity_id, resource) > (?, ?) "
+                "ORDER BY entity_id, resource LIMIT ?",
+                (*values, *after, PAGE),
+            ).fetchall()
+            yield [_bucket_row(*row) for row in rows]
+            if len(rows) < PAGE:
+                return
+            after = rows[-1][1:3]
+
+    def bucket_resources(self, namespace_id: str) -> list[str]:
+        # One look into the index for each resource, however many buckets it has.
+        return self._column(
+            "WITH RECURSIVE used(name) AS ("
+            "SELECT min(resource) FROM bucket WHERE namespace_id = ?1 UNION ALL "
+            "SELECT (SELECT min(resource) FROM bucket WHERE namespace_id = ?1 AND resource > name) "
+            "FROM used WHERE name IS NOT NULL) SELECT name FROM used WHERE name IS NOT NULL",
+            (namespace_id,),
+        )
 
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
         rows = self._execute(
@@ -110,21 +153,33 @@ class SqliteTables:
             (*key, stored.encode_usage(total), total.events),
         )
 
-    def usage(
+    def usage_pages(
         self,
         namespace_id: str,
         entity_id: str | None,
         resource: str | None,
         from_hour: int,
         to_hour: int,
-    ) -> Iterator[BucketHour]:
+    ) -> Iterator[list[BucketHour]]:
         where, values = _filters(namespace_id, entity_id, resource)
-        rows = self._execute(
-            "SELECT entity_id, resource, hour, counters, events FROM usage "
-            f"WHERE {where} AND hour >= ? AND hour < ? ORDER BY hour",
-            (*values, from_hour, to_hour),
-        )
-        return (BucketHour(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows)
+        # One entity has few rows, which no index has in the order of time; read them at once.
+        page_size = PAGE if entity_id is None else NO_LIMIT
+        after = (from_hour, "", "")
+        while True:
+            rows = self._execute(
+                "SELECT hour, entity_id, resource, counters, events FROM usage "
+                f"WHERE {where} AND hour >= ? AND hour < ? "
+                "AND (hour, entity_id, resource) > (?, ?, ?) "
+                "ORDER BY hour, entity_id, resource LIMIT ?",
+                (*values, after[0], to_hour, *after, page_size),
+            ).fetchall()
+            yield [
+                BucketHour(row[1], row[2], stored.decode_usage(row[0], row[3], row[4]))
+                for row in rows
+            ]
+            if len(rows) != page_size:
+                return
+            after = rows[-1][:3]
 
     def delete_usage(self, before_hour: int, limit: int) -> int:
         return self._execute(
@@ -212,17 +267,33 @@ class SqliteTables:
         )
 
     def entities(
-        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
+        self, namespace_id: str, parent_id: str, after: str, limit: int | None
     ) -> list[Entity]:
-        where, values = "namespace_id = ?", [namespace_id]
-        if parent_id is not None:
-            where, values = f"{where} AND parent_id = ?", [*values, parent_id]
         rows = self._execute(
-            f"SELECT {stored.ENTITY_COLUMNS} FROM entity WHERE {where} AND entity_id > ? "
+            f"SELECT {stored.ENTITY_COLUMNS} FROM entity "
+            "WHERE namespace_id = ? AND parent_id = ? AND entity_id > ? "
             "ORDER BY entity_id LIMIT ?",
-            (*values, after, NO_LIMIT if limit is None else limit),
+            (namespace_id, parent_id, after, NO_LIMIT if limit is None else limit),
         )
         return [stored.decode_entity(row) for row in rows]
+
+    def entities_in_use(self, namespace_id: str, after: str, limit: int | None) -> list[Entity]:
+        # Both halves are read in the order of their keys, and no further than the page reaches.
+        page = (
+            "SELECT entity_id FROM entity WHERE namespace_id = ?1 AND entity_id > ?2 "
+            "UNION SELECT entity_id FROM bucket WHERE namespace_id = ?1 AND entity_id > ?2 "
+            "ORDER BY entity_id LIMIT ?3"
+        )
+        ids = self._column(page, (namespace_id, after, NO_LIMIT if limit is None else limit))
+        if not ids:
+            return []
+        rows = self._execute(
+            f"SELECT {stored.ENTITY_COLUMNS} FROM entity "
+            "WHERE namespace_id = ? AND entity_id BETWEEN ? AND ?",
+            (namespace_id, ids[0], ids[-1]),
+        )
+        registered = {entity.id: entity for entity in map(stored.decode_entity, rows)}
+        return [registered.get(entity_id) or Entity(entity_id) for entity_id in ids]
 
     # --- namespaces
 
@@ -256,6 +327,9 @@ class SqliteTables:
     def delete_namespace(self, namespace_id: str) -> None:
         self._execute("DELETE FROM namespace WHERE namespace_id = ?", (namespace_id,))
 
+    def is_purging(self, namespace_id: str) -> bool:
+        return self._execute(_IS_PURGING, (namespace_id,)).fetchone() is not None
+
     def purge_rows(self, namespace_id: str, limit: int) -> int:
         removed = 0
         self._expiry.clear()
@@ -288,12 +362,18 @@ class SqliteTables:
         )
 
     def audit(
-        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+        self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
+        where, values = "namespace_id = ? AND entity_id = ?", [namespace_id, entity_id]
+        if entity_id is None:
+            # The plus keeps SQLite from sorting the whole namespace: it follows audit_by_time.
+            where, values = "+namespace_id = ?", [namespace_id]
+        if before_event_id is not None:
+            where, values = f"{where} AND event_id < ?", [*values, before_event_id]
         rows = self._execute(
-            f"SELECT {stored.EVENT_COLUMNS} FROM audit WHERE namespace_id = ? AND entity_id = ? "
-            "AND (? IS NULL OR event_id < ?) ORDER BY event_id DESC LIMIT ?",
-            (namespace_id, entity_id, before_event_id, before_event_id, min(limit, _MOST)),
+            f"SELECT {stored.EVENT_COLUMNS} FROM audit WHERE {where} "
+            "ORDER BY event_id DESC LIMIT ?",
+            (*values, min(limit, _MOST)),
         )
         return [stored.decode_event(row) for row in rows]
 

@@ -54,6 +54,6 @@ def cost_of(proxy):
         expected = documented()[operation]
         with proxy.measure() as seen:
             yield seen
-        assert Cost.of(seen) == expected, f"{operation}: {seen.operations}"
+        assert Cost.of(seen) == expected, f"{operation}: {Cost.of(seen)} {seen.operations}"
 
     return cost_of

@@ -20,7 +20,7 @@ async def client(family):
 
 async def test_warm_and_both_at_the_same_time(client, clock, proxy, cost_of):
     proxy.link.request_ms = proxy.link.answer_ms = 50
-    for pause_s in (0, 0.5, 50):
+    for pause_s in (0, 0.5, 45):
         clock.advance(seconds=pause_s)
         with cost_of(WARM) as seen:
             await client.take(rpm=1, tpm=100)

@@ -134,6 +134,10 @@ async def test_looking_at_buckets(client, cost_of):
         assert len(await repo.get_buckets(USER)) == 2
     with cost_of("`get_resource_buckets`, 2 buckets"):
         assert len(await repo.get_resource_buckets(API)) == 4
+    with cost_of("`list_buckets` of a resource, 2 buckets"):
+        assert len((await repo.list_buckets(resource=API))[0]) == 4
+    with cost_of("`list_buckets` of the namespace, 2 buckets"):
+        assert len((await repo.list_buckets())[0]) == 4
     with cost_of("`get_resource_capacity`, 2 buckets"):
         await repo.get_resource_capacity(API, "rpm")
     with cost_of("`get_resource_capacity` of parents, 2 buckets"):

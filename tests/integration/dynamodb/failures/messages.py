@@ -4,7 +4,11 @@ import asyncio
 
 
 def late(proxy, **options):
-    """The next write reaches the store when nobody waits for it any more."""
+    """The next write reaches the store when no caller waits for it any more.
+
+    It goes over a new connection: what is lost on a reused one is repeated.
+    """
+    proxy.drop_connections()
     return proxy.fault("late", operation="UpdateItem", times=1, **options)
 
 

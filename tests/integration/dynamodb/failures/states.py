@@ -23,7 +23,7 @@ async def partly_used(world, client):
 async def overfull(world, client):
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=4)
-    world.clock.advance(seconds=50)  # the configuration is still remembered
+    world.clock.advance(seconds=45)  # the cached configuration is not renewed before 48 s
     return 10
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.integration.dynamodb.failures.messages import arrived
+from tests.integration.dynamodb.failures.messages import arrived, late
 from tests.integration.dynamodb.failures.timing import SLACK_S, TIMEOUT_S
 from tests.support.dynamodb.world import (
     PARENT,
@@ -93,7 +93,7 @@ async def test_a_side_that_cannot_be_looked_for_keeps_its_charge(world, client, 
 async def test_a_side_that_arrives_late_keeps_its_charge(world, client, proxy, side):
     with proxy.measure() as measured:
         with (
-            proxy.fault("late", operation="UpdateItem", when=of(side), times=1, delay_ms=50),
+            late(proxy, when=of(side), delay_ms=50),
             pytest.raises(RateLimiterUnavailable),
         ):
             await client.take(rpm=2)

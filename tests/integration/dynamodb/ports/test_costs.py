@@ -58,6 +58,11 @@ async def test_entities(proxied, proxy, raw):
     assert await cost(entities.create(NS, Entity("team"), NOW_MS, None)) == (1, 0, 6)
     assert await cost(entities.get(NS, "user")) == (1, 1, 0)
     assert await cost(entities.children(NS, "team")) == (1, 0.5, 0)
+    change = {"cascade": True, "now_ms": NOW_MS, "principal": None}
+    assert await cost(entities.set_parent(NS, "user", "club", **change)) == (2, 1, 7)
+    assert await cost(entities.set_parent(NS, "user", "club", **change)) == (1, 1, 0)
+    assert await cost(entities.set_parent(NS, "user", None, **change)) == (2, 1, 6)
+    assert await cost(entities.set_parent(NS, "user", "team", **change)) == (2, 1, 6)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (3, 1.5, 7)
     assert await cost(entities.delete(NS, "user", NOW_MS, None)) == (2, 1.5, 0)
     await proxied.configs.put(NS, "team", "api", limits(1), now_ms=NOW_MS, principal=None)
@@ -78,10 +83,10 @@ async def test_namespaces(proxied, proxy):
     assert await cost(namespaces.soft_delete("red", NOW_MS)) == (2, 1, 8)
     assert await cost(namespaces.recover(red, NOW_MS)) == (3, 2, 8)
     await namespaces.soft_delete("red", NOW_MS)
-    assert await cost(namespaces.begin_purge(red)) == (2, 1, 2)
-    assert await cost(namespaces.purge_batch(red, 500)) == (2, 0.5, 9)
+    assert await cost(namespaces.begin_purge(red)) == (2, 1, 4)
+    assert await cost(namespaces.purge_batch(red, 500)) == (2, 0.5, 7)
     assert await cost(namespaces.purge_batch(red, 500)) == (1, 0.5, 0)
-    assert await cost(namespaces.finish_purge(red, NOW_MS)) == (2, 1, 6)
+    assert await cost(namespaces.finish_purge(red, NOW_MS)) == (2, 1, 9)
 
 
 async def test_history(proxied, proxy, raw):

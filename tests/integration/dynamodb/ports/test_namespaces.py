@@ -162,6 +162,19 @@ async def test_a_purge_removes_all_of_one_namespace_and_nothing_else(ports, raw)
     assert (await ports.namespaces.find("blue")).namespace_id == blue
 
 
+async def test_a_purge_ends_although_a_client_goes_on_writing(ports, raw):
+    red = await filled(ports, raw, "red", 100)
+    await ports.namespaces.soft_delete("red", NOW_MS)
+    await ports.namespaces.begin_purge(red)
+    batches = 0
+    while await ports.namespaces.purge_batch(red, 50):
+        batches += 1
+        assert batches < 20
+        written = Key(f"{red}/BUCKET#user#r{batches % 3}#0", "#STATE").attributes
+        raw.put({**written, "GSI4PK": s(red)})
+    await ports.namespaces.finish_purge(red, NOW_MS)
+
+
 async def test_a_purge_by_threads_removes_all(sync_ports, endpoint, boto):
     red = sync_ports.namespaces.register(("red",), NOW_MS)["red"]
     for number in range(120):

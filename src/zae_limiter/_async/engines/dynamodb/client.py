@@ -22,7 +22,12 @@ from zae_limiter.transport.errors import Denied, NotSent
 # sync: from zae_limiter.transport.threads import Http, outcome, sleep
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.proxy import check_forwarded
-from zae_limiter.transport.responses import date_ms, parse_response
+from zae_limiter.transport.responses import (
+    REQUEST_ID,
+    date_ms,
+    has_error_of_dynamodb,
+    parse_response,
+)
 
 # A hundred times what DynamoDB takes, and not yet a nuisance to the limiter's own callers.
 DEFAULT_TIMEOUT_S = 2.0
@@ -77,6 +82,11 @@ class DynamoClient:
         self._last_date = ""
         self._skew_s = 0.0
 
+    @property
+    def answered_s(self) -> float:
+        """When the server last answered anything, on the monotonic clock."""
+        return self._http.answered_s
+
     def deadline(self) -> Deadline:
         """The request timeout, from now on."""
         return Deadline(self.request_timeout)
@@ -111,31 +121,39 @@ class DynamoClient:
         In the sync tree never in the main thread: a signal handler must find no lock held.
         """
         call = InFlightCall(self._calls_in_flight)
-        clock = self._clock
+        clock, source = self._clock, self._access_source
         renewed: Access | None = None
         remedies: frozenset[str] = frozenset()
         try:
             while True:
                 try:
-                    access = (
-                        renewed or self._access_source.current() or await self._look_up(retries)
-                    )
+                    access = renewed or source.access
+                    if access is None or time.monotonic() >= source.check_at:
+                        access = renewed or source.current() or await self._look_up(retries)
                     timeout, connect_timeout = retries.timeouts()
                     self.counters.called()
                     now_s = time.time() + self._skew_s
                     message = access.signer.message(operation, payload, access.credentials, now_s)
-                    sent_ns = 0 if clock is None else clock.boot_ns()
                     response = await self._http.send(
                         access.destination, message, timeout, connect_timeout
                     )
                     if response.status != 200:
                         check_forwarded(response, access.destination)
-                    if clock is not None:
-                        date = response.headers.get("date")
-                        if date is not None and date != self._last_date:
-                            self._observe_date(date, clock, sent_ns)
+                        if clock is not None and has_error_of_dynamodb(response):
+                            self._observe_date(response, clock)
                     try:
-                        return parse_response(response, operation, self.table)
+                        content = parse_response(response, operation, self.table)
+                        if clock is not None and REQUEST_ID in response.headers:
+                            sent_ns = response.sent_ns
+                            if (
+                                sent_ns < clock.urgent_from_ns
+                                and response.headers.get("date") == self._last_date
+                            ):
+                                clock.repeated_sent_ns = sent_ns
+                                clock.repeated += 1
+                            else:
+                                self._observe_date(response, clock)
+                        return content
                     except Denied as denied:
                         if denied.remedy in remedies:
                             raise
@@ -148,7 +166,7 @@ class DynamoClient:
                 if pause:
                     await asleep(pause)
         finally:
-            call.end()
+            del call  # which ends it
 
     async def close(self) -> None:
         """Wait for calls in flight and close all connections. May be called twice."""
@@ -156,11 +174,12 @@ class DynamoClient:
             await aoutcome(self._calls_in_flight.close(), self.request_timeout)
         await self._http.close()
 
-    def _observe_date(self, date: str, clock: ServerClock, sent_ns: int) -> None:
-        self._last_date = date
-        server_ms = date_ms(date)
+    def _observe_date(self, response: HttpResponse, clock: ServerClock) -> None:
+        """Let an answer of DynamoDB's own set the clock."""
+        self._last_date = response.headers.get("date", "")
+        server_ms = date_ms(self._last_date)
         if server_ms is not None:
-            clock.observe(server_ms, sent_ns, clock.boot_ns())
+            clock.observe(server_ms, response.sent_ns, response.received_ns)
 
     async def _remedy(
         self, denied: Denied, response: HttpResponse, access: Access, retries: Retries

@@ -19,6 +19,7 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
+from zae_limiter.exceptions import NamespaceStateError
 from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
 from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
 from zae_limiter.models.entity import Entity
@@ -45,6 +46,7 @@ class DynamoConfigs:
         *,
         shared: SharedConfig | None = None,
         fresh: bool = False,
+        deadline: Deadline | None = None,
     ) -> ConfigSnapshot:
         """Return all levels for an (entity, resource), the entity, and the version.
 
@@ -59,12 +61,13 @@ class DynamoConfigs:
         if shared is None:
             wanted += _level_keys(namespace_id, *_shared_levels(resource))
         if fresh:
-            items = await transact_get(self._client, wanted)
+            items = await transact_get(self._client, wanted, deadline)
         else:
             items = await batch_get(
                 self._client,
                 [*wanted, keys.bucket(namespace_id, entity_id, resource)],
                 consistent=self._context.recent_changes.is_recent(namespace_id),
+                deadline=deadline,
             )
         item = items.get(entity_key)
         entity = None if item is None else entities.decode(item)
@@ -119,9 +122,10 @@ class DynamoConfigs:
 
         async def plan(deadline: Deadline) -> TransactionPlan[None]:
             before = await get_item(self._client, configs.key(namespace_id, level), deadline)
-            details = {**config.to_dict(), "previous": configs.described(before)}
+            stored = config.with_kept(configs.kept_policy(before))
+            details = {**stored.to_dict(), "previous": configs.described(before)}
             log = self._context.log(namespace_id, change, AuditAction.LIMITS_SET, details)
-            writes = _put(namespace_id, level, config, before, change.event_id)
+            writes = _put(namespace_id, level, stored, before, change.event_id)
             return TransactionPlan(None, [*writes, log], change.event_id)
 
         await self._context.commit(namespace_id, plan)
@@ -193,6 +197,8 @@ def _shared_config(namespace_id: str, resource: str, items: ItemsByKey) -> Share
     resource_item, system_item = (
         items.get(key) for key in _level_keys(namespace_id, *_shared_levels(resource))
     )
+    if configs.is_purging(system_item):
+        raise NamespaceStateError(namespace_id, "is being purged; register a new namespace")
     return SharedConfig(
         configs.decode_version(system_item),
         configs.decode(resource_item),

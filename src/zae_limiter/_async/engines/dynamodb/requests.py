@@ -92,11 +92,13 @@ async def _get_batch(
             raise _unprocessed(client, f"read {len(request['Keys'])} of {len(keys)} items")
 
 
-async def transact_get(client: DynamoClient, keys: Iterable[Key]) -> ItemsByKey:
+async def transact_get(
+    client: DynamoClient, keys: Iterable[Key], deadline: Deadline | None = None
+) -> ItemsByKey:
     """Read those of at most 100 items that exist, all as they were at one moment."""
     wanted = list(dict.fromkeys(keys))
     gets = [{"Get": {"TableName": client.table, "Key": key.attributes}} for key in wanted]
-    answer = await client.call("TransactGetItems", {"TransactItems": gets})
+    answer = await client.call("TransactGetItems", {"TransactItems": gets}, deadline=deadline)
     responses: list[dict[str, Item]] = answer["Responses"]
     return {
         key: response["Item"]

@@ -35,6 +35,7 @@ class DynamoEngine:
 
     def __init__(self, client: DynamoClient, settings: Settings) -> None:
         self._client = client
+        self.request_timeout = client.request_timeout
         self._parallel = Parallel(settings.parallel_mode)
         cache = BucketCache()
         context = TableContext(client, cache, self._parallel, settings.audit_retention_days)
@@ -51,6 +52,11 @@ class DynamoEngine:
         self.usage = DynamoUsage(context)
         self.audit = DynamoAudit(context)
         self.documents = DynamoDocuments(context)
+
+    @property
+    def answered_s(self) -> float:
+        """When the server last answered anything, a refusal or a fault included."""
+        return self._client.answered_s
 
     def stats(self) -> StoreStats:
         return self._client.counters.read()

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
 from zae_limiter._sync.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
+from zae_limiter.concurrency.parallel import gather
 from zae_limiter.dynamodb.items import entities, keys
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
@@ -15,15 +18,19 @@ from zae_limiter.dynamodb.items.entities import EntityItems
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.sharding.transactions import siblings
 from zae_limiter.exceptions import EntityExistsError, ValidationError
-from zae_limiter.models.audit import AuditAction, AuditedChange
+from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
+from zae_limiter.schema import BucketKey
 from zae_limiter.transport.calls import Deadline
 
 OTHER_ACTIONS = 4  # of a deletion besides limits and buckets: entity, registry, version, event
 MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # limits and buckets that one deletion can take
 MAX_NAMED = 1000  # resources in the event of a deletion, which is one item of at most 400 KB
 MIN_INDEX_PAGE = 1000  # of the namespace's index, where entities are few among other items
+PARALLEL_QUERIES = 16  # of the buckets of unregistered entities; leaves throughput to acquires
+
+Placed = tuple[str, Entity]  # an entity, and the cursor of a page that starts after it
 
 
 class DynamoEntities:
@@ -68,45 +75,147 @@ class DynamoEntities:
         return None if item is None else entities.decode(item)
 
     def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        return self.page(namespace_id, parent_id, "", None)
+        children, _ = self.page(namespace_id, parent_id, "", None)
+        return children
 
     def page(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
-    ) -> list[Entity]:
+    ) -> tuple[list[Entity], str | None]:
+        # One more than the page shows whether there is another one.
+        most = None if limit is None else limit + 1
         if parent_id is None:
-            return self._page_of_all(namespace_id, after, limit)
+            entities_of_page = self._page_of_all(namespace_id, after, most)
+        else:
+            entities_of_page = self._page_of_children(namespace_id, parent_id, after, most)
+        page = [entity for _, entity in entities_of_page]
+        if limit is None or len(page) <= limit:
+            return page, None
+        return page[:limit], entities_of_page[limit - 1][0]
+
+    def _page_of_children(
+        self, namespace_id: str, parent_id: str, after: str, limit: int | None
+    ) -> list[Placed]:
         condition = "GSI1PK = :parent AND GSI1SK > :after"
         values = {
             ":parent": s(schema.gsi1_pk_parent(namespace_id, parent_id)),
             ":after": s(schema.gsi1_sk_child(after)),
         }
         query = Query(self._client, condition, values, index="GSI1", page_size=limit)
-        return [entities.decode(item) for item in query.all(limit)]
+        children = [entities.decode(item) for item in query.all(limit)]
+        return [(child.id, child) for child in children]
 
-    def _page_of_all(self, namespace_id: str, after: str, limit: int | None) -> list[Entity]:
-        """Read entities in the order of the namespace's index, which projects keys only."""
+    # --- all entities of a namespace
+
+    def _page_of_all(self, namespace_id: str, after: str, limit: int | None) -> list[Placed]:
+        """Read entities in the order of the namespace's index, which projects keys only.
+
+        An id that was never created is listed where the index has the first bucket of it.
+        """
         query = Query(
             self._client,
             "GSI4PK = :namespace",
             {
                 ":namespace": s(schema.gsi4_pk_namespace(namespace_id)),
                 ":meta": s(schema.sk_meta()),
+                ":state": s(schema.sk_state()),
             },
             index="GSI4",
-            only="SK = :meta",
+            only="SK = :meta OR SK = :state",
             page_size=None if limit is None else max(limit, MIN_INDEX_PAGE),
             after=entities.index_position(namespace_id, after) if after else None,
         )
-        page: list[Entity] = []
+        page: list[Placed] = []
+        judged: set[str] = set()
         while not query.is_over:
             listed = [Key.of(item) for item in query.page()]
-            for start in range(0, len(listed), MAX_KEYS):
-                batch = listed[start : start + MAX_KEYS]
-                items = batch_get(self._client, batch, consistent=True)
-                page += [entities.decode(items[key]) for key in batch if key in items]
+            while listed:
+                # No more than the page lacks: every unregistered id costs a query.
+                lacking = MAX_KEYS if limit is None else max(limit - len(page), PARALLEL_QUERIES)
+                batch, listed = listed[: min(lacking, MAX_KEYS)], listed[min(lacking, MAX_KEYS) :]
+                page += self._in_batch(namespace_id, batch, judged)
                 if limit is not None and len(page) >= limit:
                     return page[:limit]
         return page
+
+    def set_parent(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        parent_id: str | None,
+        *,
+        cascade: bool,
+        now_ms: int,
+        principal: str | None,
+    ) -> Entity | None:
+        """Replace the entity's item. The copies in its bucket items stay: nothing goes by them."""
+        change = AuditedChange.by(principal, entity_id, now_ms)
+
+        def plan(deadline: Deadline) -> TransactionPlan[Entity | None]:
+            item = get_item(self._client, keys.entity(namespace_id, entity_id), deadline)
+            if item is None:
+                return TransactionPlan(None, [])
+            before = entities.decode(item)
+            after = replace(before, parent_id=parent_id, cascade=cascade)
+            if after == before:  # also if an unanswered attempt of this change was committed
+                return TransactionPlan(after, [])
+            details = parent_details(before, after)
+            writes = [
+                actions.put(entities.encode(namespace_id, after, change.event_id), item),
+                self._context.log(namespace_id, change, AuditAction.PARENT_SET, details),
+            ]
+            return TransactionPlan(after, writes, change.event_id)
+
+        entity = self._context.commit(namespace_id, plan)
+        self._context.listener.on_entity_read(namespace_id, entity_id, entity)
+        return entity
+
+    def _in_batch(self, namespace_id: str, listed: list[Key], judged: set[str]) -> list[Placed]:
+        """Return the entities that a part of the index names, in its order.
+
+        ``judged`` are ids that an earlier bucket has shown to be unregistered.
+        """
+        buckets: dict[Key, BucketKey] = {}
+        for key in listed:
+            if key.sk == schema.sk_state():
+                bucket = schema.parse_bucket_pk(key.pk)
+                if bucket.shard_id == 0 and bucket.entity_id not in judged:
+                    buckets[key] = bucket
+        meta = {key: keys.entity(namespace_id, b.entity_id) for key, b in buckets.items()}
+        registered = [key for key in listed if key.sk == schema.sk_meta()]
+        items = batch_get(self._client, [*registered, *meta.values()], consistent=True)
+        unregistered = {b.entity_id for key, b in buckets.items() if meta[key] not in items}
+        first_resources = self._first_resources(namespace_id, sorted(unregistered))
+        judged |= unregistered
+        page: list[Placed] = []
+        for key in listed:
+            if key.sk == schema.sk_meta() and key in items:
+                entity = entities.decode(items[key])
+                page.append((entity.id, entity))
+            elif key in buckets:
+                entity_id, resource = buckets[key].entity_id, buckets[key].resource
+                if first_resources.get(entity_id) == resource:
+                    page.append((entities.bucket_cursor(entity_id, resource), Entity(entity_id)))
+        return page
+
+    def _first_resources(self, namespace_id: str, entity_ids: list[str]) -> dict[str, str | None]:
+        """Return the first resource that each entity has a bucket on, several at a time."""
+        first: dict[str, str | None] = {}
+        for start in range(0, len(entity_ids), PARALLEL_QUERIES):
+            some = entity_ids[start : start + PARALLEL_QUERIES]
+            resources = gather(
+                self._context.parallel,
+                *(lambda each=each: self._first_resource(namespace_id, each) for each in some),
+            )
+            first.update(zip(some, resources, strict=True))
+        return first
+
+    def _first_resource(self, namespace_id: str, entity_id: str) -> str | None:
+        condition = "GSI3PK = :entity AND begins_with(GSI3SK, :bucket)"
+        index_key = s(schema.gsi3_pk_entity(namespace_id, entity_id))
+        values = {":entity": index_key, ":bucket": s("BUCKET#")}
+        query = Query(self._client, condition, values, index="GSI3", page_size=1)
+        items = query.page()
+        return schema.parse_bucket_pk(text(items[0]["PK"])).resource if items else None
 
     def delete(self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None) -> bool:
         """Delete in one transaction if it fits; otherwise in several, the entity in the last.

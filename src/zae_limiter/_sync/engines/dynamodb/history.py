@@ -4,20 +4,24 @@
 
 from __future__ import annotations
 
+import heapq
+
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
-from zae_limiter._sync.engines.dynamodb.requests import Query
+from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter._sync.engines.dynamodb.usage_hours import DAY, HourRange, MergedDays, merged_days
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import s
+from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.timestamps import ms_from_iso
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary
 from zae_limiter.usage_report import DELIMITER, HOURS, MAX_PAGE, UsageQuery, page_of, summary_of
 
 MAX_QUERY_PAGE = 1000  # items of one Query: about what fits into its 1 MB
+END_OF_IDS = "~"  # sorts after every event id
 
 
 class DynamoAudit:
@@ -27,8 +31,10 @@ class DynamoAudit:
         self._client = context.client
 
     def events(
-        self, namespace_id: str, entity_id: str, before_event_id: str | None, limit: int
+        self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
+        if entity_id is None:
+            return self._of_all_subjects(namespace_id, before_event_id, limit)
         condition, bound = "PK = :pk AND begins_with(SK, :sk)", schema.sk_audit("")
         if before_event_id is not None:
             condition, bound = "PK = :pk AND SK < :sk", schema.sk_audit(before_event_id)
@@ -40,6 +46,30 @@ class DynamoAudit:
             page_size=min(limit, MAX_QUERY_PAGE),
         )
         return [audit.decode(item) for item in query.all(limit)]
+
+    def _of_all_subjects(
+        self, namespace_id: str, before_event_id: str | None, limit: int
+    ) -> list[AuditEvent]:
+        """Read the keys of all events, since no index has them by time, then the newest events."""
+        first = schema.sk_audit("")
+        last = schema.sk_audit(END_OF_IDS if before_event_id is None else before_event_id)
+        query = Query(
+            self._client,
+            "GSI4PK = :namespace",
+            {
+                ":namespace": s(schema.gsi4_pk_namespace(namespace_id)),
+                ":first": s(first),
+                ":last": s(last),
+            },
+            index="GSI4",
+            only="SK > :first AND SK < :last",
+        )
+        newest: list[Key] = []
+        while not query.is_over:
+            page = [Key.of(item) for item in query.page()]
+            newest = heapq.nlargest(limit, newest + page, key=lambda key: key.sk)
+        items = batch_get(self._client, newest, consistent=True)
+        return [audit.decode(items[key]) for key in newest if key in items]
 
 
 class DynamoUsage:

@@ -10,7 +10,7 @@ from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
 from zae_limiter._sync.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
-from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items import configs, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, s, text
 from zae_limiter.dynamodb.items.keys import Key
@@ -25,6 +25,7 @@ from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE
 from zae_limiter.transport.calls import Deadline
 
+MAX_PASSES = 2  # over the index, for one purge
 MAX_NAMES = MAX_ACTIONS // 3  # each takes an item by name, one by id, and an event
 
 
@@ -34,6 +35,7 @@ class DynamoNamespaces:
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._client = context.client
+        self._passes: dict[str, list[Query]] = {}  # of each purge in progress, the last one last
 
     def register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None = None
@@ -140,10 +142,13 @@ class DynamoNamespaces:
                 raise NamespaceStateError(
                     namespace_id, "is active; delete_namespace() it before a purge"
                 )
-            return TransactionPlan(
-                True, [actions.update(_transition(namespace_id, DELETED, PURGING))]
-            )
+            writes = [
+                actions.update(_transition(namespace_id, DELETED, PURGING)),
+                actions.update(configs.purge_mark(namespace_id)),
+            ]
+            return TransactionPlan(True, writes)
 
+        self._passes.pop(namespace_id, None)
         if self._context.commit(RESERVED_NAMESPACE, plan):
             return 0
         reserved = namespace_id == RESERVED_NAMESPACE
@@ -153,30 +158,50 @@ class DynamoNamespaces:
         return removed
 
     def purge_batch(self, namespace_id: str, limit: int) -> int:
+        """Delete up to ``limit`` items.
+
+        The index is read twice from its beginning to its end and no more often, so that a purge
+        ends although clients write: twice because the index is a moment behind the table. The
+        item that marks the purge, by which clients learn of it, is deleted in the end.
+        """
+        passes = self._passes.setdefault(namespace_id, [])
+        mark = keys.system_config(namespace_id)
+        while True:
+            if not passes or (passes[-1].is_over and len(passes) < MAX_PASSES):
+                passes.append(self._pass(namespace_id, limit))
+            batch = [Key.of(item) for item in passes[-1].page()]
+            if not batch:
+                return 0
+            wanted = [key for key in batch if key != mark]
+            try:
+                batch_delete(self._client, wanted, self._context.parallel)
+            finally:
+                self._context.recent_changes.note(namespace_id)
+            if wanted or len(passes) == 1:
+                return len(batch) if len(passes) == 1 else len(wanted)
+
+    def _pass(self, namespace_id: str, limit: int) -> Query:
         values = {":namespace": s(schema.gsi4_pk_namespace(namespace_id))}
-        query = Query(self._client, "GSI4PK = :namespace", values, index="GSI4", page_size=limit)
-        batch = [Key.of(item) for item in query.page()]
-        try:
-            batch_delete(self._client, batch, self._context.parallel)
-        finally:
-            self._context.recent_changes.note(namespace_id)
-        return len(batch)
+        return Query(self._client, "GSI4PK = :namespace", values, index="GSI4", page_size=limit)
 
     def finish_purge(self, namespace_id: str, now_ms: int, principal: str | None = None) -> None:
         def plan(deadline: Deadline) -> TransactionPlan[None]:
             namespace = self._by_id(namespace_id, deadline)
-            if namespace is None:
-                return TransactionPlan(None, [])
+            if namespace is None:  # registered no longer: what is left has no other mark
+                mark = keys.system_config(namespace_id)
+                return TransactionPlan(None, [actions.delete_any(mark)])
             if namespace.status != PURGING:
                 raise NamespaceStateError(
                     namespace_id, f"is {namespace.status}; it is not being purged"
                 )
             writes = [
                 actions.delete_if(keys.namespace_by_id(namespace_id), "status", s(PURGING)),
+                actions.delete_any(keys.system_config(namespace_id)),
                 self._log(namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal),
             ]
             return TransactionPlan(None, writes)
 
+        self._passes.pop(namespace_id, None)
         self._context.commit(RESERVED_NAMESPACE, plan)
 
     def _by_id(self, namespace_id: str, deadline: Deadline) -> Namespace | None:

@@ -92,11 +92,13 @@ def _get_batch(
             raise _unprocessed(client, f"read {len(request['Keys'])} of {len(keys)} items")
 
 
-def transact_get(client: DynamoClient, keys: Iterable[Key]) -> ItemsByKey:
+def transact_get(
+    client: DynamoClient, keys: Iterable[Key], deadline: Deadline | None = None
+) -> ItemsByKey:
     """Read those of at most 100 items that exist, all as they were at one moment."""
     wanted = list(dict.fromkeys(keys))
     gets = [{"Get": {"TableName": client.table, "Key": key.attributes}} for key in wanted]
-    answer = client.call("TransactGetItems", {"TransactItems": gets})
+    answer = client.call("TransactGetItems", {"TransactItems": gets}, deadline=deadline)
     responses: list[dict[str, Item]] = answer["Responses"]
     return {
         key: response["Item"]

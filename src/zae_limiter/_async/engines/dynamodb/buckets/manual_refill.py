@@ -9,7 +9,7 @@ from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard,
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
-from zae_limiter.admission.settle import check_topped
+from zae_limiter.admission.settle import added_milli, check_topped
 from zae_limiter.admission.shards.spreading import place_credits
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets.cache import BucketCache
@@ -50,8 +50,14 @@ class ManualRefill:
             }
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
-        logged = self._table.log(bucket_id.namespace_id, change, AuditAction.BUCKET_RESET)
-        return await self._fill(bucket_id, moves, logged)
+
+        def log(added: dict[str, int]) -> Action:
+            details = {"forgiven_milli": added}
+            return self._table.log(
+                bucket_id.namespace_id, change, AuditAction.BUCKET_RESET, details
+            )
+
+        return await self._fill(bucket_id, moves, log)
 
     async def top_up(
         self, bucket_id: BucketId, amounts: Mapping[str, int], now_ms: int, principal: str | None
@@ -69,26 +75,34 @@ class ManualRefill:
                 for shard, parts in place_credits(images, 0, wanted, now_ms).items()
             }
 
-        change, details = (
-            AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource),
-            dict(amounts),
-        )
-        action = AuditAction.BUCKET_TOPPED_UP
-        logged = self._table.log(bucket_id.namespace_id, change, action, {"amounts": details})
-        return await self._fill(bucket_id, moves, logged)
+        change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
+
+        def log(added: dict[str, int]) -> Action:
+            details = {"amounts": dict(amounts), "added_milli": added}
+            action = AuditAction.BUCKET_TOPPED_UP
+            return self._table.log(bucket_id.namespace_id, change, action, details)
+
+        return await self._fill(bucket_id, moves, log)
 
     async def _fill(
-        self, bucket_id: BucketId, moves: Callable[[Images], Moves], logged: Action
+        self,
+        bucket_id: BucketId,
+        moves: Callable[[Images], Moves],
+        log: Callable[[dict[str, int]], Action],
     ) -> bool:
+        """Write the moves, and the event with what they add, in one transaction."""
+
         async def plan(deadline: Deadline) -> TransactionPlan[bool]:
             shards = await self._reader.read_all(bucket_id, None, deadline)
             images = {shard: each.bucket.image for shard, each in shards.items()}
             if not images:
                 return TransactionPlan(False, [])
+            planned = moves(images)
             changed = [
-                actions.update(_update(shards[shard], each))
-                for shard, each in moves(images).items()
+                actions.update(_update(shards[shard], of_shard))
+                for shard, of_shard in planned.items()
             ]
+            logged = log(added_milli(move for of_shard in planned.values() for move in of_shard))
             return TransactionPlan(True, [*changed, logged])
 
         try:

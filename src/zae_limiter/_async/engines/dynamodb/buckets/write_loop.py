@@ -14,7 +14,7 @@ from zae_limiter._async.engines.dynamodb.buckets.conditional_write import Condit
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._async.engines.dynamodb.requests import Backoff
 from zae_limiter.admission.rebase import has_limits
-from zae_limiter.admission.request import STALE, StaleLimits
+from zae_limiter.admission.request import StaleLimits
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import (
     UNKNOWN_BUCKET,
@@ -206,7 +206,7 @@ def _decided_without_write(
     if isinstance(step, ShardMerged):
         return [step] * len(changes)
     if isinstance(step, StaleLimits):  # settlements are written whatever the limits are
-        return [STALE if change.is_charge else None for change in changes]
+        return [step if change.is_charge else None for change in changes]
     rejected = Rejected(step.image, now_ms, step.shard)
     return [rejected if change.is_charge else Applied(None) for change in changes]
 

@@ -10,10 +10,15 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb.buckets.writes import Attempt
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import WRITE_ID
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 
+# A repeated write may meet other connections that the server has closed, but hardly more of them.
+MAX_CLOSED_CONNECTIONS = 4
+NO_ITEM = "the answer to UpdateItem shows no item; check endpoint_url and any proxy before it"
+NO_TEXT: dict[str, str] = {}
 FIRST_SHARE = 0.7  # of the time that is left; the rest is for finding out what became of it
 
 
@@ -22,6 +27,7 @@ class ConditionalWriter:
 
     def __init__(self, client: DynamoClient) -> None:
         self._client = client
+        self._counters = client.counters
 
     def write(
         self, attempt: Attempt, deadline: Deadline, on_throttled: Callable[[], None] | None = None
@@ -34,14 +40,18 @@ class ConditionalWriter:
         it may have been made, or may still be.
         """
         first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
+        text = attempt.write.text(client.table)
         try:
-            text = attempt.write.text(client.table)
             answer = client.call("UpdateItem", text, deadline=first, throttled=on_throttled)
             item: Item = answer["Attributes"]
             return item
+        except KeyError:
+            return self._retry_guarded(attempt, ServerFault(NO_ITEM), deadline)
         except ServerFault as fault:
             return self._retry_guarded(attempt, fault, deadline)
         except NoAnswer as silence:
+            if silence.reused_connection:
+                return self._repeat_if_unread(attempt, silence, deadline)
             return self._look_for(attempt, silence, deadline)
 
     def read(self, key: Item, deadline: Deadline) -> Item | None:
@@ -54,33 +64,74 @@ class ConditionalWriter:
         """Repeat the write if that cannot apply it twice: after an answer nothing is in flight."""
         if attempt.guarded_retry is None:
             return self._look_for(attempt, fault, deadline)
-        repeated = attempt.guarded_retry().text(self._client.table)
-        try:
-            answer = self._client.call("UpdateItem", repeated, deadline=deadline)
-            item: Item = answer["Attributes"]
+        return self._repeat(attempt, attempt.guarded_retry(), fault, deadline)
+
+    def _repeat_if_unread(self, attempt: Attempt, silence: NoAnswer, deadline: Deadline) -> Item:
+        """Repeat a write that was sent just when the server closed the idle connection.
+
+        Read once; only while the item's write id is still the known one, the write is repeated
+        under that guard. If the original arrives after all, it is charged once more: never
+        admitted once more.
+        """
+        if attempt.guarded_retry is None:
+            return self._look_for(attempt, silence, deadline)
+        item = self._read_in_doubt(attempt, silence, deadline)
+        last = _write_id(item)
+        if item is not None and last == attempt.write_id:
             return item
-        except ConditionFailed as failed:
-            last = _write_id(failed.item)
-            if failed.item is not None and last == attempt.write_id:  # the first one was applied
-                return failed.item
-            if last == attempt.previous_write_id:  # no other write came: its own condition failed
-                raise
-            raise fault from failed
-        except InfrastructureError as error:
-            raise fault from error
+        if last != attempt.previous_write_id:
+            raise silence
+        self._counters.add(repeated_writes=1)
+        return self._repeat(attempt, attempt.guarded_retry(), silence, deadline)
+
+    def _repeat(
+        self,
+        attempt: Attempt,
+        guarded: UpdateExpression,
+        doubt: ServerFault | NoAnswer,
+        deadline: Deadline,
+    ) -> Item:
+        """Send the guarded write; again if its connection, too, was closed while idle.
+
+        However often it is sent, it is applied once: that changes the write id.
+        """
+        text = guarded.text(self._client.table)
+        for _ in range(MAX_CLOSED_CONNECTIONS):
+            try:
+                answer = self._client.call("UpdateItem", text, deadline=deadline)
+                item: Item = answer["Attributes"]
+                return item
+            except KeyError:
+                raise doubt from None
+            except ConditionFailed as failed:
+                last = _write_id(failed.item)
+                if failed.item is not None and last == attempt.write_id:  # an earlier one did it
+                    return failed.item
+                if last == attempt.previous_write_id:  # no write came: its own condition failed
+                    raise
+                raise doubt from failed
+            except InfrastructureError as error:
+                if not (isinstance(error, NoAnswer) and error.reused_connection):
+                    raise doubt from error
+        raise doubt
 
     def _look_for(
         self, attempt: Attempt, doubt: RateLimiterUnavailable, deadline: Deadline
     ) -> Item:
         """Read once: the write was made if its id is there. If not, it may still arrive."""
-        try:
-            item = self.read(attempt.write.key, deadline)
-        except InfrastructureError:  # also where reading is not permitted
-            raise doubt from None
+        item = self._read_in_doubt(attempt, doubt, deadline)
         if item is None or _write_id(item) != attempt.write_id:
             raise doubt
         return item
 
+    def _read_in_doubt(
+        self, attempt: Attempt, doubt: RateLimiterUnavailable, deadline: Deadline
+    ) -> Item | None:
+        try:
+            return self.read(attempt.write.key, deadline)
+        except InfrastructureError:  # also where reading is not permitted
+            raise doubt from None
+
 
 def _write_id(item: Item | None) -> str | None:
-    return None if item is None else item[WRITE_ID]["S"]
+    return None if item is None else item.get(WRITE_ID, NO_TEXT).get("S")

@@ -11,7 +11,7 @@ from functools import partial
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.dynamodb.buckets.manual_refill import ManualRefill
-from zae_limiter._sync.engines.dynamodb.buckets.queries import BucketQueries
+from zae_limiter._sync.engines.dynamodb.buckets.queries import BucketQueries, IndexedBuckets
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._sync.engines.dynamodb.buckets.write_loop import WriteLoop
 from zae_limiter._sync.engines.dynamodb.context import TableContext
@@ -121,6 +121,22 @@ class DynamoBuckets:
     ) -> list[BucketState]:
         return self._queries.states(namespace_id, entity_id, resource, clock)
 
+    def page(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+        clock: Clock,
+    ) -> tuple[list[BucketState], tuple[str, str] | None]:
+        listed = IndexedBuckets(namespace_id, entity_id, resource)
+        return self._queries.page(listed, after, limit, clock)
+
+    def resources(self, namespace_id: str) -> list[str]:
+        return self._queries.resources(namespace_id)
+
     def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
     ) -> ResourceCapacity:
@@ -160,7 +176,8 @@ class DynamoBuckets:
         runs to completion.
         """
         charges = request.charges
-        pending = _pending(namespace_id, charges[0], request, self._client.deadline())
+        deadline = request.deadline or self._client.deadline()
+        pending = _pending(namespace_id, charges[0], request, deadline)
         rejected = self._rejections.judge(pending, request.now_ms)
         if rejected is not None:
             pending.outcome = rejected
@@ -185,7 +202,7 @@ class DynamoBuckets:
     def _cascade(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
-        whole, charges = self._client.deadline(), request.charges
+        whole, charges = request.deadline or self._client.deadline(), request.charges
         deadline = Deadline(whole.left() * CHARGE_SHARE)
         pending = [_pending(namespace_id, charge, request, deadline) for charge in charges]
         try:
@@ -270,7 +287,7 @@ def _pending(
     namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
 ) -> PendingChange:
     entity_id, resource, in_force, amounts_milli = charge
-    _, clock, _, refreshed, is_acquire, speculative = request
+    _, clock, _, refreshed, is_acquire, speculative, _ = request
     change = BucketChange(in_force, amounts_milli, True, int(is_acquire), refreshed)
     bucket_id = BucketId(namespace_id, entity_id, resource)
     return PendingChange(bucket_id, change, clock, deadline, look_first=not speculative)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
@@ -14,11 +16,13 @@ from zae_limiter.admission.shards.tree import is_whole
 from zae_limiter.clock import Clock
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import entities, keys
-from zae_limiter.dynamodb.items.attributes import s
+from zae_limiter.dynamodb.items.attributes import Item, s
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.sharding.known_shards import whole_image
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
+
+MIN_INDEX_PAGE = 1000  # of the namespace's index, where buckets are some among other items
 
 
 class BucketQueries:
@@ -82,8 +86,7 @@ class BucketQueries:
             shards = self._read(self._keys(namespace_id, entity_id, resource))
         images = {}
         for entity_and_resource, buckets in shards.items():
-            image = whole_image(buckets, clock())
-            images[entity_and_resource] = image._replace(limits=dict(sorted(image.limits.items())))
+            images[entity_and_resource] = _sorted_limits(whole_image(buckets, clock()))
         return images
 
     def _shards(self, bucket_id: BucketId) -> list[StoredBucket]:
@@ -105,15 +108,109 @@ class BucketQueries:
                 whole[bucket_id.entity_id, bucket_id.resource] = shards
         return whole
 
+    # --- pages
+
+    def page(
+        self, listed: IndexedBuckets, after: tuple[str, str] | None, limit: int, clock: Clock
+    ) -> tuple[list[BucketState], tuple[str, str] | None]:
+        """Return a page of buckets in the order of an index, and the last one if there are more."""
+        if listed.entity_id is not None and listed.resource is not None:
+            if after is not None:
+                return [], None
+            return self.states(*listed, clock), None
+        # One more than the page shows whether there is another one.
+        keys_of_page = self._first_shards(listed, after, limit + 1)
+        shown = keys_of_page[:limit]
+        shards = self._read(shown)
+        images = {key: whole_image(buckets, clock()) for key, buckets in shards.items()}
+        now_ms = clock()
+        states = [
+            state
+            for entity_and_resource in map(_entity_and_resource, shown)
+            if entity_and_resource in images  # it may have expired since the index was read
+            for state in bucket_states(
+                *entity_and_resource, _sorted_limits(images[entity_and_resource]), now_ms
+            )
+        ]
+        return states, _entity_and_resource(shown[-1]) if len(keys_of_page) > limit else None
+
+    def resources(self, namespace_id: str) -> list[str]:
+        """Return the resources of all buckets; the keys of everything in the namespace are read."""
+        query = IndexedBuckets(namespace_id).query(self._client, None, None)
+        names: set[str] = set()
+        while not query.is_over:
+            names.update(_entity_and_resource(Key.of(item))[1] for item in query.page())
+        return sorted(names)
+
+    def _first_shards(
+        self, listed: IndexedBuckets, after: tuple[str, str] | None, limit: int
+    ) -> list[Key]:
+        """Return keys of the buckets' first shards, of which every bucket has one."""
+        first_shards: list[Key] = []
+        query = listed.query(self._client, after, max(limit, MIN_INDEX_PAGE))
+        while not query.is_over and len(first_shards) < limit:
+            indexed = map(Key.of, query.page())
+            first_shards += [key for key in indexed if not schema.parse_bucket_pk(key.pk).shard_id]
+        return first_shards[:limit]
+
     def _keys(self, namespace_id: str, entity_id: str | None, resource: str | None) -> list[Key]:
-        if entity_id is not None:
-            index, partition = "GSI3", schema.gsi3_pk_entity(namespace_id, entity_id)
-        else:
-            index, partition = "GSI2", schema.gsi2_pk_resource(namespace_id, resource or "")
-        query = Query(
-            self._client,
-            f"{index}PK = :pk AND begins_with({index}SK, :sk)",
-            {":pk": s(partition), ":sk": s("BUCKET#")},
-            index=index,
-        )
+        query = IndexedBuckets(namespace_id, entity_id, resource).query(self._client, None, None)
         return [Key.of(item) for item in query.all()]
+
+
+class IndexedBuckets(NamedTuple):
+    """Buckets of an entity, of a resource, or of a whole namespace, as an index lists them."""
+
+    namespace_id: str
+    entity_id: str | None = None
+    resource: str | None = None
+
+    def query(
+        self, client: DynamoClient, after: tuple[str, str] | None, page_size: int | None
+    ) -> Query:
+        """Return the query of their keys, starting after the first shard of a bucket."""
+        index, partition = self._partition()
+        condition, values = f"{index}PK = :pk", {":pk": s(partition)}
+        if index == "GSI4":  # it has no sort key, and lists everything of the namespace
+            only = "SK = :state"
+            values[":state"] = s(schema.sk_state())
+        else:
+            only = None
+            condition += f" AND begins_with({index}SK, :sk)"
+            values[":sk"] = s("BUCKET#")
+        return Query(
+            client,
+            condition,
+            values,
+            index=index,
+            only=only,
+            page_size=page_size,
+            after=None if after is None else self._position(*after),
+        )
+
+    def _partition(self) -> tuple[str, str]:
+        if self.entity_id is not None:
+            return "GSI3", schema.gsi3_pk_entity(self.namespace_id, self.entity_id)
+        if self.resource is not None:
+            return "GSI2", schema.gsi2_pk_resource(self.namespace_id, self.resource)
+        return "GSI4", schema.gsi4_pk_namespace(self.namespace_id)
+
+    def _position(self, entity_id: str, resource: str) -> Item:
+        """Return where a bucket is in the index, also if it has expired."""
+        index, partition = self._partition()
+        position = keys.bucket(self.namespace_id, entity_id, resource).attributes
+        position[f"{index}PK"] = s(partition)
+        if index == "GSI3":
+            position["GSI3SK"] = s(schema.gsi3_sk_bucket(resource, 0))
+        elif index == "GSI2":
+            position["GSI2SK"] = s(schema.gsi2_sk_bucket(entity_id, 0))
+        return position
+
+
+def _entity_and_resource(key: Key) -> tuple[str, str]:
+    parts = schema.parse_bucket_pk(key.pk)
+    return parts.entity_id, parts.resource
+
+
+def _sorted_limits(image: BucketImage) -> BucketImage:
+    return image._replace(limits=dict(sorted(image.limits.items())))

@@ -1,0 +1,158 @@
+"""The circuit breaker of a store: while the store does not answer, calls do not wait for it."""
+
+from __future__ import annotations
+
+# sync: import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+from zae_limiter._async.ports import Engine
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
+
+# One or two calls may be lost with a connection; three in a row without an answer are an outage.
+MIN_OUTAGES = 3
+# Often enough to notice soon that the store is back, and no load for one that starts.
+PROBE_EVERY_S = 1.0
+
+
+class Breaker:
+    """Answers calls at once while the store is down.
+
+    It opens when at least 3 calls have ended as an outage since the last answer, and that came
+    ``request_timeout`` ago or earlier. While it is open, calls raise RateLimiterUnavailable, which
+    their policy answers, and start a probe: one at a time, at most one a second. Any answer of
+    the store closes it. All repositories on one open store share one breaker.
+    """
+
+    def __init__(self, engine: Engine, place: str, timeout_s: float) -> None:
+        self._engine = engine
+        self._place = place
+        self._timeout_s = timeout_s
+        self._ask: Callable[[], Awaitable[Any]] = getattr(engine, "probe", engine.ping)
+        self.is_open = False
+        # When a call was last answered; set by every call, so without the lock.
+        self.answered_s = time.monotonic()
+        self._counted_since_s = 0.0
+        self._outages = 0
+        self._opened_s = 0.0
+        self._reason = ""
+        self._probed_s = 0.0
+        self._is_probing = False
+        self._probe_task: object = None  # asyncio keeps weak references to tasks only
+        self._openings = 0
+        self._answers = 0
+        self._answers_before = 0
+        self._lock = SignalSafeLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget a probe in flight: it runs in the parent only."""
+        self._is_probing = False
+
+    def check(self) -> None:
+        """Raise RateLimiterUnavailable while the breaker is open; start a probe if one is due."""
+        if self._has_answered():
+            self._close()
+        with self._lock:
+            if not self.is_open:
+                return
+            self._answers += 1
+            now = time.monotonic()
+            waited_s, reason = now - self._last_answer_s(), self._reason
+            lost_after_s = 2 * self._timeout_s + PROBE_EVERY_S  # its event loop was closed
+            pause_s = lost_after_s if self._is_probing else PROBE_EVERY_S
+            is_due = now - self._probed_s >= pause_s
+            if is_due:
+                self._probed_s, self._is_probing = now, True
+        if is_due:
+            self._start_probe()
+        raise RateLimiterUnavailable(
+            f"{self._place} has not answered for {waited_s:.1f} s, so this call did not wait for "
+            f"it; calls go through again when it does ({reason})",
+            stack_name=self._place,
+        )
+
+    def failed(self, error: RateLimiterUnavailable) -> None:
+        """Count a call that ended as an outage; open if it is not the first."""
+        with self._lock:
+            now, answered_s = time.monotonic(), self._last_answer_s()
+            if answered_s != self._counted_since_s:
+                self._counted_since_s, self._outages = answered_s, 0
+            self._outages += 1
+            silent_s = now - answered_s
+            if self.is_open or self._outages < MIN_OUTAGES or silent_s < self._timeout_s:
+                return
+            self.is_open, self._opened_s, self._probed_s = True, now, 0.0
+            self._reason, self._openings = str(error), self._openings + 1
+            self._answers_before = self._answers
+        _log(
+            "%s does not answer: until it does, calls are answered at once by on_unavailable. "
+            "Check the store, its endpoint and the network (%s)",
+            self._place,
+            error,
+        )
+
+    def stats(self) -> dict[str, Any]:
+        """Return its fields of ``StoreStats``."""
+        return {
+            "breaker_open": self.is_open and not self._has_answered(),
+            "breaker_openings": self._openings,
+            "breaker_answers": self._answers,
+        }
+
+    def stop(self) -> None:
+        """Let all calls through to a store that was closed: its error says so."""
+        self.is_open, self._timeout_s = False, inf
+
+    def _last_answer_s(self) -> float:
+        """An engine may know of answers that no call has seen, such as refusals."""
+        return max(self.answered_s, getattr(self._engine, "answered_s", 0.0))
+
+    def _has_answered(self) -> bool:
+        return self._last_answer_s() > self._opened_s
+
+    def _close(self) -> None:
+        with self._lock:
+            if not self.is_open:
+                return
+            self.is_open = False
+            down_s = time.monotonic() - self._opened_s
+            answers = self._answers - self._answers_before
+        _log(
+            "%s answers again after %.1f s; %d calls did not wait for it",
+            self._place,
+            down_s,
+            answers,
+        )
+
+    def _start_probe(self) -> None:
+        import asyncio  # unasync: remove
+
+        with suppress(RuntimeError):  # there are no more threads: the next call tries again
+            self._probe_task = asyncio.ensure_future(self._probe())  # unasync: remove
+            # sync: threading.Thread(target=self._probe, daemon=True, name="zael-probe").start()
+            return
+        self._is_probing = False
+
+    async def _probe(self) -> None:
+        try:
+            await self._ask()
+        except RateLimiterUnavailable:
+            if not self._has_answered():
+                return
+        except ZAELimiterError:
+            pass  # an answer, although not a good one
+        finally:
+            self._is_probing = False
+        self.answered_s = time.monotonic()
+        self._close()
+
+
+def _log(message: str, *args: object) -> None:
+    import logging  # not before it is needed: `import zae_limiter` does without it
+
+    logging.getLogger(__name__).warning(message, *args)

@@ -1,0 +1,106 @@
+"""Rows of the memory store as bytes."""
+
+from __future__ import annotations
+
+from marshal import dumps, loads
+from typing import Any
+
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.models.audit import AuditEvent
+from zae_limiter.models.config import LevelConfig, OnUnavailable
+from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
+
+# Without back references, which cost time and save nothing in so small a value. The bytes never
+# leave the process, so that the format may differ between versions of Python.
+_FORMAT = 2
+
+
+def pack(value: Any) -> bytes:
+    """Return plain values (text, numbers, lists, mappings) as bytes."""
+    try:
+        return dumps(value, _FORMAT)
+    except ValueError:  # subclasses of str and int, such as members of an enumeration
+        return dumps(_exact(value), _FORMAT)
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_exact(key): _exact(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    return value
+
+
+def pack_bucket(image: BucketImage) -> bytes:
+    """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
+    limits, *fields = image
+    flat: list[Any] = [fields]
+    for key, (balance, rate, consumed, counted) in limits.items():
+        flat += (key, balance, *rate, consumed, counted)
+    return pack(flat)
+
+
+def unpack_bucket(packed: bytes) -> BucketImage:
+    fields, *flat = loads(packed)
+    limits = {
+        flat[at]: LimitState(flat[at + 1], Rate(*flat[at + 2 : at + 5]), *flat[at + 5 : at + 7])
+        for at in range(0, len(flat), 7)
+    }
+    return BucketImage(limits, *fields)
+
+
+def pack_usage(usage: WindowUsage) -> bytes:
+    return pack((usage.counters, usage.events))
+
+
+def unpack_usage(hour: int, packed: bytes) -> WindowUsage:
+    return WindowUsage(hour, *loads(packed))
+
+
+def pack_config(config: LevelConfig) -> bytes:
+    limits = [
+        (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
+        for limit in config.limits
+    ]
+    policy = config.on_unavailable
+    return pack((limits, None if policy is None else policy.value))
+
+
+def unpack_config(packed: bytes) -> LevelConfig:
+    limits, policy = loads(packed)
+    return LevelConfig(
+        tuple(Limit(*fields) for fields in limits),
+        None if policy is None else OnUnavailable(policy),
+    )
+
+
+def pack_entity(entity: Entity) -> bytes:
+    return pack((entity.name, entity.parent_id, entity.cascade, entity.metadata, entity.created_at))
+
+
+def unpack_entity(entity_id: str, packed: bytes) -> Entity:
+    return Entity(entity_id, *loads(packed))
+
+
+def pack_event(event: AuditEvent) -> bytes:
+    return pack(
+        (
+            event.event_id,
+            event.timestamp,
+            event.action,
+            event.entity_id,
+            event.principal,
+            event.resource,
+            event.details,
+        )
+    )
+
+
+def unpack_event(packed: bytes) -> AuditEvent:
+    return AuditEvent(*loads(packed))

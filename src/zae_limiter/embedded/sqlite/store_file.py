@@ -1,0 +1,125 @@
+"""The file of a SQLite store, and its write-ahead log: that they are there, and not too large."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+
+logger = logging.getLogger(__name__)
+
+CHECK_EVERY_S = 1.0  # looking at the file costs 2 µs, which is a lot for every acquire
+MB = 1_000_000
+WAL_LIMIT_MB = 64
+MAX_WAL_LIMIT_MB = 10**6  # a larger number is a mistake of units
+# Shortened at a quarter of the limit, since it grows on until the checkpoint succeeds: by what
+# other processes write before they look, and by what is written between two attempts.
+SHORTEN_AT = 1 / 4
+LOOK_EVERY = 128  # operations: a few MB at most
+CHECKPOINT_WAIT_MS = 30  # how long readers are waited for, which every acquire then waits, too
+# After a reader has held it for longer than that, the next attempt waits for these times.
+FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
+WARN_EVERY_S = 60.0
+
+
+class StoreFile:
+    """Notices that the file was removed or replaced while it is open.
+
+    Processes that keep the old file and processes that open the new one would each admit what
+    both together may.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._given = path
+        self.path = os.path.abspath(path)  # noqa: PTH100 - does not follow links, as resolve() does
+        self._identity: tuple[int, int] | None = None
+        self._check_at = 0.0
+
+    def remember(self) -> None:
+        self._identity = self._found()
+
+    def check(self, *, now: bool = False) -> None:
+        """Raise an outage if another file, or none, has this name; looks once a second."""
+        time_s = time.monotonic()
+        if not now and time_s < self._check_at:
+            return
+        if self._identity != self._found():
+            raise RateLimiterUnavailable(
+                f"the SQLite file {self._given!r} was removed or replaced while it was open; "
+                "move it back, or open the repository again (restart each process that uses it)"
+            )
+        self._check_at = time_s + CHECK_EVERY_S
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            status = os.stat(self.path)  # noqa: PTH116 - half the time of Path.stat
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+class WriteAheadLog:
+    """Keeps the log below its limit, whatever listings do.
+
+    SQLite starts the log over only at a moment at which no connection reads from it. Where reads
+    overlap there is none, and the log grows with every write. So the process that writes waits
+    for the reads in progress, each of which is short, and truncates the log.
+    """
+
+    def __init__(self, path: str, limit_mb: int) -> None:
+        self.limit_bytes = limit_mb * MB
+        self._path = f"{path}-wal"
+        self._written = 0
+        self._retry_s = 0.0
+        self._not_before = 0.0
+        self._warn_at = 0.0
+
+    def written(self, operations: int) -> None:
+        self._written += operations
+
+    def is_due(self) -> bool:
+        """Whether the log has to be shortened; looks after so many operations."""
+        if self._written < LOOK_EVERY:
+            return False
+        self._written = 0
+        try:
+            size = os.stat(self._path).st_size  # noqa: PTH116 - half the time of Path.stat
+        except OSError:
+            return False
+        if size <= self.limit_bytes * SHORTEN_AT:
+            return False
+        now = time.monotonic()
+        if size > self.limit_bytes and now >= self._warn_at:
+            self._warn_at = now + WARN_EVERY_S
+            logger.warning(
+                "the write-ahead log %s has %d MB: another program has been reading the file for "
+                "long; end it, or its transaction",
+                Path(self._path).name,
+                size // MB,
+            )
+        return now >= self._not_before
+
+    def shorten(self, writer: sqlite3.Connection) -> None:
+        """Copy the log into the database and truncate it, or try again later."""
+        try:
+            writer.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+            is_busy = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:  # the operation itself is committed
+            logger.debug("checkpoint of %s: %s", self._path, error)
+            is_busy = True
+        now = time.monotonic()
+        self._retry_s = min(LAST_RETRY_S, max(FIRST_RETRY_S, 2 * self._retry_s)) if is_busy else 0.0
+        self._not_before = now + self._retry_s
+
+
+def check_wal_limit(text: str) -> int:
+    """Return the limit of the write-ahead log in MB."""
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_WAL_LIMIT_MB:
+        raise ValidationError(
+            "wal_limit_mb", text, f"must be a whole number from 1 to {MAX_WAL_LIMIT_MB}"
+        )
+    return int(text)

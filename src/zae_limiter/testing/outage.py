@@ -1,0 +1,68 @@
+"""Make the store of a repository fail, whatever engine it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+
+if TYPE_CHECKING:
+    from zae_limiter._async.limiter import RateLimiter
+    from zae_limiter._async.repository import Repository
+    from zae_limiter._sync.limiter import SyncRateLimiter
+    from zae_limiter._sync.repository import SyncRepository
+
+PORTS = ("buckets", "configs", "entities", "namespaces", "usage", "audit", "documents")
+ENGINE_CALLS = ("ping", "delete_all")  # close, stats and capabilities need no answer of the store
+MESSAGE = "the store does not answer: an outage made by zae_limiter.testing.outage()"
+
+
+@contextmanager
+def outage(
+    repository: Repository | SyncRepository | RateLimiter | SyncRateLimiter,
+) -> Iterator[None]:
+    """Fail every call to the store with RateLimiterUnavailable, until the block ends.
+
+    Nothing is written meanwhile. The outage concerns the given repository (or the one of a
+    limiter) and all that share its connection: other namespaces of it, and their limiters. Other
+    repositories go on, also those that were opened with the same URL.
+
+    >>> with outage(repository):
+    ...     response = client.get("/")  # what does my service do now?
+    """
+    opened = getattr(repository, "repository", repository)  # that of a limiter
+    context = getattr(opened, "_context", None)
+    if context is None:
+        raise ValidationError(
+            "repository", repository, "must be an open repository, or a limiter that has one"
+        )
+    fail = _fail_async if hasattr(type(opened), "__aenter__") else _fail
+    with ExitStack() as restore:
+        for name in PORTS:
+            port = getattr(context.engine, name)
+            for method in dir(type(port)):
+                if not method.startswith("_") and callable(getattr(type(port), method)):
+                    _shadow(port, method, fail, restore)
+        for method in ENGINE_CALLS:
+            _shadow(context.engine, method, fail, restore)
+        yield
+
+
+def _shadow(target: object, name: str, fail: Callable[..., Any], restore: ExitStack) -> None:
+    """Hide a method of one object; repositories that share the object see the same."""
+    attributes = vars(target)
+    if name in attributes:  # hidden by an outer outage
+        restore.callback(attributes.__setitem__, name, attributes[name])
+    else:
+        restore.callback(attributes.pop, name)
+    attributes[name] = fail
+
+
+def _fail(*args: object, **kwargs: object) -> None:
+    raise RateLimiterUnavailable(MESSAGE)
+
+
+async def _fail_async(*args: object, **kwargs: object) -> None:
+    raise RateLimiterUnavailable(MESSAGE)

@@ -1,0 +1,50 @@
+"""Very many buckets: the first page prints at once, the most used ones are found among all."""
+
+import json
+
+import pytest
+
+from tests.cli.bulk import bulk_buckets
+from tests.cli.terminal import run
+from tests.cli.test_many_entities import MANY, SOON_S, Store, first_entity_after
+
+SIZES = [
+    pytest.param(("sqlite", 3000), id="sqlite"),
+    pytest.param(("sqlite", MANY), id="sqlite-many", marks=pytest.mark.slow),
+    pytest.param(("dynamodb", 1500), id="dynamodb"),
+    pytest.param(("dynamodb", MANY), id="dynamodb-many", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def used(request, tmp_path_factory):
+    engine, count = request.param
+    with bulk_buckets(engine, tmp_path_factory.mktemp("big"), count) as url:
+        yield Store(url, count)
+
+
+@pytest.mark.parametrize("args", [(), ("--resource", "gpt-4")], ids=" ".join)
+def test_the_first_page_of_buckets_is_printed_soon(used, args):
+    took, text = first_entity_after(used.url, "bucket", "list", *args)
+    assert took < SOON_S
+    assert sum(line.startswith("key-") for line in text.splitlines()) == 100
+
+
+def test_entities_that_were_never_created_are_listed_soon(used):
+    took, text = first_entity_after(used.url, "entity", "list")
+    assert took < SOON_S
+    assert sum("in use, not registered" in line for line in text.splitlines()) == 100
+
+
+def test_all_buckets_stream_as_json(used):
+    took, text = first_entity_after(used.url, "bucket", "list", "--all", "--output", "json")
+    assert took < SOON_S
+    data = json.loads(text)
+    assert len({bucket["entity_id"] for bucket in data["buckets"]}) == used.count
+    assert data["next_cursor"] is None
+
+
+def test_the_most_used_are_found_among_all(used):
+    found = run("bucket", "list", "--sort", "used", "--limit", "10", "--url", used.url)
+    assert sum(line.startswith("key-") for line in found.stdout.splitlines()) == 10
+    assert f"read {used.count:,} buckets" in found.stderr

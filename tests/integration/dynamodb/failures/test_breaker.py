@@ -1,0 +1,103 @@
+"""The circuit breaker before DynamoDB: what opens it, what closes it, and how soon."""
+
+import time
+
+import pytest
+
+from tests.integration.dynamodb.failures.states import TEN
+from tests.support.dynamodb.world import together
+from zae_limiter import PermissionDenied, RateLimiterUnavailable
+
+TIMEOUT_S = 0.2
+
+
+@pytest.fixture
+async def client(world, proxy):
+    client = await world.client(proxy, request_timeout=TIMEOUT_S)
+    await client.repo.set_system_defaults([TEN])
+    await client.take(rpm=1)
+    return client
+
+
+async def fails(client, error=RateLimiterUnavailable):
+    with pytest.raises(error):
+        await client.take(rpm=1)
+
+
+def is_open(client):
+    return client.repo.get_stats().breaker_open
+
+
+async def test_silence_costs_three_calls_their_time_and_no_more(client, proxy):
+    with proxy.fault("black_hole"):
+        for _ in range(3):
+            assert not is_open(client)
+            await fails(client)
+        assert is_open(client)
+        start = time.monotonic()
+        for _ in range(100):
+            await fails(client)
+        assert time.monotonic() - start < TIMEOUT_S
+
+
+async def test_a_crowd_opens_it_together(client, proxy):
+    with proxy.fault("black_hole"):
+        outcomes = await together(*(client.take(rpm=1) for _ in range(50)))
+        assert all(isinstance(each, RateLimiterUnavailable) for each in outcomes)
+        assert is_open(client)
+
+
+@pytest.mark.parametrize("kind", ["throttle", "error_before"])
+async def test_a_store_that_answers_is_not_down(client, proxy, kind):
+    with proxy.fault(kind):
+        for _ in range(4):
+            await fails(client)
+    assert not is_open(client)
+
+
+async def test_a_denial_never_opens_it(client, proxy):
+    with proxy.fault("deny"):
+        for _ in range(4):
+            await fails(client, PermissionDenied)
+    assert not is_open(client)
+
+
+async def test_answers_to_other_calls_keep_it_closed(client, proxy):
+    """One kind of call is lost, as by a filter on the way; the store is there."""
+    with proxy.fault("black_hole", operation="UpdateItem"):
+        for _ in range(4):
+            await fails(client)
+            await client.repo.get_entity("user-1")
+    assert not is_open(client)
+
+
+async def test_one_probe_at_a_time_and_at_most_one_a_second(client, proxy):
+    with proxy.fault("black_hole"):
+        for _ in range(3):
+            await fails(client)
+        with proxy.measure() as measured:
+            start = time.monotonic()
+            while time.monotonic() - start < 1.3:
+                await together(*(client.take(rpm=1) for _ in range(5)))
+        probes = [each for each in measured.requests if each.operation == "GetItem"]
+        # A probe is one read, which a repeatable request may send twice.
+        assert len(probes) == len(measured.requests)
+        assert 1 <= len(probes) <= 4
+
+
+async def test_any_answer_closes_it_at_once(client, proxy):
+    with proxy.fault("black_hole"):
+        for _ in range(3):
+            await fails(client)
+    assert is_open(client)
+    assert await client.repo.ping()  # which does not ask the breaker
+    assert not is_open(client)
+    await client.take(rpm=1)
+
+
+async def test_is_available_asks_the_store_itself(client, proxy):
+    with proxy.fault("black_hole"):
+        for _ in range(3):
+            await fails(client)
+        assert not await client.limiter.is_available(timeout=0.1)
+    assert await client.limiter.is_available()

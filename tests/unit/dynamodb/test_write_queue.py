@@ -1,0 +1,75 @@
+"""The write queue of an item: who leads, who follows, and crowds that leave."""
+
+import time
+
+import pytest
+
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.dynamodb.buckets.pending import BucketChange, PendingChange
+from zae_limiter.dynamodb.buckets.write_queue import MAX_GROUP, WriteQueues
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.limit import Limit
+from zae_limiter.transport.calls import Deadline
+
+BUCKET = BucketId("ns", "user-1", "api")
+LIMITS = InForce((Limit.per_minute("rpm", 10),), ConfigSource.SYSTEM, 1)
+CROWD = 20_000
+
+
+def clock():
+    return 0
+
+
+class Waiter:
+    def __init__(self):
+        self.woken = False
+
+    def wake(self):
+        self.woken = True
+        return True
+
+
+def crowd(size):
+    """A leader whose write is in flight, and those that wait for it."""
+    queues, deadline = WriteQueues(), Deadline(60)
+    change = BucketChange(LIMITS, {"rpm": 1000}, True, 1)
+    members = [PendingChange(BUCKET, change, clock, deadline) for _ in range(size)]
+    assert queues.join(members[0], Waiter)
+    for each in members[1:]:
+        assert not queues.join(each, Waiter)
+    return queues, members[0], members[1:]
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first come", "last come"])
+def test_a_crowd_leaves_in_a_time_that_grows_with_its_size(order):
+    queues, _, waiting = crowd(CROWD)
+    start = time.perf_counter()
+    for each in waiting[::order][: CROWD // 2]:
+        assert queues.withdraw(each)
+    assert time.perf_counter() - start < 1  # 0.03 s; 8 s when each was searched for
+
+
+def test_those_who_stay_keep_their_order():
+    queues, leader, waiting = crowd(7)
+    for each in (waiting[0], waiting[3]):
+        assert queues.withdraw(each)
+        assert not queues.withdraw(each)
+    queues.leave(leader)
+    assert [each.waiter.woken for each in waiting] == [False, True, False, False, False, False]
+    assert queues.take_group(waiting[1]) == [waiting[at] for at in (1, 2, 4, 5)]
+
+
+def test_a_group_is_bounded_and_the_rest_waits_on_in_order():
+    queues, leader, waiting = crowd(MAX_GROUP + 3)
+    queues.leave(leader)
+    assert queues.take_group(waiting[0]) == waiting[:MAX_GROUP]
+    queues.leave(waiting[0])
+    assert queues.take_group(waiting[MAX_GROUP]) == waiting[MAX_GROUP:]
+
+
+def test_one_that_a_leader_has_taken_cannot_leave():
+    queues, leader, waiting = crowd(3)
+    queues.leave(leader)
+    queues.take_group(waiting[0])
+    assert not queues.withdraw(waiting[1])

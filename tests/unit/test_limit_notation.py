@@ -1,0 +1,98 @@
+"""Limits as text: what ``-l`` takes, ``Limit.parse`` reads and ``str`` writes."""
+
+import pytest
+
+from zae_limiter import Limit, ValidationError
+
+MINUTE, HOUR, DAY, WEEK = 60, 3600, 86_400, 604_800
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("rpm:60", Limit.per_minute("rpm", 60)),
+        ("rpm:60:90", Limit.per_minute("rpm", 60, burst=90)),
+        ("rpm:1000/min:1500", Limit.per_minute("rpm", 1000, burst=1500)),
+        ("tpd:1_000_000/day", Limit.per_day("tpd", 1_000_000)),
+        ("batch:1/90s:5", Limit.custom("batch", 5, 1, 90)),
+        ("batch:10/2h", Limit.custom("batch", 10, 10, 2 * HOUR)),
+        (" rpm:60/min ", Limit.per_minute("rpm", 60)),
+    ],
+)
+def test_a_limit_is_read(text, limit):
+    assert Limit.parse(text) == limit
+
+
+@pytest.mark.parametrize(
+    ("period", "seconds"),
+    [
+        *dict.fromkeys(("s", "sec", "second", "1s", "1second"), 1).items(),
+        *dict.fromkeys(("m", "min", "minute", "1m", "60s", "60seconds"), MINUTE).items(),
+        *dict.fromkeys(("h", "hour", "1h", "60m", "60min", "60minutes"), HOUR).items(),
+        *dict.fromkeys(("d", "day", "1d", "24h", "24hours"), DAY).items(),
+        *dict.fromkeys(("w", "week", "1w", "7d", "7days"), WEEK).items(),
+        ("90s", 90),
+        ("2h", 2 * HOUR),
+        ("2weeks", 2 * WEEK),
+    ],
+)
+def test_periods(period, seconds):
+    assert Limit.parse(f"rpm:5/{period}") == Limit.custom("rpm", 5, 5, seconds)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit.per_second("rps", 5), "rps:5/sec"),
+        (Limit.per_minute("rpm", 1000, burst=1500), "rpm:1000/min:1500"),
+        (Limit.per_hour("rph", 5), "rph:5/hour"),
+        (Limit.per_day("rpd", 5), "rpd:5/day"),
+        (Limit.custom("rpw", 5, 5, WEEK), "rpw:5/week"),
+        (Limit.custom("batch", 5, 1, 90), "batch:1/90s:5"),
+        (Limit.custom("batch", 5, 5, 2 * HOUR), "batch:5/2h"),
+        (Limit.custom("batch", 5, 5, 10 * MINUTE), "batch:5/10m"),
+        (Limit.custom("batch", 5, 5, 3 * DAY), "batch:5/3d"),
+        (Limit.custom("batch", 5, 5, 2 * WEEK), "batch:5/2w"),
+    ],
+)
+def test_a_limit_is_written_in_its_largest_whole_unit(limit, text):
+    assert str(limit) == f"{limit}" == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "rpm", "rpm:", ":5", "rpm:x", "rpm:-1", "rpm:1.5", "rpm:5/", "rpm:5/min:"),
+        *("rpm:5:6:7", "rpm:1__0", "rpm:_1", "rpm:1_", "rpm:９", "rpm:5/min/min"),
+        *(f"rpm:{'9' * 5000}", None, 5, b"rpm:5"),
+    ],
+)
+def test_other_text_is_refused_with_the_form(text):
+    with pytest.raises(ValidationError, match=r"name:rate\[/period\]\[:burst\]") as caught:
+        Limit.parse(text)
+    assert caught.value.field == "limit"
+
+
+@pytest.mark.parametrize("period", ["fortnight", "month", "MIN", "90", "s90", "1.5h"])
+def test_an_unknown_period_is_refused_with_the_known_ones(period):
+    with pytest.raises(ValidationError, match="sec, min, hour, day or week, or a number"):
+        Limit.parse(f"rpm:5/{period}")
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("wcu:5", "limit.name"),
+        ("9rpm:5", "limit.name"),
+        ("rpm:0", "limit.capacity"),
+        ("rpm:5/min:0", "limit.capacity"),
+        ("rpm:0/min:5", "limit.refill_amount"),
+        ("rpm:5/0s", "limit.refill_period_seconds"),
+        ("rpm:5/6000w", "limit.refill_period_seconds"),
+        (f"rpm:{10**16}", "limit.capacity"),
+    ],
+)
+def test_what_no_limit_may_be_is_refused_by_field(text, field):
+    with pytest.raises(ValidationError) as caught:
+        Limit.parse(text)
+    assert caught.value.field == field
