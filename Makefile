@@ -1,6 +1,7 @@
 PYTHON ?= python3
 # Handed to pytest as they are: make test PYTEST_ARGS="-n 0 -k name"
-PYTEST_ARGS ?= -n 2
+# Three workers on two cores: many tests wait for a server or a clock.
+PYTEST_ARGS ?= -n 3
 UNIT_TESTS := tests/unit tests/property tests/docs tests/typing tests/mutation
 
 BIN := .venv/bin

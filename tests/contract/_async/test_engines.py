@@ -6,6 +6,7 @@ from zae_limiter_contract._async.engine import EngineContract
 from tests.contract._async import specs
 
 
+@pytest.mark.slow  # the engine of TestNamedMemory, with stores that cannot be opened twice
 class TestMemory(EngineContract):
     @pytest.fixture
     def engine_spec(self):

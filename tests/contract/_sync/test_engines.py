@@ -8,6 +8,7 @@ from zae_limiter_contract._sync.engine import EngineContract
 from tests.contract._sync import specs
 
 
+@pytest.mark.slow  # the engine of TestNamedMemory, with stores that cannot be opened twice
 class TestMemory(EngineContract):
     @pytest.fixture
     def engine_spec(self):
