@@ -143,7 +143,7 @@ def _check_name(
 def check_bucket_names(entity_id: str, resource: str) -> None:
     """Check the entity and the resource of an acquire.
 
-    Cached as a whole, because every acquire asks: a hit costs 0.1 µs, both checks 1.2 µs.
+    Cached as a whole, because every acquire asks: a hit costs 0.15 µs, both checks 0.48 µs.
     """
     check_entity_id(entity_id)
     check_resource(resource)

@@ -124,7 +124,7 @@ class Counter:
 class LockFreeCount:
     """A counter for events of every acquire: ``add`` is one C call and takes no lock.
 
-    With the lock of ``Counter.add`` an event costs 0.4 µs more, and an interrupt between two
+    With the lock of ``Counter.add`` an event costs 0.6 µs more, and an interrupt between two
     steps would leave a wrong count.
     """
 

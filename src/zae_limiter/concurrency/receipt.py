@@ -23,7 +23,7 @@ class Receipt(Generic[T]):
     done.
     """
 
-    # A class attribute instead of __init__: an acquire makes two receipts, at 0.1 µs less each.
+    # A class attribute instead of __init__: an acquire makes two receipts, at 0.07 µs less each.
     outcome: T = NOT_COMMITTED
 
     @property

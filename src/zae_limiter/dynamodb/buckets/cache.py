@@ -19,8 +19,8 @@ from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import BucketId, EntityLink, ShardId, StoredBucket, decode
 from zae_limiter.models.entity import Entity
 
-MAX_BUCKETS = 50_000  # about 100 MB; an evicted bucket costs one refused write
-MAX_ENTITIES = 50_000  # about 15 MB; an evicted link is read again for a new bucket
+MAX_BUCKETS = 50_000  # bounds memory; an evicted bucket costs one refused write
+MAX_ENTITIES = 50_000  # bounds memory; an evicted link is read again for a new bucket
 MAX_DIGESTS = 64  # of one configuration; a bucket has as many as it has forms, usually one
 LONG_AGO = 0  # of entries that were not read for their own sake: never recent enough
 

@@ -26,7 +26,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
 )
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
-MAX_TEMPLATES = 4096  # about 4 MB; a kind is a set of limits and the branch of each
+MAX_TEMPLATES = 4096  # bounds memory; a kind is a set of limits and the branch of each
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 

@@ -14,7 +14,7 @@ from zae_limiter.dynamodb.buckets.pending import BucketChange
 from zae_limiter.dynamodb.items.bucket import BucketId
 
 STAY_S = 0.05  # a few round trips: long enough for a group to form
-MAX_BUCKETS = 10_000  # split buckets in use at a time; about 2 MB
+MAX_BUCKETS = 10_000  # split buckets in use at a time; bounds memory
 
 
 class ShardAffinity:

@@ -10,7 +10,7 @@ from zae_limiter.dynamodb.items.bucket import ShardId
 
 THROTTLED_S = 5.0  # after that the reason has probably gone
 COOLDOWN_S = 2.0  # between two attempts to split or merge around one item
-MAX_ITEMS = 10_000  # far more than one client can keep throttled; about 2 MB
+MAX_ITEMS = 10_000  # far more than one client can keep throttled
 
 
 class ThrottledItems:
