@@ -16,8 +16,12 @@ BENCH := .venv/.bench-installed
 DYNOXIDE_VERSION := 1.2.1
 PLATFORM = $(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
 DYNOXIDE := .tools/.dynoxide-$(DYNOXIDE_VERSION)
-# Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path
-TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE))
+# The control plane that tests deploy to, in an environment of its own: functions see its packages.
+MINISTACK_PINS := tests/support/ministack-requirements.txt
+MINISTACK := .tools/.ministack-installed
+# Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path,
+# ZAEL_MINISTACK=/path
+TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MINISTACK),,$(MINISTACK))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -38,7 +42,7 @@ test-slow: $(DEV) $(TOOLS) ## Run the long tests and the mutants
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
 	$(BIN)/pytest -m slow -n 0 tests/packaging
 
-tools: $(TOOLS) ## Install the server that tests run on
+tools: $(TOOLS) ## Install the servers that tests run on
 
 check: $(DEV) ## Check format, lint, types, import contracts, sync mirror and locks
 	$(BIN)/ruff format --check .
@@ -82,6 +86,13 @@ $(DEV): pyproject.toml constraints.txt | $(VENV)
 
 $(BENCH): $(DEV)
 	$(PIP_INSTALL) -e ".[dev,bench]"
+	@touch $@
+
+$(MINISTACK): $(MINISTACK_PINS) | $(VENV)
+	@echo "Installing ministack in .tools"
+	@mkdir -p .tools
+	@$(BIN)/python -m venv --clear .tools/ministack
+	@.tools/ministack/bin/python -m pip install -q --disable-pip-version-check -r $(MINISTACK_PINS)
 	@touch $@
 
 $(DYNOXIDE):

@@ -3,7 +3,9 @@
     python -m benchmarks --only growth --entities 200000
 
 Every tenth of the entities is timed by the processor's time of the process, which other programs
-on the machine change little; the longest time of one acquire is by the clock on the wall.
+on the machine change little; so is the longest pause, where one thread does everything. Tasks that
+share transactions of SQLite wait for each other and for the disk: their longest wait is by the
+clock on the wall, and no promise is made about it.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRep
 PARTS = 10
 SAMPLES = 20  # of one part: their median leaves out what happens rarely
 ALLOWED = 1.2  # the last part may take so many times as long as the first
+LONGEST_MS = 50.0  # of one acquire, garbage collection included
 TASKS = 200  # callers of SQLite that share transactions
 LIMITS = [Limit.per_minute("rpm", 1000), Limit.per_minute("tpm", 10**6)]
 AMOUNTS = {"rpm": 1, "tpm": 100}
@@ -75,7 +78,16 @@ def print_growth(console: Console, results: list[Growth]) -> None:
 
 
 def growth_verdicts(results: list[Growth]) -> list[Verdict]:
-    return [
+    pauses = [
+        Verdict(
+            f"growth, {row.store}: no pause of more than {LONGEST_MS:.0f} ms",
+            f"{row.longest_ms:.0f} ms",
+            row.longest_ms <= LONGEST_MS,
+        )
+        for row in results
+        if row.store != "sqlite"
+    ]
+    return pauses + [
         Verdict(
             f"growth, {row.store}: the last of {row.entities:,} as fast as the first, within 20 %",
             f"{row.ratio:.2f} ×",
@@ -124,10 +136,10 @@ def _memory(meter: Meter) -> None:
         _warm_up(limiter)
         for numbers in meter.samples():
             for number in numbers:
-                began = time.perf_counter()
+                began = time.thread_time()
                 with limiter.acquire(f"user-{number}", "api", AMOUNTS):
                     pass
-                meter.longest_s = max(meter.longest_s, time.perf_counter() - began)
+                meter.longest_s = max(meter.longest_s, time.thread_time() - began)
 
 
 def _warm_up(limiter: SyncRateLimiter) -> None:
@@ -171,9 +183,9 @@ def _bucket_cache(meter: Meter) -> None:
         for number in numbers:
             image = BucketImage({"rpm": LimitState(number, rate)}, 1, None, now_ms // 3_600_000)
             bucket = StoredBucket(image, "")
-            began = time.perf_counter()
+            began = time.thread_time()
             cache.store(BucketId("ns", f"user-{number}", "api").shard(0), bucket, now_ms)
-            meter.longest_s = max(meter.longest_s, time.perf_counter() - began)
+            meter.longest_s = max(meter.longest_s, time.thread_time() - began)
 
 
 def _config_cache(meter: Meter) -> None:
@@ -183,9 +195,9 @@ def _config_cache(meter: Meter) -> None:
         limiter = SyncRateLimiter(repository)
         for numbers in meter.samples():
             for number in numbers:
-                began = time.perf_counter()
+                began = time.thread_time()
                 limiter.available(f"user-{number}", "api")
-                meter.longest_s = max(meter.longest_s, time.perf_counter() - began)
+                meter.longest_s = max(meter.longest_s, time.thread_time() - began)
 
 
 STORES: dict[str, Callable[[Meter], None]] = {

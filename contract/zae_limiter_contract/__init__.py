@@ -25,8 +25,8 @@ To check an engine of your own, say how it is opened and what it can do::
 
 ``SyncEngineContract`` and ``SyncEngineSpec`` do the same for the sync tree. Engines that a URL of
 ``Repository.open`` leads to need no ``open`` of their own. Override ``EngineSpec.outage`` to have
-outages tested. pytest-asyncio must run in auto mode, and the marker ``slow`` be registered (the
-long form of one test has it). Groups can be used alone: each module of ``_async`` has one class.
+outages tested. pytest-asyncio must run in auto mode, and the marker ``slow`` be registered
+(long forms have it). Groups can be used alone: each module of ``_async`` has one class.
 """
 
 from __future__ import annotations

@@ -18,11 +18,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 import zae_limiter
 import zae_limiter.testing
 from zae_limiter.models.backend import BackendCapabilities
 
-SAMPLED = 7  # one of so many
+# One of so many points is tried: over a network a call has hundreds of them, each a second of
+# work to set up and to check. Multiples of 3, so that the three blocks of a group, which begin
+# at different points, try as many together.
+EMBEDDED_STEP, NETWORK_STEP = 3, 21
+THOROUGH_NETWORK_STEP = 7
+SAMPLED_OR_ALL = pytest.mark.parametrize(
+    "thorough", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sampled", "all"]
+)
 LIBRARY = str(Path(zae_limiter.__file__).parent)
 TESTING = str(Path(zae_limiter.testing.__file__).parent)
 LEFT_OUT = (
@@ -31,9 +40,16 @@ LEFT_OUT = (
 )
 
 
-def positions(capabilities: BackendCapabilities) -> Iterator[int]:
-    """All of them; a sample where every call goes over a network and has hundreds."""
-    return count(1, SAMPLED if capabilities.infrastructure else 1)
+def positions(capabilities: BackendCapabilities, *, thorough: bool, part: int = 0) -> Iterator[int]:
+    """A sample; three ``part``s of it make up all that is thorough.
+
+    Thorough means all of them, or a larger sample where every call goes over a network.
+    """
+    step = THOROUGH_NETWORK_STEP if capabilities.infrastructure else 1
+    if thorough:
+        return count(1, step)
+    sampled = NETWORK_STEP if capabilities.infrastructure else EMBEDDED_STEP
+    return count(1 + part * step, sampled)
 
 
 class InterruptAt:

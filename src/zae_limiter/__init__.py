@@ -9,11 +9,13 @@ from zae_limiter._version import __version__
 
 if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
+    from zae_limiter._async.infra.stack_manager import StackManager
     from zae_limiter._async.lease import Lease
     from zae_limiter._async.limiter import RateLimiter
     from zae_limiter._async.repository import Repository, RepositoryProtocol
     from zae_limiter._sync.builder import SyncRepositoryBuilder
     from zae_limiter._sync.config_cache import SyncConfigCache
+    from zae_limiter._sync.infra.stack_manager import SyncStackManager
     from zae_limiter._sync.lease import SyncLease
     from zae_limiter._sync.limiter import SyncRateLimiter
     from zae_limiter._sync.repository import SyncRepository, SyncRepositoryProtocol
@@ -51,13 +53,20 @@ if TYPE_CHECKING:
         ConfigSource,
         Entity,
         EntityCapacity,
+        EntityUsage,
         Limit,
+        LimiterInfo,
         LimitName,
         LimitStatus,
+        MigrationProgress,
+        MigrationReport,
         Namespace,
         OnUnavailable,
         ResourceCapacity,
+        StackOptions,
+        Status,
         StoreStats,
+        UsageRanking,
         UsageSnapshot,
         UsageSummary,
     )
@@ -74,6 +83,8 @@ _MODULES = {  # every other name is one of ``exceptions`` or ``models``
     "SyncRepositoryProtocol": "_sync.repository",
     "SyncLease": "_sync.lease",
     "SyncConfigCache": "_sync.config_cache",
+    "StackManager": "_async.infra.stack_manager",
+    "SyncStackManager": "_sync.infra.stack_manager",
 }
 
 __all__ = [
@@ -89,6 +100,7 @@ __all__ = [
     "EntityError",
     "EntityExistsError",
     "EntityNotFoundError",
+    "EntityUsage",
     "IncompatibleSchemaError",
     "InfrastructureError",
     "InfrastructureNotFoundError",
@@ -99,6 +111,9 @@ __all__ = [
     "Limit",
     "LimitName",
     "LimitStatus",
+    "LimiterInfo",
+    "MigrationProgress",
+    "MigrationReport",
     "Namespace",
     "NamespaceNotFoundError",
     "NamespaceStateError",
@@ -114,7 +129,10 @@ __all__ = [
     "ResourceCapacity",
     "StackAlreadyExistsError",
     "StackCreationError",
+    "StackManager",
     "StackOperationError",
+    "StackOptions",
+    "Status",
     "StoreStats",
     "SyncConfigCache",
     "SyncLease",
@@ -122,6 +140,8 @@ __all__ = [
     "SyncRepository",
     "SyncRepositoryBuilder",
     "SyncRepositoryProtocol",
+    "SyncStackManager",
+    "UsageRanking",
     "UsageSnapshot",
     "UsageSummary",
     "ValidationError",

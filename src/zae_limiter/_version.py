@@ -1,3 +1,24 @@
-"""The version of the distribution; the build reads it from here."""
+"""The version of the distribution, which the build reads from here, and the order of versions."""
+
+from __future__ import annotations
 
 __version__ = "1.0.0rc1"
+
+_FORM = r"(\d+)\.(\d+)\.(\d+)(?:\.?(dev|a|b|rc)(\d+))?"
+_STAGES = ("dev", "a", "b", "rc", None)  # one without a suffix comes after all that lead to it
+
+
+def is_older(version: object, than: str = __version__) -> bool:
+    """Return whether ``version`` precedes ``than``; False where either has an unknown form."""
+    first, second = _order(version), _order(than)
+    return first is not None and second is not None and first < second
+
+
+def _order(version: object) -> tuple[int, ...] | None:
+    import re  # most programs import the version only
+
+    match = re.match(_FORM, version) if isinstance(version, str) else None
+    if match is None:
+        return None
+    *numbers, stage, step = match.groups()
+    return (*map(int, numbers), _STAGES.index(stage), int(step or 0))

@@ -24,24 +24,31 @@ from zae_limiter.models.limit import Limit
 class Scope:
     """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
 
-    __slots__ = ("buckets", "names", "resource")
+    __slots__ = ("_through_child", "buckets", "names", "resource")
 
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
-        names = buckets[0][1].name_set
-        self.names = names if len(buckets) == 1 else names | buckets[1][1].name_set
+        self.names = self._through_child = names = buckets[0][1].name_set
+        if len(buckets) > 1:
+            parent_names = buckets[1][1].name_set
+            if parent_names is not names:  # they often have the same limits
+                self.names = names | parent_names
+                self._through_child = names & parent_names
 
     def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
         """Return the charge of each bucket: the amounts of the limits that it has."""
         if not amounts.keys() <= self.names:
             self._raise_unknown(amounts, field)
         resource = self.resource
-        return tuple(
-            [
-                Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
-                for entity_id, in_force in self.buckets
-            ]
+        entity_id, in_force = self.buckets[0]
+        charge = Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
+        if len(self.buckets) == 1:
+            return (charge,)
+        parent_id, above = self.buckets[1]
+        through_child = self._through_child
+        return charge, Charge(
+            parent_id, resource, above, above.amounts_milli(amounts), through_child
         )
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from zae_limiter.clock import Clock
     from zae_limiter.models.config import OnUnavailable
+    from zae_limiter.models.stack import StackOptions
 
 MAX_SECONDS = 10**9  # 30 years: a larger number is a mistake of units
 MAX_SHARDS = 64  # all shards of a bucket fit into one transaction of 100 actions
 MAX_TTL_MULTIPLIER = 10**6  # more is as good as never, which is spelled 0
-# Literals, so that a typo is a type error; values from elsewhere are checked when they are set.
+WINDOWS = ("hourly", "daily", "monthly")  # as models.usage, which no acquire imports, has them
+# Literals, so that a typo is a type error; for text from elsewhere there are the checks (ADR 022).
 Provision = Literal["stack", "table", "never"]
 ParallelMode = Literal["auto", "gevent", "threadpool", "serial"]
 
@@ -23,6 +27,7 @@ class Settings(NamedTuple):
 
     ``url``, ``stack`` and ``namespace`` are None where the environment or the default decides;
     ``clock`` is None for the engine's own. ``register`` creates a missing namespace.
+    ``stack_options`` are those of a stack that is deployed because it is missing.
     """
 
     namespace: str | None = None
@@ -36,7 +41,9 @@ class Settings(NamedTuple):
     on_unavailable: OnUnavailable | None = None
     usage_retention_days: int | None = None  # the engine's default
     audit_retention_days: int = 90
+    snapshot_windows: tuple[str, ...] = WINDOWS
     provision: Provision = "stack"
+    stack_options: StackOptions | None = None
     request_timeout: float = 2.0
     rejection_cache_ttl: float = 1.0
     max_shards: int = 32  # 32,000 writes a second to one bucket
@@ -60,11 +67,19 @@ def check_timeout(value: object, field: str) -> float:
     return seconds
 
 
-def check_provision(value: Provision) -> Provision:
+def check_provision(value: object) -> Provision:
     """Return what is created if the DynamoDB table is missing."""
-    choices = get_args(Provision)
+    return cast(Provision, _check_choice(value, "provision", get_args(Provision)))
+
+
+def check_parallel_mode(value: object) -> ParallelMode:
+    """Return how independent calls of the sync tree run."""
+    return cast(ParallelMode, _check_choice(value, "parallel_mode", get_args(ParallelMode)))
+
+
+def _check_choice(value: object, field: str, choices: tuple[str, ...]) -> object:
     if value not in choices:
-        raise ValidationError("provision", value, f"must be one of {', '.join(choices)}")
+        raise ValidationError(field, value, f"must be one of {', '.join(choices)}")
     return value
 
 
@@ -73,6 +88,15 @@ def check_max_shards(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SHARDS:
         raise ValidationError("max_shards", value, f"must be from 1 to {MAX_SHARDS}")
     return value
+
+
+def check_windows(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return lengths of usage windows, shortest first, from names or a list with commas."""
+    names = value.split(",") if isinstance(value, str) else list(value)
+    given = {name.strip() if isinstance(name, str) else name for name in names}
+    if not given or not given <= set(WINDOWS):
+        raise ValidationError("snapshot_windows", value, f"must be among {', '.join(WINDOWS)}")
+    return tuple(window for window in WINDOWS if window in given)
 
 
 def check_ttl_multiplier(value: object) -> int:

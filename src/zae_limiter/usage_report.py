@@ -1,22 +1,51 @@
-"""Usage windows, pages and summaries computed from stored hours: a day is the sum of its hours."""
+"""Usage windows, pages and summaries computed from stored hours: longer windows are their sums."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from itertools import groupby, islice
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from heapq import nsmallest
 from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import BucketHour, WindowUsage, added
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName, WindowType
 
-HOURS = {WindowType.HOURLY: 1, WindowType.DAILY: 24}
+DAY = 24  # hours
 MAX_PAGE = 10**6  # a page is held in memory
 DELIMITER = "#"  # no id or name may contain it
 END_OF_TIME = 24 * 366 * 8000  # in hours, later than any ISO time: its years have four digits
+LAST_HOUR = 24 * 365 * 7999  # the months of later ones would end after the year 9999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Start in hours since 1970, length, entity and resource: how windows are sorted.
+WindowKey = tuple[int, str, str, str]
+
+
+def window_start(window: WindowType, hour: int) -> int:
+    """Return the hour in which the window that contains ``hour`` starts."""
+    if window is WindowType.HOURLY:
+        return hour
+    return hour - hour % DAY if window is WindowType.DAILY else _month(hour // DAY)[0]
+
+
+def window_end(window: WindowType, hour: int) -> int:
+    """Return the hour before which the window that contains ``hour`` ends."""
+    if window is WindowType.MONTHLY:
+        return _month(hour // DAY)[1]
+    return window_start(window, hour) + (1 if window is WindowType.HOURLY else DAY)
+
+
+@lru_cache(maxsize=64)  # days of two months: hours come in the order of time
+def _month(day: int) -> tuple[int, int]:
+    """Return the first hour of the month of a day since 1970, and that of the next month."""
+    date = _EPOCH + timedelta(days=min(max(day, 0), LAST_HOUR // DAY))
+    first = date.replace(day=1)
+    following = (first + timedelta(days=31)).replace(day=1)
+    return (first - _EPOCH).days * DAY, (following - _EPOCH).days * DAY
 
 
 class UsageQuery(NamedTuple):
@@ -32,14 +61,16 @@ class UsageQuery(NamedTuple):
         window_type: WindowName | None,
         start_time: str | datetime | None,
         end_time: str | datetime | None,
+        offered: Collection[WindowType] = tuple(WindowType),
     ) -> UsageQuery:
+        """Return the query; without a ``window_type`` it is for all windows that are offered."""
         if window_type is None:
-            windows = tuple(WindowType)
-        elif window_type in set(WindowType):
+            windows = tuple(offered)
+        elif window_type in set(offered):
             windows = (WindowType(window_type),)
         else:
-            lengths = ", ".join(WindowType)
-            raise ValidationError("window_type", window_type, f"must be one of {lengths}")
+            lengths = ", ".join(offered)
+            raise ValidationError("window_type", window_type, _not_offered(window_type, lengths))
         start = 0 if start_time is None else -(-ms_from_iso(start_time, "start_time") // HOUR_MS)
         end = END_OF_TIME
         if end_time is not None:
@@ -48,65 +79,112 @@ class UsageQuery(NamedTuple):
 
     @property
     def last_hour(self) -> int:
-        """The last hour to read: a window may start just before the end and last a day."""
-        return self.end_hour + max(HOURS[window] for window in self.windows) - 1
+        """The hour before which to stop: a window may start just before the end, and be long."""
+        return max(window_end(window, self.end_hour - 1) for window in self.windows)
+
+    def keys(self, row: BucketHour) -> list[WindowKey]:
+        """Return the windows of the query to which an hour belongs."""
+        entity_id, resource, usage = row
+        starts = [(window_start(window, usage.hour), window.value) for window in self.windows]
+        return [
+            (start, window, entity_id, resource)
+            for start, window in starts
+            if self.start_hour <= start < self.end_hour
+        ]
 
 
-def snapshots(rows: Iterable[BucketHour], query: UsageQuery) -> Iterator[UsageSnapshot]:
-    """Add hours up into windows, oldest first. Reads ordered ``rows`` one day at a time."""
-    for _, hours in groupby(rows, key=lambda row: row.usage.hour // HOURS[WindowType.DAILY]):
-        totals: dict[tuple[int, WindowType, str, str], WindowUsage] = {}
-        for entity_id, resource, usage in hours:
-            for window in query.windows:
-                start = usage.hour - usage.hour % HOURS[window]
-                if query.start_hour <= start < query.end_hour:
-                    key = (start, window, entity_id, resource)
-                    total = totals.get(key)
-                    totals[key] = usage if total is None else total.plus(usage)
-        windows = (_snapshot(*key, usage) for key, usage in totals.items())
-        yield from sorted(windows, key=sort_key)
+def _not_offered(window_type: object, lengths: str) -> str:
+    if window_type in set(WindowType):
+        return f"is not offered here: snapshot_windows has {lengths}"
+    return f"must be one of {lengths}"
 
 
-def _snapshot(
-    start_hour: int, window: WindowType, entity_id: str, resource: str, usage: WindowUsage
-) -> UsageSnapshot:
+def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
+    start_hour, window, entity_id, resource = key
     return UsageSnapshot(
         entity_id=entity_id,
         resource=resource,
         window_start=iso_from_ms(start_hour * HOUR_MS),
-        window_end=iso_from_ms((start_hour + HOURS[window]) * HOUR_MS),
-        window_type=window.value,
+        window_end=iso_from_ms(window_end(WindowType(window), start_hour) * HOUR_MS),
+        window_type=window,
         counters=dict(usage.counters),
         total_events=usage.events,
+        through_children=dict(usage.through_children),
+        rejected=usage.rejected,
     )
 
 
 class UsagePage:
-    """Collects at most ``limit`` snapshots after ``next_key``, from hours that come by days."""
+    """Collects the first ``limit`` snapshots after ``next_key``, from hours in order of time.
+
+    It never holds more than twice that many windows, however long they are and however many
+    there are after them.
+    """
 
     def __init__(self, query: UsageQuery, limit: int, next_key: str | None) -> None:
         self._query = query
-        self._limit = min(limit, MAX_PAGE)
-        self._last = _parse_key(next_key)
-        self._page: list[UsageSnapshot] = []
+        self._wanted = min(limit, MAX_PAGE) + 1  # one more shows whether there is a next page
+        self._last = None if next_key is None else _parse_key(next_key)
+        self._windows: dict[WindowKey, WindowUsage] = {}
+        self._highest: WindowKey | None = None  # once there are enough: later windows are left out
+
+    @property
+    def first_hour(self) -> int:
+        """The first hour to read: no window of the page starts earlier."""
+        start_hour = self._query.start_hour
+        return start_hour if self._last is None else max(start_hour, self._last[0])
+
+    @property
+    def first_entity(self) -> str:
+        """The first entity to read in the first hour, if all windows are hours."""
+        starts_within = self._last is not None and self._last[0] == self.first_hour
+        return self._last[2] if starts_within and self._last is not None else ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many windows as it holds.
+
+        It is complete then if all windows are hours, sorted by hour, entity and resource.
+        """
+        return len(self._windows) >= self._wanted
 
     def add(self, rows: Iterable[BucketHour]) -> bool:
-        """Add the hours of whole days, ordered; return whether the page is complete."""
-        last, wanted = self._last, self._limit + 1  # one more shows whether there is a next page
-        rest = (
-            snapshot
-            for snapshot in snapshots(rows, self._query)
-            if last is None or sort_key(snapshot) > last
-        )
-        self._page.extend(islice(rest, wanted - len(self._page)))
-        return len(self._page) == wanted
+        """Add hours, none earlier than those before; return whether the page is complete."""
+        hour, last = None, self._last
+        for row in rows:
+            hour = row.usage.hour
+            for key in self._query.keys(row):
+                if last is not None and key <= last:
+                    continue
+                total = self._windows.get(key)
+                if total is not None:
+                    self._windows[key] = total.plus(row.usage)
+                elif self._highest is None or key < self._highest:
+                    self._windows[key] = row.usage
+            if len(self._windows) > 2 * self._wanted:
+                self._drop_later()
+        return hour is not None and self._is_complete(hour)
+
+    def _drop_later(self) -> None:
+        kept = nsmallest(self._wanted, self._windows)
+        self._highest = kept[-1]
+        self._windows = {key: self._windows[key] for key in kept}
+
+    def _is_complete(self, hour: int) -> bool:
+        """Whether hours from ``hour`` on belong to windows before or after the page."""
+        if len(self._windows) < self._wanted:
+            return False
+        self._drop_later()
+        assert self._highest is not None
+        starts = [window_start(window, hour) for window in self._query.windows]
+        first, last = self.first_hour, self._highest[0]
+        return not any(first <= start <= last for start in starts)
 
     def end(self) -> tuple[list[UsageSnapshot], str | None]:
         """Return the page and the key of the next one."""
-        page, limit = self._page, self._limit
-        if len(page) <= limit:
-            return page, None
-        return page[:limit], page_key(page[limit - 1])
+        keys = nsmallest(self._wanted, self._windows)
+        page = [_snapshot(key, self._windows[key]) for key in keys[: self._wanted - 1]]
+        return page, None if len(keys) < self._wanted else page_key(page[-1])
 
 
 def page_of(
@@ -118,54 +196,77 @@ def page_of(
     return page.end()
 
 
-def _parse_key(next_key: str | None) -> tuple[str, ...] | None:
-    if next_key is None:
-        return None
+def _parse_key(next_key: str) -> WindowKey:
     if not isinstance(next_key, str) or next_key.count(DELIMITER) != 3:
         raise ValidationError("next_key", next_key, "must be what the previous page returned")
-    return tuple(next_key.split(DELIMITER))
+    start, window, entity_id, resource = next_key.split(DELIMITER)
+    return ms_from_iso(start, "next_key") // HOUR_MS, window, entity_id, resource
 
 
 def page_key(last: UsageSnapshot) -> str:
     """Return the ``next_key`` of a page that ends with ``last``."""
-    return DELIMITER.join(sort_key(last))
-
-
-def sort_key(snapshot: UsageSnapshot) -> tuple[str, ...]:
-    return snapshot.window_start, snapshot.window_type, snapshot.entity_id, snapshot.resource
+    return DELIMITER.join((last.window_start, last.window_type, last.entity_id, last.resource))
 
 
 class UsageTotal:
-    """Adds up totals, and averages per window with usage, from hours that come by whole days."""
+    """Adds up totals, and averages per window with use, from hours in order of time.
 
-    def __init__(self, query: UsageQuery) -> None:
+    ``each_token_once`` leaves out what parents used through their children, which count it, too.
+    """
+
+    def __init__(self, query: UsageQuery, *, each_token_once: bool) -> None:
         self._query = query
+        self._each_token_once = each_token_once
         self._total: dict[str, int] = {}
-        self._count = 0
-        self._first: str | None = None
-        self._last: str | None = None
+        self._through_children: dict[str, int] = {}
+        self._rejected = self._snapshots = self._windows = 0
+        self._starts: list[int] = []  # the first and the last
+        # Of the latest window of each length: where it starts, whether it had use, its buckets.
+        self._latest: dict[str, tuple[int, bool, set[tuple[str, str]]]] = {}
 
     def add(self, rows: Iterable[BucketHour]) -> None:
-        """Add the hours of whole days, ordered."""
-        for snapshot in snapshots(rows, self._query):
-            self._count += 1
-            self._first = self._first or snapshot.window_start
-            self._last = snapshot.window_start
-            for name, amount in snapshot.counters.items():
-                self._total[name] = self._total.get(name, 0) + amount
+        """Add hours, none earlier than those before."""
+        for row in rows:
+            for start, window, *bucket in self._query.keys(row):
+                self._count(start, window, (bucket[0], bucket[1]), row.usage)
+
+    def _count(self, start: int, window: str, bucket: tuple[str, str], usage: WindowUsage) -> None:
+        latest_start, had_use, buckets = self._latest.get(window, (None, False, set()))
+        if start != latest_start:
+            had_use, buckets = False, set()
+        has_use = bool(usage.events) or any(usage.counters.values())
+        self._windows += has_use and not had_use
+        self._snapshots += bucket not in buckets
+        buckets.add(bucket)
+        self._latest[window] = (start, had_use or has_use, buckets)
+        self._starts = [min([*self._starts, start]), max([*self._starts, start])]
+        self._rejected += usage.rejected
+        self._through_children = added(self._through_children, usage.through_children)
+        self._total = added(self._total, usage.counters)
 
     def end(self) -> UsageSummary:
+        """Return the summary of all hours that were added."""
+        total, through = self._total, self._through_children
+        if self._each_token_once:
+            total = {name: amount - through.get(name, 0) for name, amount in total.items()}
+        first, last = (iso_from_ms(hour * HOUR_MS) for hour in self._starts or (0, 0))
+        windows = self._windows
         return UsageSummary(
-            snapshot_count=self._count,
-            total=self._total,
-            average={name: amount / self._count for name, amount in self._total.items()},
-            min_window_start=self._first,
-            max_window_start=self._last,
+            snapshot_count=self._snapshots,
+            total=total,
+            average={name: amount / windows if windows else 0.0 for name, amount in total.items()},
+            min_window_start=first if self._snapshots else None,
+            max_window_start=last if self._snapshots else None,
+            through_children=through,
+            window_count=windows,
+            rejected=self._rejected,
         )
 
 
-def summary_of(rows: Iterable[BucketHour], query: UsageQuery) -> UsageSummary:
-    """Return totals, and averages per window with usage."""
-    total = UsageTotal(query)
+def summary_of(
+    rows: Iterable[BucketHour], query: UsageQuery, *, each_token_once: bool
+) -> UsageSummary:
+    """Return totals, and averages per window with use."""
+    total = UsageTotal(query, each_token_once=each_token_once)
     total.add(rows)
     return total.end()

@@ -6,7 +6,7 @@ Both libraries are extras (``plot`` and ``report``), so they are imported when a
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from zae_limiter.models.usage import UsageSnapshot, WindowType
 HOUR_S = 3600
 MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled at their Mondays
 STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days=1)}
+LONGEST_MONTH = timedelta(days=31)
 
 # --- formats ---------------------------------------------------------------------------------
 
@@ -54,7 +55,10 @@ def format_usage_snapshots(
 def _table(snapshots: Sequence[UsageSnapshot]) -> str:
     """Return one line per window; amounts are aligned to the right."""
     names = sorted({name for snapshot in snapshots for name in snapshot.counters})
-    header = ["window", "type", "entity", "resource", *names, "events"]
+    header = ["window", "type", "entity", "resource", *names, "events", "rejected"]
+    has_children = any(any(snapshot.through_children.values()) for snapshot in snapshots)
+    if has_children:
+        header.append("through children")
     rows = [
         [
             snapshot.window_start,
@@ -63,6 +67,8 @@ def _table(snapshots: Sequence[UsageSnapshot]) -> str:
             snapshot.resource,
             *(f"{snapshot.counters.get(name, 0):,}" for name in names),
             f"{snapshot.total_events:,}",
+            f"{snapshot.rejected:,}",
+            *([through_children_text(snapshot.through_children)] if has_children else ()),
         ]
         for snapshot in snapshots
     ]
@@ -77,77 +83,155 @@ def _table(snapshots: Sequence[UsageSnapshot]) -> str:
     )
 
 
+def through_children_text(through_children: Mapping[str, int]) -> str:
+    """Return what came through children in one cell of a table: ``rpm 3, tpm 120``."""
+    used = {name: amount for name, amount in sorted(through_children.items()) if amount}
+    return ", ".join(f"{name} {amount:,}" for name, amount in used.items())
+
+
 # --- series ----------------------------------------------------------------------------------
 
 
+class SeriesKind(StrEnum):
+    """What a series counts."""
+
+    TOKENS = "tokens"
+    THROUGH_CHILDREN = "through children"
+    REJECTED = "rejected"
+
+
 class UsageSeries(NamedTuple):
-    """Usage of one limit per window, summed over entities and resources; gaps are zeros."""
+    """Usage of one limit per window, or rejected calls; gaps are zeros.
+
+    Of several entities together, tokens are counted once: what parents used through their children
+    is a series of its own.
+    """
 
     limit_name: str
     window_type: str
     starts: tuple[datetime, ...]
     totals: tuple[int, ...]
     entities: int = 1
+    kind: SeriesKind = SeriesKind.TOKENS
 
     @property
     def title(self) -> str:
-        """The title. It counts the entities, since parents repeat the calls of their children."""
-        several = f", {self.entities} entities together" if self.entities > 1 else ""
+        if self.kind is SeriesKind.REJECTED:
+            return f"rejected calls per {self.unit} (approximate)"
+        if self.kind is SeriesKind.THROUGH_CHILDREN:
+            return f"{self.limit_name} of parents through children: net tokens per {self.unit}"
+        several = f", {self.entities} entities, each token once" if self.entities > 1 else ""
         return f"{self.limit_name}: net tokens per {self.unit}{several}"
 
     @property
     def unit(self) -> str:
-        """``hour`` or ``day``."""
-        return "hour" if self.window_type == WindowType.HOURLY else "day"
+        """``hour``, ``day`` or ``month``."""
+        return WindowType(self.window_type).unit
+
+    @property
+    def quantity(self) -> str:
+        """What the numbers are: ``tokens`` or ``calls``."""
+        return "calls" if self.kind is SeriesKind.REJECTED else "tokens"
 
     def label(self, index: int) -> str:
         """Return a short text for the window at ``index``."""
-        style = "%m-%d %H:%M" if self.unit == "hour" else "%Y-%m-%d"
+        style = {"hour": "%m-%d %H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}[self.unit]
         return self.starts[index].strftime(style)
+
+    def end(self, index: int) -> datetime:
+        """Return when the window at ``index`` ends."""
+        return next_start(self.starts[index], WindowType(self.window_type))
 
 
 def usage_series(snapshots: Iterable[UsageSnapshot], window_type: str) -> list[UsageSeries]:
-    """Return one series for each limit, sorted by name, all over the same windows."""
-    totals: dict[str, dict[datetime, int]] = {}
+    """Return one series for each limit, sorted by name, all over the same windows.
+
+    Series of what parents used through children, and of rejected calls, follow if there are any.
+    """
+    selected = [snapshot for snapshot in snapshots if snapshot.window_type == window_type]
+    entities = len({snapshot.entity_id for snapshot in selected})
+    tokens: Totals = {}
+    through: Totals = {}
+    rejected: Totals = {}
     used_starts: set[datetime] = set()
-    entities: set[str] = set()
-    for snapshot in snapshots:
-        if snapshot.window_type != window_type:
-            continue
+    for snapshot in selected:
         start = datetime.fromisoformat(snapshot.window_start).astimezone(UTC)
         used_starts.add(start)
-        entities.add(snapshot.entity_id)
-        for name, amount in snapshot.counters.items():
-            limit_totals = totals.setdefault(name, {})
-            limit_totals[start] = limit_totals.get(start, 0) + amount
+        _add(tokens, start, snapshot.own if entities > 1 else snapshot.counters)
+        _add(through, start, snapshot.through_children)
+        _add(rejected, start, {"": snapshot.rejected})
     if not used_starts:
         return []
-    starts = _range(min(used_starts), max(used_starts), STEPS[WindowType(window_type)])
+    starts = _range(min(used_starts), max(used_starts), WindowType(window_type))
+    kinds = (
+        (SeriesKind.TOKENS, tokens),
+        (SeriesKind.THROUGH_CHILDREN, _without_zeros(through)),
+        (SeriesKind.REJECTED, _without_zeros(rejected)),
+    )
     return [
         UsageSeries(
             name,
             window_type,
             starts,
             tuple(limit_totals.get(start, 0) for start in starts),
-            len(entities),
+            entities,
+            kind,
         )
+        for kind, totals in kinds
         for name, limit_totals in sorted(totals.items())
     ]
 
 
-def _range(first: datetime, last: datetime, step: timedelta) -> tuple[datetime, ...]:
-    return tuple(first + index * step for index in range((last - first) // step + 1))
+Totals = dict[str, dict[datetime, int]]  # by limit and window
+
+
+def _add(totals: Totals, start: datetime, amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        limit_totals = totals.setdefault(name, {})
+        limit_totals[start] = limit_totals.get(start, 0) + amount
+
+
+def _without_zeros(totals: Totals) -> Totals:
+    return {name: by_start for name, by_start in totals.items() if any(by_start.values())}
+
+
+def _range(first: datetime, last: datetime, window: WindowType) -> tuple[datetime, ...]:
+    starts = [first]
+    while starts[-1] < last:
+        starts.append(next_start(starts[-1], window))
+    return tuple(starts)
+
+
+def next_start(start: datetime, window: WindowType) -> datetime:
+    """Return where the window after the one at ``start`` starts."""
+    if window is WindowType.MONTHLY:
+        return (start + LONGEST_MONTH).replace(day=1)
+    return start + STEPS[window]
 
 
 def labelled_windows(series: UsageSeries, max_labels: int) -> list[int]:
-    """Return the indexes of the windows to label: at round hours or days, evenly apart."""
+    """Return the indexes of the windows to label: at round hours, days or months, evenly apart."""
+    count = len(series.starts)
+    if series.unit == "month":
+        span = next(span for span in _round_months() if -(-count // span) <= max_labels)
+        months = [start.year * 12 + start.month - 1 for start in series.starts]
+        indexes = [index for index, month in enumerate(months) if month % span == 0]
+        return indexes or [0]
     hours = [int(start.timestamp()) // HOUR_S for start in series.starts]
     window = STEPS[WindowType(series.window_type)] // timedelta(hours=1)
-    count = len(hours)
     spans = (span for span in _round_spans() if span % window == 0)
     span = next(span for span in spans if -(-count * window // span) <= max_labels)
     indexes = [index for index, hour in enumerate(hours) if (hour - MONDAY_HOUR) % span == 0]
     return indexes or [0]
+
+
+def _round_months() -> Iterator[int]:
+    """Yield spans in months: parts of a year, a year, and twice that, and so on."""
+    yield from (1, 2, 3, 6)
+    years = 1
+    while True:
+        yield years * 12
+        years *= 2
 
 
 def _round_spans() -> Iterator[int]:
@@ -266,10 +350,11 @@ def save_chart(series: Sequence[UsageSeries], file: str, kind: str) -> None:
 def _draw(panel: Any, series: UsageSeries, colour: str) -> None:
     dates = importlib.import_module("matplotlib.dates")
     ticker = importlib.import_module("matplotlib.ticker")
-    days = 1 / 24 if series.unit == "hour" else 1.0
-    panel.bar(series.starts, series.totals, width=days * 0.9, align="edge", color=colour)
+    day = timedelta(days=1)
+    widths = [0.9 * ((series.end(at) - start) / day) for at, start in enumerate(series.starts)]
+    panel.bar(series.starts, series.totals, width=widths, align="edge", color=colour)
     panel.set_title(series.title, loc="left", fontsize=11)
-    panel.set_ylabel("tokens")
+    panel.set_ylabel(series.quantity)
     panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,.0f}"))
     panel.yaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
     locator = dates.AutoDateLocator(minticks=3, maxticks=9)

@@ -26,12 +26,33 @@ def url(empty_url):
 
 
 @pytest.fixture
-def cli(capsys, monkeypatch, url):
+def clean_environment(monkeypatch):
+    """No variable leads a command elsewhere than the test says."""
     names = ("ZAEL_NAMESPACE", "ZAEL_DEBUG", "ZAEL_PRINCIPAL", "ZAEL_STACK", *of_aws())
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ZAEL_URL", url)
+    return monkeypatch
+
+
+@pytest.fixture
+def cli(capsys, clean_environment, url):
+    clean_environment.setenv("ZAEL_URL", url)
     return CommandLine(capsys, url)
+
+
+@pytest.fixture
+def shell(capsys, clean_environment, empty_url):
+    """Commands that succeed, from an empty store on."""
+    clean_environment.setenv("ZAEL_URL", empty_url)
+    run = CommandLine(capsys, empty_url)
+
+    def succeeds(*args):
+        ran = run(*args)
+        assert ran.code == 0, ran.err
+        return ran
+
+    succeeds.url, succeeds.run = empty_url, run
+    return succeeds
 
 
 @pytest.fixture

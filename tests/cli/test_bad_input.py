@@ -70,11 +70,38 @@ BAD = {
     "tenants": ["", "0", "51", "many"],
     "seed": ["", "1.5"],
     "window": ["", "weekly"],
+    "by": ["", "a b", "9rpm"],
+    "last": ["", "0h", "yesterday", "-1d"],
     "start": ["", "yesterday", "2026-13-01"],
     "end": ["", "tomorrow"],
     "of_namespace": ["", "a b", LONG],
     "name": ["", "a b", LONG],
     "names": ["", "a b", LONG],
+    "snapshot_windows": ["", "weekly", "hourly,hourly"],
+    "usage_retention_days": ["", "-1", "soon"],
+    "audit_retention_days": ["", "0", "1.5"],
+    "pitr_recovery_days": ["", "0", "36"],
+    "log_retention_days": ["", "2", "x"],
+    "lambda_timeout": ["", "0", "901"],
+    "lambda_memory": ["", "127", "3009"],
+    "reserved_concurrency": ["", "0", "1001"],
+    "lambda_duration_threshold_pct": ["", "0", "101"],
+    "alarm_sns_topic": ["", "topic"],
+    "permission_boundary": ["", "boundary"],
+    "role_name_format": ["", "x", "{}{}", "{}" + LONG],
+    "policy_name_format": ["", "x", "{}{}", "{}" + LONG],
+    "audit_archive_glacier_days": ["", "0", "x"],
+    "aggregator_role_arn": ["", "role"],
+    "tag": ["", "x", "=y", "aws:x=y"],
+    "tags": ["", "x", "=y", "aws:x=y"],
+}
+
+
+# What commands about stacks cannot do without.
+OF_STACKS = {
+    "delete": ["--yes"],
+    "deploy": ["--name", "my-app"],
+    "lambda-export": ["--output", "code.zip"],
 }
 
 
@@ -95,7 +122,7 @@ def cases():
 
 def words(path, param, value):
     """Return a correct command line with one wrong word in it."""
-    args = list(SAMPLES[" ".join(path)])
+    args = list(SAMPLES.get(" ".join(path), OF_STACKS.get(path[0], ())))
     if isinstance(param, click.Option):
         return [*args, f"{param.opts[0]}={value}"]
     position = [each for each in dict(LEAVES)[path].params if isinstance(each, click.Argument)]
@@ -149,7 +176,7 @@ def test_a_bad_value_is_wrong_usage_in_one_line(path, param, value, capsys, monk
         (["system", "get-defaults", "--outptu", "json"], "Did you mean '--output'?"),
         (["system", "get-default"], "did you mean 'get-defaults'"),
         (["namespace", "register"], "Missing argument 'NAME...'"),
-        (["sistem"], "did you mean 'system'?"),
+        (["sistem"], "did you mean 'system'"),
     ],
 )
 def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
@@ -169,7 +196,7 @@ def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
         ),
         (
             ["entity", "create", "key-8", "--parent", "nothing-like-it"],
-            "create it first: zae-limiter entity create nothing-like-it, or give --force",
+            "give --force, or create it first: zae-limiter entity create nothing-like-it",
         ),
         (
             ["entity", "set-parent", "key-7", "projct-1"],

@@ -84,12 +84,17 @@ def test_wrong_usage_is_one_line_that_leads_to_the_help(args, words):
     assert line.endswith("see 'zae-limiter --help'")
 
 
-@pytest.mark.parametrize("args", [["demo"], ["entity", "show"], ["usage", "list"], []])
+HEAVY = {"asyncio", "botocore", "rich", "sqlite3", "yaml", "zae_limiter.models"}
+
+
+@pytest.mark.parametrize(
+    "args", [["demo"], ["entity", "show"], ["usage", "list"], ["deploy"], ["list"], ["upgrade"], []]
+)
 def test_help_imports_nothing_heavy(args):
     code = (
         f"import sys; sys.argv = ['zae-limiter', *{args}, '--help']\n"
         "from zae_limiter.cli import main; main()\n"
-        "sys.exit(' '.join({'asyncio', 'rich', 'sqlite3', 'zae_limiter.models'} & {*sys.modules}))"
+        f"sys.exit(' '.join({HEAVY} & {{*sys.modules}}))"
     )
     found = run_command(sys.executable, "-c", code)
     assert found.stderr.strip() == ""

@@ -1,6 +1,5 @@
 """What an operator does from the shell, on every engine."""
 
-import json
 import os
 import sys
 
@@ -11,21 +10,10 @@ from tests.cli.terminal import only_line, run, run_command
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
 
-@pytest.fixture
-def shell(empty_url):
-    def call(*args, **more):
-        found = run(*args, ZAEL_URL=empty_url, **more)
-        assert found.returncode == 0, found.stderr
-        return found
-
-    call.url = empty_url
-    return call
-
-
 @on_both_engines
 def test_limits_from_the_shell_are_what_the_library_goes_by(shell, engine):
     found = shell("system", "set-defaults", "-l", "rpm:60", "--on-unavailable", "allow")
-    assert ("note: new store" in found.stderr) == (engine == "sqlite")
+    assert ("note: new store" in found.err) == (engine == "sqlite")
     shell("resource", "set-defaults", "gpt-4", "-l", "rpm:2/min", "-l", "tpm:1000/hour:5_000")
     shell("entity", "create", "project-1")
     shell("entity", "create", "key-7", "--parent", "project-1", "--cascade")
@@ -45,30 +33,32 @@ def test_limits_from_the_shell_are_what_the_library_goes_by(shell, engine):
         ):
             pass
     assert caught.value.primary_violation.entity_id == "project-1"
-    text = shell("explain", "key-7", "gpt-4", "-c", "rpm=1").stdout
+    text = shell("explain", "key-7", "gpt-4", "-c", "rpm=1").out
     assert "LIMITED, retry in " in text
     assert "rpm of project-1 has 0 of the 1 asked for" in text
     shell("bucket", "top-up", "project-1", "gpt-4", "-a", "rpm=1", "--principal", "night shift")
-    assert "ADMITTED" in shell("explain", "key-7", "gpt-4", "-c", "rpm=1").stdout
-    events = json.loads(shell("audit", "list", "-e", "project-1", "--output", "json").stdout)
+    assert "ADMITTED" in shell("explain", "key-7", "gpt-4", "-c", "rpm=1").out
+    events = shell("audit", "list", "-e", "project-1", "--output", "json").json
     assert [(event["action"], event["principal"]) for event in events["events"]][:1] == [
         ("bucket_topped_up", "night shift")
     ]
 
 
 @on_both_engines
-def test_tenants_do_not_see_each_other(shell):
+def test_tenants_do_not_see_each_other(shell, monkeypatch):
     shell("namespace", "register", "tenant-a", "tenant-b")
     shell("resource", "set-defaults", "gpt-4", "-l", "rpm:5", "-N", "tenant-a")
-    assert "gpt-4" in shell("resource", "list", "-N", "tenant-a").stdout
-    assert shell("resource", "list", "-N", "tenant-b").stdout == ""
-    assert "gpt-4" in shell("resource", "list", ZAEL_NAMESPACE="tenant-a").stdout
-    deleted = json.loads(shell("namespace", "delete", "tenant-a", "-y", "--output", "json").stdout)
-    assert run("resource", "list", "-N", "tenant-a", "--url", shell.url).returncode == 1
-    assert "tenant-a" in shell("namespace", "orphans").stdout
+    assert "gpt-4" in shell("resource", "list", "-N", "tenant-a").out
+    assert shell("resource", "list", "-N", "tenant-b").out == ""
+    with monkeypatch.context() as environment:
+        environment.setenv("ZAEL_NAMESPACE", "tenant-a")
+        assert "gpt-4" in shell("resource", "list").out
+    deleted = shell("namespace", "delete", "tenant-a", "-y", "--output", "json").json
+    shell.run("resource", "list", "-N", "tenant-a").error(1)
+    assert "tenant-a" in shell("namespace", "orphans").out
     shell("namespace", "recover", deleted["namespace_id"], "--principal", "night shift")
-    assert "gpt-4" in shell("resource", "list", "-N", "tenant-a").stdout
-    assert "night shift" in shell("audit", "list", "-N", "tenant-a").stdout
+    assert "gpt-4" in shell("resource", "list", "-N", "tenant-a").out
+    assert "night shift" in shell("audit", "list", "-N", "tenant-a").out
 
 
 @on_both_engines

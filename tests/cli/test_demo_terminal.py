@@ -14,7 +14,13 @@ def closing_lines(output):
 
 
 @pytest.mark.parametrize(
-    ("engine", "columns"), [("sqlite", 60), ("sqlite", 80), ("sqlite", 120), ("dynamodb", 80)]
+    ("engine", "columns"),
+    [
+        ("sqlite", 60),
+        pytest.param("sqlite", 80, marks=pytest.mark.slow),
+        pytest.param("sqlite", 120, marks=pytest.mark.slow),
+        ("dynamodb", 80),
+    ],
 )
 def test_on_a_terminal_bars_move_and_a_table_stays(empty_url, columns):
     args = ("demo", "--seconds", "0.6", "--url", empty_url)

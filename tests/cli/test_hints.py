@@ -26,6 +26,8 @@ def command_in(text, *words):
         (["entity", "create", "key-7"], ["entity", "set-parent", "key-7"], True),
         (["entity", "get-limits", "key-9"], ["entity", "show", "key-9"], True),
         (["explain", "nothing", "here"], ["system", "set-defaults"], True),
+        (["entity", "create", "key-8", "--parent", "taem"], ["entity", "create", "taem"], True),
+        (["entity", "set-parent", "key-9", "team"], ["entity", "create", "key-9"], True),
     ],
 )
 def test_options_of_the_command_line_are_repeated(
@@ -36,7 +38,18 @@ def test_options_of_the_command_line_are_repeated(
     if args[:2] == ["entity", "create"]:
         cli(*args, *store)
     ran = cli(*args, *store)
-    assert command_in(ran.err + ran.out, *words)[1:] == [*words, *store]
+    command = command_in(ran.err + ran.out, *words)[1:]
+    assert (command[: len(words)], command[-len(store) :]) == (words, store)
+
+
+def test_the_hint_after_a_deletion_names_a_child_and_the_store(cli, monkeypatch):
+    monkeypatch.delenv("ZAEL_URL")
+    store = ["--url", cli.url]
+    cli("entity", "create", "team", *store)
+    cli("entity", "create", "key-8", "--parent", "team", *store)
+    ran = cli("entity", "delete", "team", "--yes", *store)
+    words = ["entity", "set-parent", "key-8", "PARENT"]
+    assert command_in(ran.err, *words)[1:] == [*words, *store]
 
 
 def test_what_the_environment_names_is_not_repeated(cli):

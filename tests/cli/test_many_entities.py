@@ -1,28 +1,34 @@
 """Very many entities: listings print at once, a purge shows progress and can be resumed."""
 
 import json
+import math
+import os
 import subprocess
-import time
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.cli.bulk import bulk_store
+from tests.cli.inprocess import CommandLine
 from tests.cli.stores import on_both_engines
 from tests.cli.terminal import ANSI, CTRL_C, MODULE, environment, run, terminal
 from zae_limiter import SyncRepository
 
 MANY = 100_000
+FILLING = pytest.mark.timeout(900)  # 100,000 items take two minutes on a starved machine
 SIZES = [
-    pytest.param(("sqlite", 20_000), id="sqlite"),
+    pytest.param(("sqlite", 5000), id="sqlite"),
     pytest.param(("sqlite", MANY), id="sqlite-many", marks=pytest.mark.slow),
-    pytest.param(("dynamodb", 2500), id="dynamodb"),
-    pytest.param(("dynamodb", MANY), id="dynamodb-many", marks=pytest.mark.slow),
+    pytest.param(("dynamodb", 1200), id="dynamodb"),
+    pytest.param(("dynamodb", MANY), id="dynamodb-many", marks=[pytest.mark.slow, FILLING]),
 ]
 EVERYTHING = ("entity", "list")
 CUSTOM = (*EVERYTHING, "--with-custom-limits", "gpt-4")
 CHILDREN = (*EVERYTHING, "--parent", "project")
-SOON_S = 2  # with other tests on both cores; on an idle machine it is less than half of that
+SOON_S = 2  # start-up included; on an idle machine it is less than half of that
+SOON_CPU_S = 1  # on a starved machine: the start takes 0.3 s, reading 100,000 of them 2 s or more
 
 
 class Store(NamedTuple):
@@ -38,61 +44,68 @@ def big(request, tmp_path_factory):
 
 
 def first_entity_after(url, *args):
-    """Return the seconds until the first entity is printed, and the output; the best of three."""
-    found = _timed(url, *args)
-    for _ in range(2):
-        if found[0] >= SOON_S / 2:
-            found = min(found, _timed(url, *args))
-    return found
-
-
-def _timed(url, *args):
-    """Time a command, without the start-up that printing the version takes as well."""
-    bare = time.monotonic()
-    subprocess.run([*MODULE, "--version"], check=True, stdout=subprocess.DEVNULL)
-    start = time.monotonic()
+    """Return whether the first entity was printed soon, and the output."""
     with subprocess.Popen(
         [*MODULE, *args, "--url", url], stdout=subprocess.PIPE, env=environment(), text=True
     ) as process:
         first = ""
-        while "key-" not in first:
-            line = process.stdout.readline()
-            assert line, first
-            first += line
-        took = time.monotonic() - start
+        with Stopwatch() as watch:
+            while "key-" not in first:
+                line = process.stdout.readline()
+                assert line, first
+                first += line
+        is_soon = watch.within(SOON_S) or _cpu_seconds(process.pid) < SOON_CPU_S
         rest = process.stdout.read()
     assert process.returncode == 0
-    return took - (start - bare), first + rest
+    return is_soon, first + rest
 
 
-@pytest.mark.parametrize("args", [EVERYTHING, CUSTOM, CHILDREN], ids=" ".join)
-@pytest.mark.parametrize("more", [(), ("--all",)], ids=" ".join)
+def _cpu_seconds(pid):
+    """Return the CPU time of a process so far; infinite where the system does not show it."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return math.inf
+    user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize(
+    ("args", "more"),
+    [
+        (EVERYTHING, ()),
+        (CUSTOM, ()),
+        (CHILDREN, ("--all",)),
+        pytest.param(EVERYTHING, ("--all",), marks=pytest.mark.slow),
+        pytest.param(CUSTOM, ("--all",), marks=pytest.mark.slow),
+        pytest.param(CHILDREN, (), marks=pytest.mark.slow),
+    ],
+)
 def test_a_listing_starts_to_print_soon(big, args, more):
-    took, text = first_entity_after(big.url, *args, *more)
-    assert took < SOON_S
+    is_soon, text = first_entity_after(big.url, *args, *more)
+    assert is_soon
     expected = big.count if more else 100
     assert sum(line.startswith("key-") for line in text.splitlines()) == expected
 
 
 @pytest.mark.parametrize("args", [EVERYTHING, CUSTOM], ids=" ".join)
 def test_json_of_all_of_them_streams_and_is_whole(big, args):
-    took, text = first_entity_after(big.url, *args, "--all", "--output", "json")
-    assert took < SOON_S
+    is_soon, text = first_entity_after(big.url, *args, "--all", "--output", "json")
+    assert is_soon
     data = json.loads(text)
     assert len({each["entity_id"] for each in data["entities"]}) == big.count
     assert data["next_cursor"] is None
 
 
 @pytest.mark.parametrize("args", [EVERYTHING, CUSTOM, CHILDREN], ids=" ".join)
-def test_pages_join_without_gap_or_overlap(big, args):
+def test_pages_join_without_gap_or_overlap(big, args, capsys, clean_environment):
     """Compare all entities, or only the last 4,000 if the listing is ordered by id."""
     in_order = args != EVERYTHING or big.url.startswith("sqlite")
     skipped = max(0, big.count - 4000) if in_order else 0
+    command = CommandLine(capsys, big.url)
     ids, cursor = [], ["--cursor", f"key-{skipped - 1:06d}"] if skipped else []
     limit = str((big.count - skipped) // 2 - 1)
     while cursor != ["--cursor", None]:
-        found = run(*args, "--limit", limit, *cursor, "--output", "json", "--url", big.url)
-        page = json.loads(found.stdout)
+        page = command(*args, "--limit", limit, *cursor, "--output", "json", "--url", big.url).json
         ids += [each["entity_id"] for each in page["entities"]]
         cursor = ["--cursor", page["next_cursor"]]
     expected = [f"key-{number:06d}" for number in range(skipped, big.count)]
@@ -123,17 +136,17 @@ def test_a_listing_can_be_interrupted(big):
 
 
 def test_a_mistyped_entity_is_found_out_fast(big):
-    took = time.monotonic()
-    found = run("entity", "show", "key-00012", "--url", big.url)
-    assert time.monotonic() - took < 3
+    with Stopwatch() as watch:
+        found = run("entity", "show", "key-00012", "--url", big.url)
+    assert watch.within(3)
     assert found.returncode == 1
     assert "did you mean 'key-000" in found.stderr
 
 
 def test_deleting_the_parent_of_very_many_asks_soon(big):
-    took = time.monotonic()
-    found = run("entity", "delete", "project", "--url", big.url)
-    assert time.monotonic() - took < 5
+    with Stopwatch() as watch:
+        found = run("entity", "delete", "project", "--url", big.url)
+    assert watch.within(5)
     assert found.returncode == 1
     assert "entity 'project' does not exist" in found.stderr
     with SyncRepository.open(url=big.url) as repository:
@@ -148,7 +161,7 @@ def test_deleting_the_parent_of_very_many_asks_soon(big):
 
 @on_both_engines
 def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path):
-    count = 50_000 if engine == "sqlite" else 2000
+    count = 30_000 if engine == "sqlite" else 1500
     with bulk_store(engine, tmp_path, count, "tenant") as (url, namespace_id):
         assert run("namespace", "delete", "tenant", "--yes", "--url", url).returncode == 0
         with terminal("namespace", "purge", namespace_id, "--url", url) as screen:

@@ -2,12 +2,11 @@
 
 import re
 import shlex
-import time
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from unittest.mock import patch
 
+from tests.cli.inprocess import Ran
 from tests.cli.stores import on_both_engines
+from tests.cli.terminal import CTRL_C, terminal
 
 PAGE = Path(__file__).parents[2] / "docs/cli-operations.md"
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -18,13 +17,12 @@ def lines():
     return [line for block in blocks for line in block.splitlines() if line.startswith("zae-")]
 
 
-@contextmanager
-def interrupted_in_its_pause():
-    """Press Ctrl-C once a command that goes on for ever has shown its first table."""
-    with patch("zae_limiter.cli.bucket_list.time", wraps=time) as clock:
-        clock.sleep.side_effect = KeyboardInterrupt
-        yield
-    clock.sleep.assert_called_once_with(2)
+def watched(url, *args):
+    """Run a command that goes on for ever, until Ctrl-C after its first table."""
+    with terminal(*args, "--url", url) as screen:
+        screen.read_until("Ctrl-C")
+        screen.press(CTRL_C)
+        return Ran(screen.wait(), screen.output, "")
 
 
 @on_both_engines
@@ -32,8 +30,7 @@ def test_the_commands_of_the_page_run_in_its_order(cli):
     assert len(lines()) > 20
     for line in lines():
         _, *args = shlex.split(line)
-        with interrupted_in_its_pause() if "--watch" in args else nullcontext():
-            found = cli(*args)
+        found = watched(cli.url, *args) if "--watch" in args else cli(*args)
         assert found.code == 0, f"{line}: {found.err}"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.stores import on_both_engines
-from tests.cli.terminal import ANSI, COLOUR, CTRL_C, only_line, run, terminal
+from tests.cli.terminal import ANSI, COLOUR, CTRL_C, run, terminal
 from zae_limiter import SyncRepository
 
 ASKING = {
@@ -35,8 +35,22 @@ def state(url):
         )
 
 
-@on_both_engines
-@pytest.mark.parametrize("args", ASKING, ids=" ".join)
+@pytest.mark.parametrize(
+    ("engine", "args"),
+    [
+        *(pytest.param("sqlite", args, id=f"{' '.join(args)}-sqlite") for args in ASKING),
+        # The question does not depend on the engine; one command shows that the answer counts.
+        *(
+            pytest.param(
+                "dynamodb",
+                args,
+                id=f"{' '.join(args)}-dynamodb",
+                marks=() if args == ("entity", "delete", "project-1") else pytest.mark.slow,
+            )
+            for args in ASKING
+        ),
+    ],
+)
 def test_yes_does_it_and_no_does_not(args, url):
     before = state(url)
     with terminal(*args, ZAEL_URL=url) as screen:
@@ -69,11 +83,9 @@ def test_ctrl_c_at_the_question_changes_nothing(url):
 
 @on_both_engines
 @pytest.mark.parametrize("args", ASKING, ids=" ".join)
-def test_without_a_terminal_it_asks_for_the_option(args, url):
+def test_without_a_terminal_it_asks_for_the_option(args, cli, url):
     before = state(url)
-    found = run(*args, ZAEL_URL=url)
-    assert (found.returncode, found.stdout) == (2, "")
-    line = only_line(found.stderr)
+    line = cli(*args).error(2)
     assert ASKING[args] in line
     assert "add --yes to do it" in line
     assert state(url) == before
@@ -96,7 +108,7 @@ def test_colours_are_for_terminals_without_no_color(url):
     assert "\x1b" not in run(*args, ZAEL_URL=url).stdout
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "args",
     [

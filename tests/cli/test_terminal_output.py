@@ -27,12 +27,12 @@ def test_a_refusal_is_red(cli):
     "args",
     [
         ["explain", "key-7", "gpt-4"],
-        ["explain", "kez-7", "gpt-4"],
         ["entity", "show", "stranger"],
-        ["entity", "list", "-N", "unheard-of"],
         ["bucket", "show", "key-7"],
-        ["bucket", "reset", "key-7", "nothing"],
-        ["namespace", "recover", "unheard-of"],
+        pytest.param(["explain", "kez-7", "gpt-4"], marks=pytest.mark.slow),
+        pytest.param(["entity", "list", "-N", "unheard-of"], marks=pytest.mark.slow),
+        pytest.param(["bucket", "reset", "key-7", "nothing"], marks=pytest.mark.slow),
+        pytest.param(["namespace", "recover", "unheard-of"], marks=pytest.mark.slow),
     ],
 )
 def test_lines_are_folded_between_words_at_60_columns(cli, args):

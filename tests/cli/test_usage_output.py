@@ -2,6 +2,7 @@ import csv
 import io
 import re
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -10,17 +11,15 @@ import pytest
 from tests.cli.stores import empty_store, on_both_engines
 from tests.cli.terminal import ANSI, terminal
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.admission.usage import BucketHour, WindowUsage
-from zae_limiter.dynamodb.items import usage
-from zae_limiter.models.usage import UsageSnapshot
-from zae_limiter.store_url import parse_url
+from zae_limiter.models.usage import UsageSnapshot, WindowType
 from zae_limiter.testing import FakeClock
 from zae_limiter.visualization import (
     UsageSeries,
     axis_ticks,
     labelled_windows,
+    next_start,
     plot_chart,
+    save_chart,
     usage_series,
 )
 
@@ -47,10 +46,7 @@ def used(engine, tmp_path):
             limits = [Limit.per_minute("rpm", 60), Limit.per_day("tpm", 10**6)]
             repository.set_system_defaults(limits)
             repository.set_resource_defaults("gpt-4", limits)
-            if engine == "dynamodb":
-                record(repository.namespace_id, url)
-            else:
-                act(SyncRateLimiter(repository), clock)
+            act(SyncRateLimiter(repository), clock)
         yield url
 
 
@@ -61,22 +57,13 @@ def act(limiter, clock):
             pass
 
 
-def record(namespace_id, url):
-    """Write the items that an aggregator of the table would write."""
-    place = parse_url(url)
-    client = DynamoClient(place.place, endpoint_url=place.options["endpoint_url"])
-    for hour, entity_id, amounts in calls():
-        row = BucketHour(entity_id, "gpt-4", WindowUsage(hour, amounts, 1))
-        client.call("PutItem", {"Item": usage.encode(namespace_id, row, 2**32)})
-    client.close()
-
-
 @on_both_engines
 def test_the_table_has_a_column_for_each_limit(cli, used):
     found = cli("usage", "list", "-e", "key-1", "--limit", "2", "--url", used)
     lines = found.out.splitlines()
-    assert lines[0].split() == ["hourly", "window", "entity", "resource", "rpm", "tpm", "calls"]
-    assert lines[2].split() == [f"{DAY}T00:00Z", "key-1", "gpt-4", "1", "100", "1"]
+    heads = ["hourly", "window", "entity", "resource", "rpm", "tpm", "calls", "rejected"]
+    assert lines[0].split() == heads
+    assert lines[2].split() == [f"{DAY}T00:00Z", "key-1", "gpt-4", "1", "100", "1", "0"]
     assert "more: add --next-key '2026-01-01T01:00:00Z#hourly#key-1#gpt-4'" in found.err
 
 
@@ -106,8 +93,8 @@ def test_csv_has_a_row_for_each_window(cli, used):
         ("key-2", "4", "0"),
     ]
     summary = cli("usage", "summary", *args).out.splitlines()
-    assert summary[0] == "limit,total,average"
-    assert "tpm,60000,15000.0" in summary
+    assert summary[0] == "limit,total,average,through_children"
+    assert "tpm,60000,30000.0,0" in summary
 
 
 @on_both_engines
@@ -115,28 +102,27 @@ def test_a_span_of_time_can_be_chosen(cli, used):
     args = ("-e", "key-1", "--start", f"{DAY}T05:00Z", "--end", f"{DAY}T07:00Z", "--url", used)
     total = cli("usage", "summary", *args, "--output", "json").json
     assert total["total"] == {"rpm": 2, "tpm": 600 + 700}
-    assert "2 windows with usage" in cli("usage", "summary", *args).out
+    assert "2 hours with usage" in cli("usage", "summary", *args).out
 
 
 @on_both_engines
-def test_without_a_subject_it_is_that_of_all_resources_with_limits(cli, used, engine):
+def test_without_a_subject_it_is_that_of_the_whole_namespace(cli, used, engine):
     of_resource = cli("usage", "summary", "-r", "gpt-4", "--output", "json", "--url", used).json
-    with SyncRepository.open(url=used) as repository:
-        repository.set_limits("key-1", [Limit.per_minute("rpm", 60)], "gpt-5")
     assert cli("usage", "summary", "--output", "json", "--url", used).json == of_resource
     assert len(cli("usage", "list", "--url", used).out.splitlines()) == 52 + 2
     with SyncRepository.open(url=used) as repository:
         repository.register_namespace("empty")
-    line = cli("usage", "list", "-N", "empty", "--url", used).error(1)
-    assert "give --entity-id or --resource" in line
+    found = cli("usage", "list", "-N", "empty", "--url", used)
+    assert (found.code, found.out) == (0, "")
+    assert "no usage is recorded for that" in found.err
 
 
 @on_both_engines
-def test_where_nothing_is_recorded_it_says_what_would_do_that(cli, engine):
-    found = cli("usage", "list", "-e", "nobody")
+@pytest.mark.parametrize("command", ["list -e nobody", "summary -r none", "top -r none"])
+def test_where_nothing_is_recorded_it_says_so(cli, engine, command):
+    found = cli("usage", *command.split())
     assert (found.code, found.out) == (0, "")
     assert "no usage is recorded for that" in found.err
-    assert ("aggregator" in found.err) == (engine == "dynamodb")
 
 
 # --- pictures --------------------------------------------------------------------------------
@@ -163,7 +149,7 @@ def test_a_plot_fits_the_terminal_and_names_its_axes(used, columns):
 def test_a_plot_says_how_many_entities_it_adds_up(cli, used):
     pytest.importorskip("plotext")
     found = cli("usage", "summary", "-r", "gpt-4", "--window", "daily", "--plot", "--url", used)
-    assert "tpm: net tokens per day, 2 entities together" in found.out
+    assert "tpm: net tokens per day, 2 entities, each token once" in found.out
     assert "average per day" in found.out
 
 
@@ -213,11 +199,53 @@ def test_a_series_adds_entities_up_and_fills_gaps_with_zeros():
     assert usage_series([], "hourly") == []
 
 
+def test_a_series_counts_tokens_of_children_and_parents_once():
+    parent = replace(snapshot(1, "team", rpm=5), through_children={"rpm": 3})
+    child = replace(snapshot(1, "key", rpm=3), rejected=4)
+    rpm, through, rejected = usage_series([parent, child], "hourly")
+    assert (rpm.totals, through.totals, rejected.totals) == ((5,), (3,), (4,))
+    assert "each token once" in rpm.title
+    assert "through children" in through.title
+    assert (rejected.title, rejected.quantity) == ("rejected calls per hour (approximate)", "calls")
+    alone, of_children = usage_series([parent], "hourly")
+    assert (alone.totals, of_children.totals) == ((5,), (3,))
+
+
+def test_a_series_of_months():
+    first, last = (
+        UsageSnapshot("a", "r", f"{month}-01T00:00:00Z", "", "monthly", {"rpm": 5}, 1)
+        for month in ("2025-11", "2026-02")
+    )
+    (rpm,) = usage_series([first, last], "monthly")
+    assert rpm.totals == (5, 0, 0, 5)
+    assert [rpm.label(index) for index in range(4)] == ["2025-11", "2025-12", "2026-01", "2026-02"]
+    assert rpm.unit == "month"
+    assert [rpm.label(index) for index in labelled_windows(rpm, 2)] == ["2025-11", "2026-01"]
+
+
+@pytest.mark.parametrize("windows", [3, 500])
+def test_negative_hours_are_drawn_below_zero(tmp_path, windows):
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    totals = (7, -7, 3) * (windows // 3)
+    starts = tuple(start + timedelta(hours=hour) for hour in range(len(totals)))
+    series = UsageSeries("rpm", "hourly", starts, totals)
+    ticks = axis_ticks(series, 5)
+    assert ticks[0] <= -7
+    assert ticks[-1] >= 7
+    pytest.importorskip("plotext")
+    text = plot_chart([series], 100, str, ascii_only=False)
+    assert re.search(rf"\n *{ticks[0]}┤", text)
+    pytest.importorskip("matplotlib")
+    save_chart([series], str(tmp_path / "usage.svg"), "svg")
+    assert (tmp_path / "usage.svg").stat().st_size
+
+
 def constant(window, count):
     """Return a series of ``count`` equal windows from early 2026 on."""
-    step = timedelta(hours=1) if window == "hourly" else timedelta(days=1)
-    first = datetime(2026, 1, 1, 2 if window == "hourly" else 0, tzinfo=UTC)
-    return UsageSeries("x", window, tuple(first + i * step for i in range(count)), (5,) * count)
+    starts = [datetime(2026, 1, 1, 2 if window == "hourly" else 0, tzinfo=UTC)]
+    while len(starts) < count:
+        starts.append(next_start(starts[-1], WindowType(window)))
+    return UsageSeries("x", window, tuple(starts), (5,) * count)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +257,8 @@ def constant(window, count):
         ("hourly", 168, ["01-03 00:00", "01-05 00:00", "01-07 00:00"]),
         ("daily", 3, ["2026-01-01", "2026-01-02", "2026-01-03"]),
         ("daily", 25, ["2026-01-05", "2026-01-12", "2026-01-19"]),
+        ("monthly", 4, ["2026-01", "2026-02", "2026-03", "2026-04"]),
+        ("monthly", 20, ["2026-01", "2026-07", "2027-01", "2027-07"]),
     ],
 )
 def test_labels_stand_at_round_times(window, count, labels):
@@ -236,7 +266,7 @@ def test_labels_stand_at_round_times(window, count, labels):
     assert [series.label(index) for index in labelled_windows(series, 4)] == labels
 
 
-@pytest.mark.parametrize("window", ["hourly", "daily"])
+@pytest.mark.parametrize("window", ["hourly", "daily", "monthly"])
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
     pytest.importorskip("plotext")
@@ -274,6 +304,7 @@ def test_axes_have_round_numbers(totals, ticks):
         ("hourly", f"{DAY}T05:30Z", f"{DAY}T05:00:00Z"),
         ("hourly", f"{DAY}T05:00Z", f"{DAY}T05:00:00Z"),
         ("daily", f"{DAY}T05:30Z", f"{DAY}T00:00:00Z"),
+        ("monthly", "2026-01-31T05:30Z", f"{DAY}T00:00:00Z"),
     ],
 )
 def test_a_start_inside_a_window_keeps_that_window(cli, used, window, start, first):

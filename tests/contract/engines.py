@@ -34,7 +34,7 @@ DYNAMODB = BackendCapabilities(
     durable=True,
     shared_between_processes=True,
     atomic_cascade=False,
-    usage_history=False,
+    usage_history=True,
     infrastructure=True,
 )
 

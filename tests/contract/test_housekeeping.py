@@ -145,6 +145,39 @@ def test_opening_a_store_leaves_the_history_that_others_keep_for_longer(
         assert repository.get_usage_summary("user").total == {"rpm": 1}
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+def shared_url(request, tmp_path, unique_name):
+    memory = request.param == "memory"
+    return (specs.named_memory(unique_name) if memory else specs.sqlite(tmp_path)).url
+
+
+def test_the_retention_of_usage_belongs_to_the_store(clock, shared_url):
+    builder = SyncRepository.builder().url(shared_url).clock(clock)
+    with builder.usage_retention_days(365).build() as repository:
+        repository.set_system_defaults([HOURLY])
+        take(SyncRateLimiter(repository))
+        clock.advance(days=300)
+        with SyncRepository.open(url=shared_url, clock=clock) as other:  # names none
+            make_traffic(SyncRateLimiter(other))
+        assert repository.get_usage_summary("user").total == {"rpm": 1}
+
+
+def test_the_last_opener_that_names_a_retention_decides_it_for_all(clock, shared_url, caplog):
+    with SyncRepository.open(url=shared_url, clock=clock) as repository:
+        repository.set_system_defaults([HOURLY])
+        take(SyncRateLimiter(repository))
+        clock.advance(days=4)
+        with caplog.at_level("INFO", logger="zae_limiter"):
+            SyncRepository.builder().url(shared_url).clock(clock).usage_retention_days(
+                3
+            ).build().close()
+        (message,) = [record.getMessage() for record in caplog.records]
+        assert "usage" in message
+        assert "3 days" in message
+        make_traffic(SyncRateLimiter(repository))
+        assert repository.get_usage_summary("user").total == {}
+
+
 def test_deletion_of_old_usage_keeps_up_with_the_calls_that_make_it(clock, repository, limiter):
     """Every call ends an hour of a bucket of its own, more often than every ten minutes."""
     for _ in range(6):
@@ -177,7 +210,7 @@ def visit(limiter, entity_id, amount=1):
 def test_buckets_of_entities_that_come_only_once_do_not_accumulate(clock, repository, limiter):
     repository.set_system_defaults([RPS])
     most = 0
-    for number in range(5000):
+    for number in range(3000):
         visit(limiter, f"visitor-{number}")
         if number % 10 == 9:
             clock.advance(ms=100)
@@ -192,7 +225,7 @@ async def test_buckets_do_not_accumulate_for_tasks_either(engine, clock, tmp_pat
     async with await spec.open(clock=clock) as repository:
         limiter = RateLimiter(repository)
         await repository.set_system_defaults([RPS])
-        for number in range(2500):
+        for number in range(1800):
             async with limiter.acquire(f"visitor-{number}", API, {"rps": 1}):
                 pass
             clock.advance(ms=10)

@@ -13,12 +13,26 @@ from zae_limiter_contract.cancellation import CancellationContract
 from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
 from zae_limiter_contract.interrupts import InterruptContract
 
+from tests.contract._async import test_split_buckets as split
+from tests.contract._sync import test_split_buckets as sync_split
+
 
 @pytest.mark.parametrize("suite", [EngineContract, SyncEngineContract])
 def test_no_group_hides_a_test_or_fixture_of_another(suite):
     groups = [each for each in suite.__mro__[1:] if each is not object]
     names = Counter(name for each in groups for name in vars(each) if not name.startswith("__"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("suite", "groups"),
+    [
+        (EngineContract, (split.TestSplitBuckets, split.TestAroundSplitBuckets)),
+        (SyncEngineContract, (sync_split.TestSplitBuckets, sync_split.TestAroundSplitBuckets)),
+    ],
+)
+def test_no_group_is_left_out_with_split_buckets(suite, groups):
+    assert _tests(suite) == set().union(*map(_tests, groups))
 
 
 def test_both_trees_have_the_same_tests_but_for_what_only_one_can_do():

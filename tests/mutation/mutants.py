@@ -20,10 +20,16 @@ CHARGING = "tests/unit/test_charging.py::"
 LEASES = "tests/unit/test_leases.py::"
 BUCKET = "tests/unit/test_bucket.py::"
 ROWS = "tests/unit/test_sqlite_rows.py::"
+REPORT = "tests/unit/test_usage_report.py::"
 MOVES = "tests/property/test_moves.py::"
 CLOCK = "tests/unit/test_server_clock.py::"
 FLEET = "tests/property/test_fleet_clocks.py::"
+HISTORIES = "tests/property/test_usage_histories.py::test_usage_is_exact_"
 SHARED = "tests/unit/test_shared_clock.py::"
+HOURS = "tests/unit/dynamodb/test_hour_updates.py::"
+ITEM_HOURS = "tests/unit/dynamodb/test_item_hours.py::"
+MIGRATIONS = "tests/unit/dynamodb/test_migrations.py::"
+LOAD = "tests/unit/dynamodb/test_index_load.py::"
 
 MUTANTS = [
     # --- never too much
@@ -123,9 +129,9 @@ MUTANTS = [
     Mutant(
         "a refused call has charged its first bucket",
         "embedded/buckets.py",
-        "        plans.append((plan, window, image))\n",
+        "        plans.append((wanted, plan, window, image))\n",
         (
-            "        plans.append((plan, window, image))\n"
+            "        plans.append((wanted, plan, window, image))\n"
             "        if plan.granted is not None:\n"
             "            _write(tables, namespace_id, wanted.entity_id, wanted.resource,\n"
             "                   plan.granted, closed=window)\n"
@@ -135,8 +141,8 @@ MUTANTS = [
     Mutant(
         "a cascade writes the child only",
         "embedded/buckets.py",
-        "zip(charges, plans, strict=True):\n        assert",
-        "zip(charges[:1], plans[:1], strict=True):\n        assert",
+        "for wanted, plan, window, _ in plans:",
+        "for wanted, plan, window, _ in plans[:1]:",
         CHARGING + "test_a_cascade_charges_both",
     ),
     # --- other limits
@@ -279,6 +285,63 @@ MUTANTS = [
         "    window = open_window(row.image)\n    if window is not None:\n",
         "    window = open_window(row.image)\n    if False:\n",
         CHARGING + "test_what_a_removed_bucket_has_used_stays",
+    ),
+    Mutant(
+        "what came through a child is counted like a parent's own",
+        "admission/charge.py",
+        "    if charge.through_child:\n",
+        "    if False:\n",
+        CHARGING + "test_what_came_through_a_child_is_counted_apart",
+    ),
+    Mutant(
+        "a refund leaves what came through a child",
+        "admission/settle.py",
+        "    if settlement.through_child:\n",
+        "    if False:\n",
+        CHARGING + "test_what_came_through_a_child_is_counted_apart",
+    ),
+    Mutant(
+        "what came through a child is counted again in the next hour",
+        "admission/usage.py",
+        "        through_children=None,\n",
+        "",
+        CHARGING + "test_what_came_through_a_child_is_counted_apart",
+    ),
+    Mutant(
+        "totals count tokens of children twice",
+        "usage_report.py",
+        "        if self._each_token_once:\n",
+        "        if False:\n",
+        REPORT + "test_what_came_through_children_is_counted_once_over_entities",
+    ),
+    Mutant(
+        "a page ends before its month does",
+        "usage_report.py",
+        "return not any(first <= start <= last for start in starts)",
+        "return True",
+        REPORT + "test_a_page_of_months_is_bounded_in_memory",
+    ),
+    Mutant(
+        "a page holds all windows",
+        "usage_report.py",
+        "            if len(self._windows) > 2 * self._wanted:\n",
+        "            if False:\n",
+        REPORT + "test_a_page_of_months_is_bounded_in_memory",
+    ),
+    Mutant(
+        "a part of many entities is not ranked",
+        "usage_ranking.py",
+        "        self._parts.append((self._divisor, self._remainder + self._divisor // 2))\n",
+        "",
+        "tests/unit/test_usage_ranking.py::"
+        "test_many_entities_are_added_up_in_parts_and_none_is_lost",
+    ),
+    Mutant(
+        "rejections of an earlier hour move to this one",
+        "embedded/rejections.py",
+        "        if each.hour == image.window_hour:\n",
+        "        if True:\n",
+        "tests/unit/test_rejections.py::test_those_of_an_earlier_hour_stay_in_it",
     ),
     # --- forgetting
     Mutant(
@@ -493,5 +556,239 @@ MUTANTS = [
         "_CLOSE_NS = 10 * _SECOND_NS",
         "_CLOSE_NS = 10**30",
         SHARED + "test_without_a_boot_id_an_offset_that_is_far_off_is_of_an_earlier_boot",
+    ),
+    # --- hours of usage
+    Mutant(
+        "an hour is turned twice",
+        "dynamodb/items/hour_updates.py",
+        '    update.require(f"{update.name(HOUR)} < {hour}")\n',
+        "",
+        HOURS + "test_the_first_write_of_an_hour_turns_it",
+    ),
+    Mutant(
+        "the hour of another item is turned",
+        "dynamodb/items/hour_updates.py",
+        '    update.require_equal(ORIGIN, s(hours.origin))\n    update.require(f"',
+        '    update.require(f"',
+        HOURS + "test_the_first_write_of_an_hour_turns_it",
+    ),
+    Mutant(
+        "a finished hour is dropped that nothing has stored",
+        "dynamodb/items/hour_updates.py",
+        "        update.require(absent)\n",
+        "        pass\n",
+        HOURS + "test_the_first_write_of_an_hour_turns_it",
+    ),
+    Mutant(
+        "a finished hour is dropped that another one has followed",
+        "dynamodb/items/hour_updates.py",
+        "({absent} OR {finished} = {update.number(hour)})",
+        "({absent} OR {finished} <= {update.number(hour)})",
+        HOURS + "test_a_finished_hour_is_stored_before_it_is_turned_over",
+    ),
+    Mutant(
+        "a finished hour is turned over without being stored",
+        "dynamodb/buckets/turning.py",
+        "return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)",
+        "return Turn(TURN_MARK + write_id, None, begins_hour)",
+        HOURS + "test_a_finished_hour_is_stored_before_it_is_turned_over",
+    ),
+    Mutant(
+        "unseen use through children is lost",
+        "dynamodb/items/hour_updates.py",
+        'update.require(f"attribute_not_exists({update.name(children)})")\n            if name',
+        "if name",
+        HOURS + "test_the_first_write_of_an_hour_turns_it",
+    ),
+    Mutant(
+        "use through children is not begun anew",
+        "dynamodb/items/hour_updates.py",
+        "            update.set_number(children, counts.through_milli.get(name, 0))\n",
+        "            update.add(children, counts.through_milli.get(name, 0))\n",
+        HOURS + "test_what_came_through_children_is_turned_with_it",
+    ),
+    Mutant(
+        "the late form does not require the hour",
+        "dynamodb/items/hour_updates.py",
+        "        if counts.form is HourForm.LATE:",
+        "        if False:",
+        HOURS + "test_late_if_others_have_probably_turned_the_hour",
+    ),
+    Mutant(
+        "a first write takes from an hour that is over",
+        "dynamodb/items/bucket_updates.py",
+        '        f"{update.name(HOUR)} >= {update.number(hour)}",\n',
+        "",
+        HOURS + "test_the_first_write_takes_only_from_an_hour_that_is_not_over",
+    ),
+    Mutant(
+        "a first write replaces the origin",
+        "dynamodb/items/bucket_updates.py",
+        "    update.set_if_missing(ORIGIN, s(counts.origin))",
+        "    update.set(ORIGIN, s(counts.origin))",
+        HOURS + "test_the_first_write_takes_only_from_an_hour_that_is_not_over",
+    ),
+    Mutant(
+        "a limit is dropped with its finished hour",
+        "dynamodb/items/bucket_updates.py",
+        "    hour_updates.require_stored(update, hours.finished)\n",
+        "",
+        HOURS + "test_a_dropped_limit_leaves_its_hour_to_its_namesake",
+    ),
+    Mutant(
+        "a limit is dropped in another hour",
+        "dynamodb/items/bucket_updates.py",
+        "    update.require_equal(HOUR, n(hours.hour))\n",
+        "",
+        HOURS + "test_a_dropped_limit_leaves_its_hour_to_its_namesake",
+    ),
+    Mutant(
+        "an item without hours begins twice",
+        "dynamodb/items/hour_updates.py",
+        '    update.require(f"attribute_not_exists({update.name(HOUR)})")\n',
+        "",
+        HOURS + "test_an_item_without_hours_begins_to_count",
+    ),
+    Mutant(
+        "the digest forgets the slots",
+        "dynamodb/items/bucket.py",
+        'f"{name} {pack(rate, slot)}" for name, rate, slot in limits',
+        'f"{name} {pack(rate, 0)}" for name, rate, slot in limits',
+        HOURS + "test_other_slots_are_other_limits",
+    ),
+    Mutant(
+        "another origin is taken for the known one",
+        "dynamodb/items/bucket.py",
+        '        or item[ORIGIN]["S"] != hours.origin\n',
+        "",
+        HOURS + "test_a_changed_hour_is_decoded_again",
+    ),
+    Mutant(
+        "an hour that another client has turned is not noticed",
+        "dynamodb/items/bucket.py",
+        '        or int(item[HOUR]["N"]) != hours.hour\n',
+        "",
+        HOURS + "test_a_changed_hour_is_decoded_again",
+    ),
+    Mutant(
+        "a cleared hour is not noticed",
+        "dynamodb/items/bucket.py",
+        "        or (finished is not None and FINISHED not in item)\n",
+        "",
+        HOURS + "test_a_cleared_hour_is_noticed",
+    ),
+    Mutant(
+        "a credit never turns the hour",
+        "dynamodb/buckets/writes.py",
+        "not is_over(bucket, context.now_ms, context.usage_ms)",
+        "True",
+        HOURS + "test_a_credit_to_a_bucket_that_was_seen_turns_its_hour",
+    ),
+    Mutant(
+        "a deletion loses what came after it was read",
+        "dynamodb/items/removal.py",
+        "(SHARDS, GENERATION, WRITES, ORIGIN)",
+        "(SHARDS, GENERATION)",
+        HOURS + "test_an_item_goes_only_as_it_was_read",
+    ),
+    Mutant(
+        "a later hour than the stored one is cleared",
+        "dynamodb/items/hours.py",
+        "    update.require_equal(FINISHED, n(state.finished))\n",
+        "",
+        ITEM_HOURS + "test_clearing_requires_the_origin_and_the_hour",
+    ),
+    Mutant(
+        "the hour of another item is cleared",
+        "dynamodb/items/hours.py",
+        "    update.require_equal(ORIGIN, s(state.origin))\n",
+        "",
+        ITEM_HOURS + "test_clearing_requires_the_origin_and_the_hour",
+    ),
+    Mutant(
+        "an announcement overwrites what is stored",
+        "dynamodb/items/usage.py",
+        "update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
+        "update.set(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
+        "tests/unit/dynamodb/test_stored_form.py::test_an_announced_hour_is_open",
+    ),
+    Mutant(
+        "hours that run in buckets are not counted",
+        "_sync/engines/dynamodb/live_hours.py",
+        "{**row.origins, **counted, **stored_origins(row)}",
+        "{**row.origins, **stored_origins(row)}",
+        "tests/unit/dynamodb/test_usage_hours.py::test_every_hour_comes_once_and_in_order",
+    ),
+    # --- indexes
+    Mutant(
+        "everything of a resource has one key",
+        "schema.py",
+        "return crc32(key.encode()) % PARTITIONS",
+        "return 0",
+        LOAD + "test_no_index_key_gets_more_than_it_takes",
+    ),
+    Mutant(
+        "partitions are too few for entities that are registered",
+        "schema.py",
+        "PARTITIONS = 32",
+        "PARTITIONS = 16",
+        LOAD + "test_no_index_key_gets_more_than_it_takes",
+    ),
+    Mutant(
+        "a migration writes an item that was deleted meanwhile",
+        "dynamodb/migrations.py",
+        "update.require_equal(name, item[name])",
+        "update.require('attribute_exists(PK) OR attribute_not_exists(PK)')",
+        MIGRATIONS + "test_an_item_gets_the_partition_of_its_entity_or_key",
+    ),
+    Mutant(
+        "a migration indexes what was in no index",
+        "dynamodb/migrations.py",
+        "if name in item and item[name] != value",
+        "if item.get(name) != value",
+        MIGRATIONS + "test_an_item_in_no_index_stays_in_none",
+    ),
+    Mutant(
+        "a table of an older schema is opened",
+        "dynamodb/table.py",
+        "    if version < SCHEMA_VERSION:\n",
+        "    if False:\n",
+        "tests/unit/dynamodb/test_table.py::test_a_table_of_an_older_version_has_to_be_migrated",
+    ),
+    # --- hours of usage, in random histories
+    Mutant(
+        "a late write counts for an hour that is over",
+        "dynamodb/items/hour_updates.py",
+        "return [*values, hour] if form is HourForm.LATE else values",
+        "return [*values, 0] if form is HourForm.LATE else values",
+        HISTORIES + "where[clocks are hours apart]",
+    ),
+    Mutant(
+        "a removed bucket takes its hours along",
+        "dynamodb/items/removal.py",
+        "    if not retention_days:\n        return []\n",
+        "    return []\n",
+        HISTORIES + "where[removed buckets return]",
+    ),
+    Mutant(
+        "an announcement hides a stored hour",
+        "dynamodb/items/usage.py",
+        "    update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
+        "    update.set(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
+        HISTORIES + "where[clocks are hours apart]",
+    ),
+    Mutant(
+        "the origin of a removed bucket returns",
+        "dynamodb/buckets/writes.py",
+        "counts = new_bucket.counts._replace(origin=new_origin(shard_id.number))",
+        "counts = new_bucket.counts",
+        HISTORIES + "where[removed buckets return]",
+    ),
+    Mutant(
+        "a bucket expires before its usage",
+        "admission/in_force.py",
+        "        if usage_ms:\n            usage_ms += HOUR_MS",
+        "        if False:\n            usage_ms += HOUR_MS",
+        HISTORIES + "in_random_histories[0]",
     ),
 ]

@@ -87,9 +87,10 @@ def environment(wheel, tmp_path_factory):
 
 
 def test_the_wheel_contains_the_package_and_nothing_else(wheel):
-    assert top_level(wheel) == {"zae_limiter"}
+    assert top_level(wheel) == {"zae_limiter", "zae_limiter_aggregator"}
     names = zipfile.ZipFile(wheel).namelist()
     assert "zae_limiter/py.typed" in names
+    assert "zae_limiter_aggregator/handler.py" in names
     assert "zae_limiter/_sync/limiter.py" in names
     assert not [name for name in names if "contract" in name or "test_" in name]
 

@@ -13,7 +13,7 @@ from zae_limiter.embedded.housekeeping import delete_expired_buckets
 from zae_limiter.embedded.memory.store import open_store
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
 
-FOR_EVER_DAYS = 1_000_000
+FOR_EVER_DAYS = 36_500  # the most that a store accepts
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class Share:
     limits: tuple[Limit, ...]
     keys: tuple[Key, ...]
     of_entity: bool
+    of_child: frozenset[str] = frozenset()  # names of the limits that a child counts, too
 
     @property
     def names(self) -> list[str]:
@@ -239,6 +240,7 @@ class World:
         self.entities: dict[str, tuple[str | None, bool]] = {}
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.usage: Counter[tuple[str, str, int, str]] = Counter()
+        self.through_children: Counter[tuple[str, str, int, str]] = Counter()
         self.events: Counter[tuple[str, str, int]] = Counter()
         self.logs: dict[tuple[str, str, Key], Log] = {}
 
@@ -275,10 +277,11 @@ class World:
         if parent is None or not cascade:
             return shares
         above = self.limits(parent, resource)
+        if above is None and override is not None:
+            above = (override, False)  # a parent without limits is charged under those of the call
         if above is not None:
-            shares.append(self._configured(parent, resource, *above))
-        elif override is not None:  # a parent without limits is charged under those of the call
-            shares.append(self._configured(parent, resource, override, False))
+            share = self._configured(parent, resource, *above)
+            shares.append(replace(share, of_child=frozenset(shares[0].names)))
         return shares
 
     def _configured(
@@ -342,8 +345,7 @@ class World:
         bucket = self.buckets.get((share.entity, share.resource))
         if bucket is None and max(owed.values()) < 0:
             for key, amount in owed.items():  # it is full; that much was not used after all
-                at = (share.entity, share.resource, now_ms // HOUR_MS, name_of(key))
-                self.usage[at] += amount
+                self._use(share, now_ms // HOUR_MS, key, amount)
             return
         if bucket is None:
             bucket = self.view(share, now_ms)
@@ -356,12 +358,18 @@ class World:
                 bucket.add(key, limits[key], now_ms)
             self._shift(share, key, amount, now_ms, admitted=False)
 
+    def _use(self, share: Share, hour: int, key: Key, amount: int) -> None:
+        at = (share.entity, share.resource, hour, name_of(key))
+        self.usage[at] += amount
+        if name_of(key) in share.of_child:
+            self.through_children[at] += amount
+
     def _shift(self, share: Share, key: Key, amount: int, now_ms: int, *, admitted: bool) -> None:
         bucket = self.buckets[share.entity, share.resource]
         pot = bucket.pots[key]
         pot.set(pot.level_at(now_ms) - amount, now_ms)
         pot.net += amount
-        self.usage[share.entity, share.resource, bucket.hour, name_of(key)] += amount
+        self._use(share, bucket.hour, key, amount)
         self._note(
             share.entity,
             share.resource,

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from zae_limiter import Limit
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, full_balance
-from zae_limiter.models.limit import MAX_PERIOD_SECONDS, MAX_TOKENS, MILLI
+from zae_limiter.models.limit import MAX_PERIOD_SECONDS, MAX_TOKENS
+from zae_limiter.models.timestamps import MILLI
 
 CENTURY_MS = 100 * 366 * 86_400_000
 HOUR_MS = 3_600_000
@@ -78,5 +79,7 @@ def images(draw, now_ms, names=("rpm", "tpm", "rpd")):
         now_ms // HOUR_MS,
         draw(st.integers(0, 10**6)),
         0,
+        draw(st.integers(0, 10**6)),
+        draw(st.none() | st.dictionaries(st.sampled_from(names), st.integers(-(10**20), 10**20))),
         draw(st.integers(0, 10**6)),
     )

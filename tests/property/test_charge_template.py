@@ -11,6 +11,8 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
+from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
+from zae_limiter.dynamodb.items.hours import HourState
 
 numbers = st.integers(-(10**30), 10**30)
 perhaps = st.none() | numbers
@@ -43,15 +45,37 @@ stamps = st.builds(
 )
 
 
+@st.composite
+def hours_and_counts(draw):
+    """The hours of an item, and what a write counts in one of the usual forms."""
+    keys = draw(st.lists(names, unique=True, min_size=1, max_size=4))
+    slots = {key: slot for slot, key in enumerate(keys, start=draw(st.integers(0, 2)))}
+    state = HourState("0.Ab-_", draw(numbers), draw(perhaps), slots, draw(st.booleans()))
+    form = draw(st.sampled_from([HourForm.COUNT, HourForm.LATE, HourForm.TURN]))
+    through = draw(st.dictionaries(st.sampled_from(keys), numbers, max_size=3))
+    small = st.integers(0, 3)
+    counts = HourCounts(form, draw(numbers), draw(small), draw(small), through, draw(perhaps))
+    return state, draw(st.none() | st.just(counts))
+
+
 @given(
-    texts, texts, texts, moves(), stamps, st.sampled_from([1, 2, 32]), st.integers(0, 10**9), texts
+    texts,
+    texts,
+    texts,
+    moves(),
+    stamps,
+    st.sampled_from([1, 2, 32]),
+    st.integers(0, 10**9),
+    texts,
+    hours_and_counts(),
 )
 def test_a_write_is_filled_in_as_it_is_spelled(
-    namespace, entity, resource, made, stamp, shards, version, table
+    namespace, entity, resource, made, stamp, shards, version, table, hours_and_counts
 ):
     image = BucketImage({}, 1, None, 0)
-    bucket = StoredBucket(image, "Dig-est_", shard=Shard(0, shards))
+    hours, counts = hours_and_counts
+    bucket = StoredBucket(image, "Dig-est_", shard=Shard(0, shards), hours=hours)
     spot = (namespace, entity, resource, 0)
     for _ in range(2):  # the form is made, then used
-        write = TemplatedCharge(spot, made, stamp, bucket, version)
+        write = TemplatedCharge(spot, made, stamp, bucket, version, counts=counts)
         assert json.loads(write.text(table)) == json.loads(write.update().text(table))

@@ -431,8 +431,10 @@ class Histories(RuleBasedStateMachine):
                 )
             )
             assert more is None
-            used, events = Counter(), Counter()
+            used, through, events = Counter(), Counter(), Counter()
             for each in snapshots:
+                for name, amount in each.through_children.items():
+                    through[each.resource, each.window_start, name] += amount
                 events[each.resource, each.window_start] += each.total_events
                 for name, amount in each.counters.items():
                     used[each.resource, each.window_start, name] += amount
@@ -440,6 +442,13 @@ class Histories(RuleBasedStateMachine):
                 {
                     (at[1], _iso(at[2]), at[3]): amount
                     for at, amount in world.usage.items()
+                    if at[0] == entity
+                }
+            )
+            assert _nonzero(through) == _nonzero(
+                {
+                    (at[1], _iso(at[2]), at[3]): amount
+                    for at, amount in world.through_children.items()
                     if at[0] == entity
                 }
             )
@@ -512,7 +521,7 @@ COMMON = settings(
 
 @pytest.mark.timeout(600)  # if one fails: time to find the shortest
 class TestHistories(Histories.TestCase):
-    settings = settings(COMMON, max_examples=80, stateful_step_count=50)
+    settings = settings(COMMON, max_examples=40, stateful_step_count=50)
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def run_greedily(chosen, batches, visits):
 
 
 @given(limits("rpm"), st.integers(1, 1000))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_a_greedy_client_gets_the_whole_rate(limit, batch):
     elapsed, (taken,) = run_greedily([limit], [batch], visits=200)
     exact = accrued(limit, elapsed)
@@ -81,7 +81,7 @@ def test_a_greedy_client_gets_the_whole_rate(limit, batch):
 
 
 @given(st.integers(1, 50), st.integers(1, 10**6), st.integers(1, 20))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_a_slow_limit_beside_a_busy_one_gets_its_whole_rate(per_day, per_second, batch):
     slow, busy = Limit.per_day("rpd", per_day), Limit.per_second("rps", per_second)
     assume(batch <= per_day)

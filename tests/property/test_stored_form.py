@@ -1,4 +1,4 @@
-"""What SQLite keeps reads back as it was."""
+"""What SQLite keeps, and what memory packs, reads back as it was."""
 
 import json
 
@@ -10,6 +10,7 @@ from tests.property.strategies import images, limits, moments
 from zae_limiter import IncompatibleSchemaError, OnUnavailable
 from zae_limiter.admission.in_force import alias_of
 from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.embedded.memory import rows as packed
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
 
@@ -22,6 +23,7 @@ def test_a_bucket_reads_back_as_it_was(image):
     image = image._replace(limits={**image.limits, **beside})
     back = stored.decode_bucket(stored.encode_bucket(image))
     assert back == image
+    assert packed.unpack_bucket(packed.pack_bucket(image)) == image
     assert list(back.limits) == list(image.limits)
     assert [type(state) for state in back.limits.values()] == [
         type(state) for state in image.limits.values()
@@ -51,10 +53,13 @@ def test_a_configuration_reads_back_as_it_was(chosen, policy):
     st.integers(0, 10**7),
     st.dictionaries(names, st.integers(-(10**30), 10**30)),
     st.integers(0, 10**12),
+    st.dictionaries(names, st.integers(-(10**30), 10**30)),
+    st.integers(0, 10**12),
 )
-def test_usage_reads_back_as_it_was(hour, counters, events):
-    usage = WindowUsage(hour, counters, events)
-    assert stored.decode_usage(hour, stored.encode_usage(usage), events) == usage
+def test_usage_reads_back_as_it_was(hour, counters, events, through, rejected):
+    usage = WindowUsage(hour, counters, events, through, rejected)
+    assert stored.decode_usage(*stored.encode_usage(usage)) == usage
+    assert packed.unpack_usage(hour, packed.pack_usage(usage)) == usage
 
 
 documents = st.recursive(

@@ -17,7 +17,9 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
     UsageSnapshot,
+    WindowType,
 )
+from zae_limiter.settings import check_parallel_mode, check_provision
 from zae_limiter.testing import outage
 
 
@@ -61,3 +63,13 @@ def synchronous() -> None:
     with outage(repo), outage(limiter):
         pass
     assert_type(repo.namespace("other"), SyncRepository)
+
+
+def with_text_from_elsewhere(text: dict[str, str]) -> None:
+    repo = SyncRepository.open(
+        provision=check_provision(text["provision"]),
+        parallel_mode=check_parallel_mode(text["parallel_mode"]),
+    )
+    policy = OnUnavailable(text["on_unavailable"])
+    SyncRateLimiter(repo).acquire("key", "gpt-4", {"rpm": 1}, on_unavailable=policy)
+    repo.get_usage_snapshots("key", window_type=WindowType(text["window_type"]))

@@ -25,10 +25,10 @@ def test_the_entry_written_longest_ago_is_evicted():
 
 def test_an_eviction_takes_no_longer_in_a_large_cache():
     entries = filled(LARGE)
-    start = time.perf_counter()
+    start = time.thread_time()
     for number in range(LARGE, LARGE + PUTS):
         entries.put(number, number)
-    assert time.perf_counter() - start < 0.3  # 0.02 s; a plain dict takes 1 s
+    assert time.thread_time() - start < 0.3  # 0.02 s; a plain dict takes 1 s
     assert len(entries) == LARGE
 
 

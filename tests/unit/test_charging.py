@@ -18,7 +18,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.embedded import buckets, history, housekeeping
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.models.audit import AuditedChange
-from zae_limiter.usage_report import UsageQuery
+from zae_limiter.usage_report import END_OF_TIME
 
 NS = "ns"
 NOW = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -27,12 +27,11 @@ DAY_MS = 24 * HOUR_MS
 RPM = Limit("rpm", 10, 10, 10)  # a token a second
 TPM = Limit("tpm", 1000, 1000, 10)
 RPD = Limit.per_day("rpd", 10)
-ALWAYS = UsageQuery.parse(None, None, None)
 
 
 def usage_hours(tables, entity_id):
-    days = history.usage_days(tables, NS, entity_id, None, ALWAYS)
-    return [hour for day in days if day is not None for hour in day]
+    pages = history.usage_hours(tables, NS, entity_id, None, (0, END_OF_TIME))
+    return [hour for page in pages if page is not None for hour in page]
 
 
 class Store:
@@ -393,6 +392,40 @@ def test_usage_belongs_to_the_hour_in_which_it_was(store):
     store.now_ms += 5 * HOUR_MS
     store.settle(configured(RPM), rpm=2000)
     assert store.used() == {(hour, "rpm"): 3, (hour + 1, "rpm"): 3, (hour + 6, "rpm"): 2}
+
+
+def test_what_came_through_a_child_is_counted_apart(store):
+    names = frozenset({"rpm"})
+    force = configured(RPM, TPM)
+
+    def taken(rpm):
+        store.charge(wanted(force, "team", rpm=rpm, tpm=5)._replace(through_child=names))
+
+    taken(3)
+    store.take(force, "team", rpm=2)
+    credit = Settlement("team", "gpt-4", force, {"rpm": -1000}, names)
+    buckets.settle(store.tables, NS, (credit,), lambda: store.now_ms)
+    store.now_ms += HOUR_MS
+    store.take(force, "team", rpm=1)
+    store.now_ms += HOUR_MS
+    taken(4)
+    store.forget()
+    hours = [
+        (row.usage.counters, row.usage.through_children)
+        for row in usage_hours(store.tables, "team")
+    ]
+    assert hours == [
+        ({"rpm": 4, "tpm": 5}, {"rpm": 2}),
+        ({"rpm": 1, "tpm": 0}, {}),
+        ({"rpm": 4, "tpm": 5}, {"rpm": 4}),
+    ]
+
+
+def test_a_late_credit_of_a_cascade_takes_back_both(store):
+    credit = Settlement("team", "gpt-4", configured(RPM), {"rpm": -2000}, frozenset({"rpm"}))
+    buckets.settle(store.tables, NS, (credit,), lambda: store.now_ms)
+    (row,) = usage_hours(store.tables, "team")
+    assert (row.usage.counters, row.usage.through_children) == ({"rpm": -2}, {"rpm": -2})
 
 
 def test_a_refused_call_is_no_usage(store):

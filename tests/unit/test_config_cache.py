@@ -134,6 +134,15 @@ def test_hits_and_misses_are_counted(store, clock):
     assert repository.get_cache_stats() == CacheStats(1, 2, 2, 30)
 
 
+def test_a_store_in_memory_keeps_few_entries_that_the_garbage_collector_visits(store, clock):
+    repository = store()
+    repository.set_system_defaults(LARGE)
+    limiter = SyncRateLimiter(repository)
+    for number in range(5000):
+        limiter.available(f"user-{number}", "gpt-4")
+    assert repository.get_cache_stats().size <= 4096
+
+
 def test_a_read_that_was_under_way_during_a_change_is_not_remembered():
     cache = SyncConfigCache(60)
     whose = (("ns", 7), "user-1")

@@ -45,6 +45,8 @@ EXPORTS = [
     "ResourceCapacity",
     "UsageSnapshot",
     "UsageSummary",
+    "UsageRanking",
+    "EntityUsage",
     "AuditEvent",
     "AuditAction",
     "BackendCapabilities",
@@ -147,7 +149,11 @@ def test_the_limiter_loads_no_reports_before_they_are_asked_for():
     loaded = loaded_after("from zae_limiter import RateLimiter, Repository, Limit")
     models = ("audit", "backend", "bucket", "entity", "status", "usage")
     late = {f"zae_limiter.models.{name}" for name in models}
-    late |= {"zae_limiter.usage_report", "zae_limiter.admission.charge"}
+    late |= {
+        "zae_limiter.usage_report",
+        "zae_limiter.usage_ranking",
+        "zae_limiter.admission.charge",
+    }
     assert not (late | {"datetime", "logging", "secrets"}) & loaded
 
 
@@ -224,6 +230,7 @@ HISTORY = {
         "start_time": None,
         "end_time": None,
     },
+    "get_top_usage": {"by": None, "last": "24h", "*resource": None, "*limit": 10},
 }
 # On the repository and, under the same names, on the limiter.
 SHARED = {
@@ -406,6 +413,7 @@ BUILDER = [
     "bucket_ttl_multiplier",
     "on_unavailable",
     "usage_retention_days",
+    "snapshot_windows",
     "audit_retention_days",
 ]
 
@@ -419,6 +427,7 @@ def test_the_builder_is_fluent(repository, method):
         "bucket_ttl_multiplier": 3,
         "on_unavailable": "allow",
         "usage_retention_days": 30,
+        "snapshot_windows": "hourly,daily",
         "audit_retention_days": 30,
     }
     builder = repository.builder()

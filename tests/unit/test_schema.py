@@ -47,3 +47,19 @@ def test_a_bucket_key_is_taken_apart_again(entity_id, resource):
 def test_other_keys_are_refused(pk):
     with pytest.raises(ValidationError, match="not the key of a bucket"):
         schema.parse_bucket_pk(pk)
+
+
+def test_index_keys_are_partitioned_by_entity():
+    """Stored keys: the numbers must never change without another schema version."""
+    assert schema.PARTITIONS == 32
+    assert schema.gsi2_pk_resource("ns", "gpt-4", "user-1") == "ns/RESOURCE#gpt-4#20"
+    assert schema.gsi4_pk_namespace("ns", "user-1") == "ns/ALL#20"
+    assert schema.gsi4_pk_namespace("ns", "üser-漢") == "ns/ALL#26"
+
+
+def test_every_partition_of_an_index_is_listed_once():
+    by_resource, everything = schema.gsi2_partitions("ns", "gpt-4"), schema.gsi4_partitions("ns")
+    assert len(set(by_resource)) == len(set(everything)) == schema.PARTITIONS
+    for number in range(200):
+        assert schema.gsi2_pk_resource("ns", "gpt-4", f"user-{number}") in by_resource
+        assert schema.gsi4_pk_namespace("ns", f"user-{number}") in everything

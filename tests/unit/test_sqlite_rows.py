@@ -32,6 +32,14 @@ def test_a_bucket_reads_back_as_it_was():
     assert stored.decode_bucket(TEXT) == IMAGE
 
 
+def test_a_bucket_with_use_through_children_and_rejections():
+    image = IMAGE._replace(through_children={"rpm": -2000}, rejected=7)
+    text = stored.encode_bucket(image)
+    assert text == TEXT.replace("[1,{", "[2,{", 1)[:-1] + ',{"rpm":-2000},7]'
+    assert stored.decode_bucket(text) == image
+    assert stored.decode_bucket(stored.encode_bucket(IMAGE._replace(rejected=1))).rejected == 1
+
+
 def test_a_bucket_that_never_expires():
     image = IMAGE._replace(expires_ms=None)
     assert stored.encode_bucket(image) == TEXT.replace("1767225607000", "null")
@@ -40,7 +48,7 @@ def test_a_bucket_that_never_expires():
 
 def test_a_bucket_of_a_later_version_is_not_guessed_at():
     with pytest.raises(IncompatibleSchemaError, match="update"):
-        stored.decode_bucket(TEXT.replace("[1,{", "[2,{", 1))
+        stored.decode_bucket(TEXT.replace("[1,{", "[3,{", 1))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", "[1]", "[1,{", '[1,{"rpm":5},0,null,1]'])
@@ -58,6 +66,8 @@ def test_a_configuration():
 
 
 def test_usage():
-    usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4)
-    assert stored.encode_usage(usage) == '{"rpm":-3,"tpm":1000000000000000000000000000000}'
-    assert stored.decode_usage(490_896, stored.encode_usage(usage), 4) == usage
+    usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4, {"rpm": -1}, 2)
+    row = stored.encode_usage(usage)
+    counters = '{"rpm":-3,"tpm":1000000000000000000000000000000}'
+    assert row == (490_896, counters, 4, '{"rpm":-1}', 2)
+    assert stored.decode_usage(*row) == usage

@@ -177,7 +177,11 @@ class BucketContract(Contract):
         await world.take(USER, "in-use", rpm=1)
         await world.take("user-2", "in-use", rpm=1)
         await world.take("user-2", "with-defaults", rpm=1)
-        assert await world.repo.list_resources() == ["in-use", "with-defaults", "with-own-limits"]
+        listed = ["in-use", "with-defaults", "with-own-limits"]
+        assert await world.repo.list_resources() == listed
+        await world.repo.delete_entity(USER)  # it stays listed without buckets
+        await world.repo.delete_entity("user-2")
+        assert await world.repo.list_resources() == ["in-use", "with-defaults"]
 
     async def test_the_capacity_of_a_resource_is_the_sum_over_its_entities(
         self, world: World

@@ -42,6 +42,14 @@ class LifecycleContract(Contract):
         assert stats.settlements == 1
         assert stats.calls >= stats.writes > 0
 
+    async def test_closing_after_rejections_by_buckets_that_do_not_exist_raises_nothing(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        for entity_id in ("first", "second"):
+            assert not await world.granted(entity_id, rpm=11)
+        await world.repo.close()
+
     async def test_closing_twice_is_fine(self, world: World) -> None:
         await world.repo.close()
         await world.repo.close()

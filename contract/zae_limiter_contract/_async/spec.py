@@ -21,7 +21,8 @@ class EngineSpec:
     is pickled and opened in children: keep it plain, and its class at the top of a module.
     ``precision_milli`` is how many millitokens a level may be off exact arithmetic, and
     ``may_lag`` by which part of the capacity it may be below that. ``usage_retention_days`` is
-    set by tests of a long history; None is the engine's default.
+    set by tests of a long history; None is the engine's default. ``snapshot_windows`` are the
+    windows that usage queries offer.
     """
 
     url: str
@@ -30,6 +31,7 @@ class EngineSpec:
     precision_milli: int = 1
     may_lag: Fraction = Fraction(0)
     usage_retention_days: int | None = None
+    snapshot_windows: str = "hourly,daily,monthly"
 
     async def open(
         self,
@@ -46,6 +48,7 @@ class EngineSpec:
         builder.on_unavailable(on_unavailable)
         if self.usage_retention_days is not None:
             builder.usage_retention_days(self.usage_retention_days)
+        builder.snapshot_windows(self.snapshot_windows)
         return await builder.register_missing_namespace().build()
 
     def outage(self) -> AbstractContextManager[None] | None:

@@ -75,6 +75,60 @@ class UsageContract(Contract):
         (hour,), _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
         assert (hour.counters, hour.total_events) == ({"rpm": 10}, 1)
 
+    async def test_rejections_are_counted_with_the_next_write_to_their_bucket(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        await counted.take(rpm=10)
+        for _ in range(3):
+            await counted.refusal(rpm=1)
+        counted.clock.advance(minutes=1)
+        await counted.take(rpm=2)
+        (hour,), _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert (hour.counters, hour.total_events, hour.rejected) == ({"rpm": 12}, 2, 3)
+        assert (await counted.repo.get_usage_summary(USER)).rejected == 3
+        (state,) = await counted.repo.get_buckets(USER, API)
+        assert state.rejected == 3
+        counted.clock.advance(hours=1)
+        await counted.take(rpm=1)
+        (state,) = await counted.repo.get_buckets(USER, API)
+        assert state.rejected == 0
+        hours, _ = await counted.repo.get_usage_snapshots(USER, window_type="hourly")
+        assert [each.rejected for each in hours] == [3, 0]
+
+    async def test_rejections_are_counted_when_a_client_is_closed(self, counted: World) -> None:
+        await counted.configure(RPM)
+        other = await counted.open()
+        await counted.take(rpm=10)
+        for _ in range(2):
+            await counted.refusal(rpm=1)
+        await counted.repo.close()
+        (hour,), _ = await other.get_usage_snapshots(USER, window_type="hourly")
+        assert (hour.counters, hour.total_events, hour.rejected) == ({"rpm": 10}, 1, 2)
+
+    async def test_more_tokens_refused_within_a_lease_are_no_rejected_acquire(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        async with counted.acquire(rpm=8) as lease:
+            with pytest.raises(RateLimitExceeded):
+                await lease.consume(rpm=3)
+        counted.clock.advance(minutes=1)
+        await counted.take(rpm=1)
+        assert (await counted.repo.get_usage_summary(USER)).rejected == 0
+
+    async def test_a_rejection_counts_for_the_bucket_that_held_too_few_tokens(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        await counted.take("team", rpm=10)
+        await counted.refusal("key", rpm=1)
+        counted.clock.advance(minutes=1)
+        await counted.take("key", rpm=1)
+        assert (await counted.repo.get_usage_summary("team")).rejected == 1
+        assert (await counted.repo.get_usage_summary("key")).rejected == 0
+
     async def test_adjustments_count_when_they_are_written(self, counted: World) -> None:
         await counted.configure(RPM, TPM)
         async with counted.acquire(rpm=1) as lease:
@@ -142,6 +196,111 @@ class UsageContract(Contract):
             await lease.adjust(rpm=1)
         for entity_id in ("key", "team"):
             assert (await counted.repo.get_usage_summary(entity_id)).total == {"rpm": 3}
+
+    async def test_what_came_through_children_is_counted_apart(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        async with counted.acquire("key", rpm=2) as lease:
+            await lease.adjust(rpm=1)
+        await counted.take("team", rpm=4)
+        assert await _through(counted, "key") == [(3, 0)]
+        assert await _through(counted, "team") == [(7, 3)]
+        assert await _once(counted) == ({"rpm": 7}, {"rpm": 3})
+
+    async def test_hours_keep_apart_what_came_through_children(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        for amount in (1, 2, 3):
+            await counted.take("key", rpm=amount)
+            counted.clock.advance(hours=1)
+        await counted.take("team", rpm=5)
+        assert await _through(counted, "team") == [(1, 1), (2, 2), (3, 3), (5, 0)]
+        assert (await _once(counted))[0] == {"rpm": 11}
+
+    @pytest.mark.parametrize("later_ms", [0, 3_600_000])
+    async def test_refunds_of_a_cascade_are_taken_back_from_both(
+        self, counted: World, later_ms: int
+    ) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        with failing():
+            async with counted.acquire("key", rpm=5):
+                counted.clock.advance(ms=later_ms)
+                raise Failure
+        await counted.take("team", rpm=1)
+        hours = [(5, 5), (-4, -5)] if later_ms else [(1, 0)]
+        assert await _through(counted, "team") == hours
+        assert (await _once(counted))[0] == {"rpm": 1}
+        assert (await counted.repo.get_usage_summary("key")).total == {"rpm": 0}
+
+    async def test_a_credit_of_a_cascade_to_deleted_buckets_is_taken_back_from_both(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        with failing():
+            async with counted.acquire("key", rpm=5):
+                await counted.repo.delete_entity("team")
+                await counted.repo.delete_entity("key")
+                raise Failure
+        assert [amounts.get("rpm", 0) for amounts in await _once(counted)] == [0, 0]
+        await counted.take("team", rpm=2)
+        assert (await counted.repo.get_usage_summary("team")).total == {"rpm": 2}
+        assert (await _once(counted))[0] == {"rpm": 2}
+
+    async def test_tokens_that_only_the_parent_counts_are_its_own(self, counted: World) -> None:
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        await counted.repo.set_limits("key", [RPM])
+        await counted.repo.set_limits("team", [RPM, TPM])
+        async with counted.acquire("key", rpm=1, tpm=30) as lease:
+            await lease.adjust(tpm=5)
+        total, through = await _once(counted)
+        assert total == {"rpm": 1, "tpm": 35}
+        assert (through.get("rpm", 0), through.get("tpm", 0)) == (1, 0)
+
+    async def test_refunds_in_a_later_hour_make_that_hour_negative(self, counted: World) -> None:
+        await counted.configure(RPM)
+        with failing():
+            async with counted.acquire(rpm=4):
+                counted.clock.advance(hours=1)
+                raise Failure
+        assert await _hours(counted) == {"00": 4, "01": -4}
+        days, _ = await counted.repo.get_usage_snapshots(USER, window_type="daily")
+        assert [day.counters for day in days] == [{"rpm": 0}]
+
+    @pytest.mark.parametrize("seed", range(2))
+    async def test_a_random_history_of_a_family_adds_up(
+        self, counted_for_months: World, seed: int
+    ) -> None:
+        counted, chance = counted_for_months, random.Random(seed)
+        await counted.configure(Limit.per_minute("rpm", 50), TPM)
+        for key in ("key-1", "key-2"):
+            await counted.repo.create_entity(key, parent_id="team", cascade=True)
+        used = dict.fromkeys(("key-1", "key-2", "team"), 0)
+        for _ in range(80):
+            counted.clock.advance(minutes=chance.choice([0, 1, 7, 61, 1500]))
+            entity_id, amount = chance.choice(list(used)), chance.randint(0, 15)
+            adjustment, lasts_ms = chance.randint(-20, 20), chance.choice([0, 3_600_000])
+            try:
+                async with counted.acquire(entity_id, rpm=amount) as lease:
+                    await lease.adjust(rpm=adjustment)
+                    counted.clock.advance(ms=lasts_ms)
+                    if chance.random() < 0.1:
+                        await counted.repo.reset_bucket("team", API)
+                    if chance.random() < 0.2:
+                        raise Failure
+                used[entity_id] += amount + adjustment
+            except (Failure, RateLimitExceeded):
+                pass
+        everything = sum(used.values())
+        assert (await _once(counted))[0]["rpm"] == everything
+        assert (await counted.repo.get_usage_summary()).total["rpm"] == everything
+        for entity_id in ("key-1", "key-2"):
+            total = (await counted.repo.get_usage_summary(entity_id)).total
+            assert total.get("rpm", 0) == used[entity_id]
+        team = await counted.repo.get_usage_summary("team")
+        assert team.total.get("rpm", 0) == everything
+        assert team.through_children.get("rpm", 0) == everything - used["team"]
 
     async def test_limits_of_a_call_count_under_their_own_name(self, counted: World) -> None:
         await counted.configure(RPM)
@@ -237,7 +396,7 @@ class UsageContract(Contract):
                 pass
             if chance.random() < 0.05:
                 await counted.repo.delete_entity(USER)
-        for window in ("hourly", "daily"):
+        for window in ("hourly", "daily", "monthly"):
             found, _ = await counted.repo.get_usage_snapshots(
                 USER, window_type=window, limit=10_000
             )
@@ -248,6 +407,18 @@ class UsageContract(Contract):
 async def _hours(world: World) -> dict[str, int]:
     found, _ = await world.repo.get_usage_snapshots(USER, window_type="hourly")
     return {each.window_start[11:13]: each.counters["rpm"] for each in found}
+
+
+async def _through(world: World, entity_id: str) -> list[tuple[int, int]]:
+    """By the hour: net tokens, and how many of them came through children."""
+    found, _ = await world.repo.get_usage_snapshots(entity_id, window_type="hourly")
+    return [(each.counters["rpm"], each.through_children.get("rpm", 0)) for each in found]
+
+
+async def _once(world: World) -> tuple[dict[str, int], dict[str, int]]:
+    """Totals of the resource over all entities, and what came through children."""
+    summary = await world.repo.get_usage_summary(resource=API)
+    return summary.total, summary.through_children
 
 
 async def _total(world: World) -> dict[str, int]:

@@ -177,7 +177,11 @@ class BucketContract(Contract):
         world.take(USER, "in-use", rpm=1)
         world.take("user-2", "in-use", rpm=1)
         world.take("user-2", "with-defaults", rpm=1)
-        assert world.repo.list_resources() == ["in-use", "with-defaults", "with-own-limits"]
+        listed = ["in-use", "with-defaults", "with-own-limits"]
+        assert world.repo.list_resources() == listed
+        world.repo.delete_entity(USER)  # it stays listed without buckets
+        world.repo.delete_entity("user-2")
+        assert world.repo.list_resources() == ["in-use", "with-defaults"]
 
     def test_the_capacity_of_a_resource_is_the_sum_over_its_entities(self, world: World) -> None:
         world.configure(RPM)

@@ -44,6 +44,14 @@ class LifecycleContract(Contract):
         assert stats.settlements == 1
         assert stats.calls >= stats.writes > 0
 
+    def test_closing_after_rejections_by_buckets_that_do_not_exist_raises_nothing(
+        self, world: World
+    ) -> None:
+        world.configure(RPM)
+        for entity_id in ("first", "second"):
+            assert not world.granted(entity_id, rpm=11)
+        world.repo.close()
+
     def test_closing_twice_is_fine(self, world: World) -> None:
         world.repo.close()
         world.repo.close()

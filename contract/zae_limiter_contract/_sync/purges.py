@@ -94,6 +94,28 @@ class PurgeContract(Contract):
         world.repo.purge_namespace(deleted)
         _assert_empty(filled)
 
+    def test_a_namespace_that_is_being_purged_takes_no_changes(
+        self, world: World, filled: SyncRepository
+    ) -> None:
+        def stop(removed: int) -> None:
+            raise InterruptedError
+
+        deleted = world.repo.delete_namespace("red")
+        with pytest.raises(InterruptedError):
+            world.repo.purge_namespace(deleted, stop)
+        for change in (
+            lambda: filled.set_system_defaults([RPM]),
+            lambda: filled.set_resource_defaults("late", [RPM]),
+            lambda: filled.set_limits("late", [RPM]),
+            lambda: filled.create_entity("late"),
+            lambda: filled.put_provisioner_state({"managed": ["late"]}),
+        ):
+            with pytest.raises(NamespaceStateError, match="is being purged"):
+                change()
+        world.repo.purge_namespace(deleted)
+        _assert_empty(filled)
+        assert filled.get_entity("late") is None
+
     def test_an_active_namespace_cannot_be_purged(
         self, world: World, filled: SyncRepository
     ) -> None:

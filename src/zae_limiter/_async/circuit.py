@@ -32,7 +32,6 @@ class Breaker:
         self._engine = engine
         self._place = place
         self._timeout_s = timeout_s
-        self._ask: Callable[[], Awaitable[Any]] = getattr(engine, "probe", engine.ping)
         self.is_open = False
         # When a call was last answered; set by every call, so without the lock.
         self.answered_s = time.monotonic()
@@ -104,6 +103,11 @@ class Breaker:
             "breaker_answers": self._answers,
         }
 
+    def answered(self) -> None:
+        """Close, if it is open: the store is known to answer."""
+        self.answered_s = time.monotonic()
+        self._close()
+
     def stop(self) -> None:
         """Let all calls through to a store that was closed: its error says so."""
         self.is_open, self._timeout_s = False, inf
@@ -139,8 +143,9 @@ class Breaker:
         self._is_probing = False
 
     async def _probe(self) -> None:
+        ask: Callable[[], Awaitable[Any]] = getattr(self._engine, "probe", self._engine.ping)
         try:
-            await self._ask()
+            await ask()
         except RateLimiterUnavailable:
             if not self._has_answered():
                 return
@@ -148,8 +153,7 @@ class Breaker:
             pass  # an answer, although not a good one
         finally:
             self._is_probing = False
-        self.answered_s = time.monotonic()
-        self._close()
+        self.answered()
 
 
 def _log(message: str, *args: object) -> None:

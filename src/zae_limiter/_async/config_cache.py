@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from zae_limiter.models.backend import CacheStats
 
 MAX_ENTRIES = 50_000  # bounds memory; the entity cached first is dropped first
+# Where a read costs microseconds: the garbage collector visits nine objects of each entry, and
+# stops the process meanwhile, for milliseconds with so many.
+MAX_LOCAL_ENTRIES = 2048
 MAX_SHARED = 10_000  # resources whose shared levels are kept: more than a store has
 _SKEW_MS = 1000  # concurrent callers may have read their stamps a little before the entry's
 
@@ -55,8 +58,9 @@ class ConfigCache:
     generation from before the read.
     """
 
-    def __init__(self, ttl_seconds: float) -> None:
+    def __init__(self, ttl_seconds: float, max_entries: int = MAX_ENTRIES) -> None:
         self.ttl_seconds = ttl_seconds
+        self._max_entries = max_entries
         self._ttl_ms = int(ttl_seconds * 1000)
         # Ordered: the first key of a plain dict is searched for among the places of deleted ones.
         self._entries: OrderedDict[EntityKey, dict[ResourceKey, _Entry]] = OrderedDict()
@@ -118,7 +122,7 @@ class ConfigCache:
             self._policies[entity[0]] = resolved.on_unavailable
             if self._ttl_ms <= 0:
                 return
-            while self._size >= MAX_ENTRIES:
+            while self._size >= self._max_entries:
                 self._drop(next(iter(self._entries)))
             entries = self._entries.setdefault(entity, {})
             self._size += resource not in entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.config_reads import landed, raise_for_waiter
@@ -15,6 +15,9 @@ from zae_limiter.concurrency.single_flight import Flight, SingleFlight
 from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
+
+if TYPE_CHECKING:
+    from zae_limiter.models.stack import LimiterInfo
 
 OPENING_S = 600.0  # creating a table takes seconds, deploying a stack minutes
 
@@ -72,6 +75,7 @@ class Management:
     get_audit_events = _of_repository(Repository.get_audit_events)
     get_usage_snapshots = _of_repository(Repository.get_usage_snapshots)
     get_usage_summary = _of_repository(Repository.get_usage_summary)
+    get_top_usage = _of_repository(Repository.get_top_usage)
 
     def __init__(
         self, repository: Repository | None, clock: Clock | None, deprecated: dict[str, Any]
@@ -86,6 +90,9 @@ class Management:
         if repository is not None and not isinstance(repository, Repository):
             raise ValidationError("repository", repository, "must be an open Repository")
         self._deprecated = deprecated
+        self._unopened = None if repository is None or repository.is_open else repository
+        if self._unopened is not None:  # opened by the first call
+            repository = None
         self._repository = repository
         self._clock = None if clock is None else check_clock(clock)
         policy = deprecated.get("on_unavailable")
@@ -94,9 +101,18 @@ class Management:
             self._repository = repository.with_settings(
                 None, deprecated.get("bucket_ttl_refill_multiplier"), self._clock
             )
-        self._owned = repository is None
+        self._owned = repository is None and self._unopened is None
         self._lock = SignalSafeLock()
         self._openings: SingleFlight[Repository] = SingleFlight(OPENING_S)
+
+    @classmethod
+    async def list_deployed(
+        cls, region: str | None = None, endpoint_url: str | None = None
+    ) -> list[LimiterInfo]:
+        """Return every limiter that is deployed in a region, by name."""
+        from zae_limiter._async.infra.discovery import list_deployed
+
+        return await list_deployed(region, endpoint_url)
 
     @property
     def repository(self) -> Repository | None:
@@ -117,16 +133,16 @@ class Management:
 
     @property
     def table_name(self) -> str:
-        """The name of the stack's DynamoDB table; deprecated, it is that of the stack."""
+        """The name of the DynamoDB table, which is the stack's; deprecated."""
         _warn_of_property("table_name", "repository.stack_name")
-        from zae_limiter.dynamodb.table import table_name
-
-        return table_name(self._stack_name())
+        return self._stack_name()
 
     def _stack_name(self) -> str:
         """Return the stack's name; before the store is opened, the one that would be opened."""
         if self._repository is not None:
             return self._repository.stack_name
+        if self._unopened is not None:
+            return self._unopened.stack_name
         from zae_limiter._async.open import stack_to_open
 
         return stack_to_open(self._deprecated.get("name"))
@@ -174,10 +190,15 @@ class Management:
 
     async def _build(self) -> Repository:
         """Open the repository as the environment and deprecated keywords say."""
+        if self._unopened is not None:
+            if not self._unopened.is_open:
+                await self._unopened.ensure_infrastructure()
+            return self._unopened.with_settings(clock=self._clock)
         given = self._deprecated
         builder = Repository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
         builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
+        builder.stack_options(given.get("stack_options"))
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
         return await builder.register_missing_namespace().build()

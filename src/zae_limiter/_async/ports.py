@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState, ResourceCapacity
     from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
     from zae_limiter.models.entity import Entity, Namespace
-    from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+    from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
     from zae_limiter.usage_report import UsageQuery
 
 
@@ -78,7 +78,10 @@ class BucketStore(Protocol):
         """
 
     async def resources(self, namespace_id: str) -> list[str]:
-        """Return the resources that have buckets, sorted. May read all keys of the namespace."""
+        """Return the resources in use, sorted: those that buckets were created on.
+
+        A resource stays in use when its buckets are gone, until its namespace is purged.
+        """
 
     async def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
@@ -256,7 +259,11 @@ class NamespaceStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """Usage by the hour and day; every net token is counted exactly once."""
+    """Usage by windows of time; every net token is counted exactly once.
+
+    Queries are about an entity, a resource, both, or, with neither, the whole namespace. Rejected
+    acquires are counted with the next write to their bucket and when a client is closed.
+    """
 
     async def page(
         self,
@@ -273,7 +280,12 @@ class UsageStore(Protocol):
     async def summary(
         self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
     ) -> UsageSummary:
-        """Sum all windows of the query."""
+        """Sum all windows of the query; over several entities each token counts once."""
+
+    async def top(
+        self, namespace_id: str, resource: str | None, query: UsageQuery, by: str | None, limit: int
+    ) -> UsageRanking:
+        """Rank entities by the hours of the query: by a limit, or by admitted acquires."""
 
 
 class AuditLog(Protocol):

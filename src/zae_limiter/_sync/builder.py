@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
-from zae_limiter._sync.open import open_repository, repository_over
+from zae_limiter._sync.open import migrate_store, open_repository, repository_over
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock, check_clock
+from zae_limiter.infra.option_methods import StackOptionMethods
 from zae_limiter.models.config import OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import check_positive
 from zae_limiter.settings import (
@@ -21,13 +23,18 @@ from zae_limiter.settings import (
     check_seconds,
     check_timeout,
     check_ttl_multiplier,
+    check_windows,
 )
 
+if TYPE_CHECKING:
+    from zae_limiter.models.backend import MigrationProgress, MigrationReport
 
-class SyncRepositoryBuilder:
+
+class SyncRepositoryBuilder(StackOptionMethods):
     """Collects settings. Every method returns the builder; ``build()`` opens the store."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._settings = Settings()
 
     def namespace(self, name: str | None) -> SyncRepositoryBuilder:
@@ -55,7 +62,7 @@ class SyncRepositoryBuilder:
         return self._set(config_cache_ttl=check_seconds(seconds, "config_cache_ttl"))
 
     def auto_update(self, enabled: bool) -> SyncRepositoryBuilder:
-        """Update the infrastructure to this version's; embedded files are always updated."""
+        """Update functions of an older version when opening; embedded files always are."""
         return self._set(auto_update=enabled)
 
     def bucket_ttl_multiplier(self, multiplier: int) -> SyncRepositoryBuilder:
@@ -68,17 +75,32 @@ class SyncRepositoryBuilder:
         return self._set(on_unavailable=parsed)
 
     def usage_retention_days(self, days: int) -> SyncRepositoryBuilder:
-        """Set how long an embedded store keeps usage. Default: SQLite 90 days, memory 7."""
-        return self._set(usage_retention_days=check_positive(days, "usage_retention_days"))
+        """Set how long usage is kept. Default: 90 days, in memory 7.
+
+        An existing DynamoDB table keeps it as long as its stack says.
+        """
+        self._set(usage_retention_days=check_positive(days, "usage_retention_days"))
+        return self._option(usage_retention_days=days)
+
+    def snapshot_windows(self, windows: str | Iterable[str]) -> SyncRepositoryBuilder:
+        """Set which windows usage queries offer: "hourly,daily,monthly", or some of them.
+
+        Usage is always stored by the hour; other windows are sums.
+        """
+        checked = check_windows(windows)
+        self._set(snapshot_windows=checked)
+        return self._option(snapshot_windows=",".join(checked))
 
     def audit_retention_days(self, days: int) -> SyncRepositoryBuilder:
-        """Set how long audit events are kept."""
-        return self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
+        """Set how long audit events are kept; by an existing stack, as long as it says."""
+        self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
+        return self._option(audit_retention_days=days)
 
     def provision(self, what: Provision) -> SyncRepositoryBuilder:
-        """Set what to do if a DynamoDB table is missing: "table" creates it, "never" does not.
+        """Set what to create if a DynamoDB table is missing: "stack", "table" or "never".
 
-        "stack", the default, is to deploy everything; until that exists it creates nothing.
+        "stack", the default, deploys the CloudFormation stack; where an endpoint has none, as a
+        local server, and with "table", the table alone is created.
         """
         return self._set(provision=check_provision(what))
 
@@ -108,7 +130,23 @@ class SyncRepositoryBuilder:
 
     def build(self) -> SyncRepository:
         """Open the store; raises NamespaceNotFoundError for an unknown namespace."""
-        return open_repository(self._settings)
+        options = self.collected_options()
+        return open_repository(self._settings._replace(stack_options=options))
+
+    def migrate(
+        self,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[MigrationProgress], None] | None = None,
+    ) -> MigrationReport:
+        """Bring a DynamoDB table of an older version to the schema of this one.
+
+        Stop all clients of the older version first; from its beginning on they cannot open the
+        table. It may be ended at any time and is resumed by the next call; several may run at
+        once. ``on_progress`` is called after each page of items, and may raise to end it. With
+        ``dry_run`` nothing is written, and the report counts what would change.
+        """
+        return migrate_store(self._settings, dry_run=dry_run, on_progress=on_progress)
 
     def over(self, engine: Engine) -> SyncRepository:
         """Open a repository over an engine that is open already."""

@@ -34,7 +34,6 @@ class Breaker:
         self._engine = engine
         self._place = place
         self._timeout_s = timeout_s
-        self._ask: Callable[[], Any] = getattr(engine, "probe", engine.ping)
         self.is_open = False
         # When a call was last answered; set by every call, so without the lock.
         self.answered_s = time.monotonic()
@@ -106,6 +105,11 @@ class Breaker:
             "breaker_answers": self._answers,
         }
 
+    def answered(self) -> None:
+        """Close, if it is open: the store is known to answer."""
+        self.answered_s = time.monotonic()
+        self._close()
+
     def stop(self) -> None:
         """Let all calls through to a store that was closed: its error says so."""
         self.is_open, self._timeout_s = False, inf
@@ -139,8 +143,9 @@ class Breaker:
         self._is_probing = False
 
     def _probe(self) -> None:
+        ask: Callable[[], Any] = getattr(self._engine, "probe", self._engine.ping)
         try:
-            self._ask()
+            ask()
         except RateLimiterUnavailable:
             if not self._has_answered():
                 return
@@ -148,8 +153,7 @@ class Breaker:
             pass  # an answer, although not a good one
         finally:
             self._is_probing = False
-        self.answered_s = time.monotonic()
-        self._close()
+        self.answered()
 
 
 def _log(message: str, *args: object) -> None:

@@ -20,6 +20,7 @@ from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limi
 from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entity_id, check_resource
 
 if TYPE_CHECKING:
+    from zae_limiter.models.stack import StackOptions
     from zae_limiter.models.status import Availability, LimitStatus
 
 
@@ -40,7 +41,7 @@ class SyncRateLimiter(Management):
         name: str | None = None,
         region: str | None = None,
         endpoint_url: str | None = None,
-        stack_options: object = None,
+        stack_options: StackOptions | None = None,
         on_unavailable: OutagePolicy | None = None,
         auto_update: bool | None = None,
         bucket_ttl_refill_multiplier: int | None = None,

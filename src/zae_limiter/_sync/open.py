@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from zae_limiter._sync.circuit import Breaker
-from zae_limiter._sync.config_cache import SyncConfigCache
+from zae_limiter._sync.config_cache import MAX_ENTRIES, MAX_LOCAL_ENTRIES, SyncConfigCache
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
 from zae_limiter._sync.engines.memory import open_memory
 from zae_limiter._sync.ports import Engine
@@ -20,6 +21,11 @@ from zae_limiter.naming import check_namespace, check_stack_name
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import StoreUrl, parse_url
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zae_limiter.models.backend import MigrationProgress, MigrationReport
+
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
 
@@ -30,8 +36,28 @@ def open_repository(settings: Settings) -> SyncRepository:
     _namespace(settings)  # raises for a bad name before a file or a table is created
     clock = settings.clock or _default_clock(url.engine)
     settings = settings._replace(clock=clock)
-    engine = _open_engine(url, settings, clock)
+    if url.engine == "dynamodb":
+        from zae_limiter._sync.engines.dynamodb.open import open_dynamodb
+
+        table = open_dynamodb(url, settings)
+        settings = settings._replace(snapshot_windows=table.snapshot_windows)
+        return repository_over(table, url.place, settings)
+    engine = _open_swept(url, settings, clock)
     return repository_over(engine, url.place, settings)
+
+
+def migrate_store(
+    settings: Settings, *, dry_run: bool, on_progress: Callable[[MigrationProgress], None] | None
+) -> MigrationReport:
+    """Migrate the DynamoDB table that settings name; files are migrated when they are opened."""
+    url = _store_url(settings)
+    if url.engine != "dynamodb":
+        raise ValidationError(
+            "url", settings.url, "is migrated when it is opened; migrate() is for DynamoDB tables"
+        )
+    from zae_limiter._sync.engines.dynamodb.open import migrate_dynamodb
+
+    return migrate_dynamodb(url, settings, dry_run=dry_run, on_progress=on_progress)
 
 
 def repository_over(engine: Engine, stack_name: str, settings: Settings) -> SyncRepository:
@@ -47,7 +73,7 @@ def repository_over(engine: Engine, stack_name: str, settings: Settings) -> Sync
         Context(
             engine=engine,
             breaker=Breaker(engine, stack_name, settings.request_timeout),
-            cache=SyncConfigCache(settings.config_cache_ttl),
+            cache=_config_cache(engine, settings.config_cache_ttl),
             clock=clock,
             parallel=parallel,
             namespace_id=namespace_id,
@@ -55,8 +81,16 @@ def repository_over(engine: Engine, stack_name: str, settings: Settings) -> Sync
             stack_name=stack_name,
             on_unavailable=settings.on_unavailable,
             bucket_ttl_multiplier=settings.bucket_ttl_multiplier,
+            snapshot_windows=settings.snapshot_windows,
         )
     )
+
+
+def _config_cache(engine: Engine, ttl_seconds: float) -> SyncConfigCache:
+    """Return a cache that is small where the store is in the memory of this process."""
+    capabilities = engine.capabilities
+    is_local = not (capabilities.durable or capabilities.shared_between_processes)
+    return SyncConfigCache(ttl_seconds, MAX_LOCAL_ENTRIES if is_local else MAX_ENTRIES)
 
 
 def _namespace(settings: Settings) -> str:
@@ -101,13 +135,11 @@ def _default_clock(engine: str) -> Clock:
     return SharedClock() if engine == "sqlite" else HostClock()
 
 
-def _open_engine(url: StoreUrl, settings: Settings, clock: Clock) -> Engine:
-    if url.engine == "dynamodb":
-        from zae_limiter._sync.engines.dynamodb.open import open_dynamodb
-
-        return open_dynamodb(url, settings)
+def _open_swept(url: StoreUrl, settings: Settings, clock: Clock) -> Engine:
+    """Open an embedded engine and delete its expired buckets."""
     engine = _open_embedded(url, settings)
     try:
+        engine.buckets.join_retention(settings.usage_retention_days)
         engine.buckets.delete_expired_buckets(clock())
     except BaseException:
         engine.close()

@@ -16,8 +16,9 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, rebase
 from zae_limiter.admission.request import Charge
 from zae_limiter.admission.shards.combined import CombinedImage, combine, fit_at_ms
-from zae_limiter.models.limit import MILLI
+from zae_limiter.admission.usage import with_through_child
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.models.timestamps import MILLI
 
 
 class ChargePlan(NamedTuple):
@@ -65,20 +66,25 @@ def plan_charge(
         return None
     else:
         seen = under_limits(image, in_force, now_ms)
-    limits = dict(seen.limits)
+    before, version, expires_ms, hour, admitted, counted, writes, through, rejected = seen
+    limits = dict(before)
     for key, amount_milli in charge.amounts_milli.items():
         after = take(limits[key], amount_milli, now_ms)
         if after is None:
             return ChargePlan(None, seen)
         limits[key] = after
+    if charge.through_child:
+        through = with_through_child(through, charge.amounts_milli, charge.through_child)
     granted = BucketImage(
         limits,
-        seen.config_version or in_force.governing_version,
-        in_force.extended_ttl(seen.expires_ms, now_ms),
-        seen.window_hour,
-        seen.admitted + is_acquire,
-        seen.admitted_counted,
-        seen.writes + 1,
+        version or in_force.governing_version,
+        in_force.extended_ttl(expires_ms, now_ms),
+        hour,
+        admitted + is_acquire,
+        counted,
+        writes + 1,
+        through,
+        rejected,
     )
     return ChargePlan(granted, seen)
 

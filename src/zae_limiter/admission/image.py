@@ -8,10 +8,13 @@ twice. A bucket that does not exist is full.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.bucket import accrued_milli, wait_ms
-from zae_limiter.models.limit import Limit
+
+if TYPE_CHECKING:
+    from zae_limiter.models.limit import Limit
 
 EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z; stored balances depend on it: never change it
 HOUR_MS = 3_600_000
@@ -43,7 +46,12 @@ class LimitState(NamedTuple):
 
 
 class BucketImage(NamedTuple):
-    """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``)."""
+    """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``).
+
+    ``through_children`` and ``rejected`` count in the current usage window: millitokens, by plain
+    name, that children of the entity have counted, too; and rejected acquires, as far as clients
+    have reported them.
+    """
 
     limits: dict[str, LimitState]
     config_version: int  # the newest configuration it has seen; 0: only limits of calls
@@ -52,6 +60,8 @@ class BucketImage(NamedTuple):
     admitted: int = 0
     admitted_counted: int = 0
     writes: int = 0
+    through_children: Mapping[str, int] | None = None  # None: nothing
+    rejected: int = 0
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:

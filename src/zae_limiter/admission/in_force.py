@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from typing import TYPE_CHECKING
 
-from zae_limiter.admission.image import Rate
+from zae_limiter.admission.image import HOUR_MS, Rate
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
-from zae_limiter.models.limit import MILLI, Limit
+from zae_limiter.models.timestamps import MILLI
+
+if TYPE_CHECKING:
+    from zae_limiter.models.limit import Limit
 
 CENTURY_MS = 100 * 366 * 86_400_000  # a TTL that far away means: never
+WEEK_MS = 7 * 86_400_000  # beyond what usage needs: a busy bucket's TTL is written once a week
 ALIAS = "~"  # between name and digest of a call's limit; no limit name contains it
 
 
@@ -32,6 +37,7 @@ class InForce:
         "digests",
         "fill_ms",
         "keep_ms",
+        "keyed_rates",
         "keys",
         "limits",
         "name_set",
@@ -57,6 +63,7 @@ class InForce:
         self.rates = tuple(Rate.of(limit) for limit in limits)
         self.keys = self.names if governing is None else self._keys_beside(governing)
         self._named_keys = tuple(zip(self.names, self.keys, strict=True))
+        self.keyed_rates = tuple(zip(self.keys, self.rates, strict=True))  # every charge asks
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)
         self._shares: dict[Shard, InForce] = {}
@@ -75,6 +82,7 @@ class InForce:
         if share is None:
             share = copy(self)
             share.rates = tuple(effective(rate, shard) for rate in self.rates)
+            share.keyed_rates = tuple(zip(share.keys, share.rates, strict=True))
             share.keep_ms = None
             share.digests = set()
             self._shares[shard] = share
@@ -88,15 +96,20 @@ class InForce:
         """Return the amount of every limit by stored name; 0 for limits the call does not name."""
         return {key: consume.get(name, 0) * MILLI for name, key in self._named_keys}
 
-    def extended_ttl(self, expires_ms: int | None, now_ms: int) -> int | None:
+    def extended_ttl(self, expires_ms: int | None, now_ms: int, usage_ms: int = 0) -> int | None:
         """Return the TTL of a bucket; extended when less than half of the time is left.
 
-        Extending it with every charge would make each of them larger.
+        Extending it with every charge would make each of them larger. A bucket whose last hour of
+        usage lives in it is kept for ``usage_ms`` after the end of that hour.
         """
         keep_ms = self.keep_ms
         if keep_ms is None:
             return None
-        if expires_ms is not None and expires_ms - now_ms > keep_ms // 2:
+        least_ms = keep_ms // 2
+        if usage_ms:
+            usage_ms += HOUR_MS  # until the hour ends
+            least_ms, keep_ms = max(least_ms, usage_ms), max(keep_ms, usage_ms + WEEK_MS)
+        if expires_ms is not None and expires_ms - now_ms > least_ms:
             return expires_ms
         return now_ms + keep_ms if keep_ms < CENTURY_MS else None
 

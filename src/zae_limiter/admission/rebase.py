@@ -40,7 +40,7 @@ def has_limits(image: BucketImage, in_force: InForce) -> bool:
     be off by years of accrual, so no charge goes past this check. Extra limits do not matter.
     """
     limits = image.limits
-    for key, rate in zip(in_force.keys, in_force.rates, strict=True):
+    for key, rate in in_force.keyed_rates:
         state = limits.get(key)
         if state is None or state.rate != rate:
             return False
@@ -84,15 +84,42 @@ def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
 def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
     """Drop full limits of earlier calls; their usage is added to another limit of that name."""
     for key in [key for key in limits if is_alias(key) and key not in wanted]:
-        namesake = _of_the_same_name(key, limits)
-        if namesake is not None and is_full(limits[key], now_ms):
-            dropped, kept = limits.pop(key), limits[namesake]
-            uncounted = dropped.consumed_milli - dropped.counted_milli
-            limits[namesake] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+        if namesake(key, limits) is not None and is_full(limits[key], now_ms):
+            _drop(key, limits)
 
 
-def _of_the_same_name(key: str, limits: Collection[str]) -> str | None:
+def _drop(key: str, limits: dict[str, LimitState]) -> None:
+    dropped = limits.pop(key)
+    heir = namesake(key, limits)
+    assert heir is not None, "what it has used needs another limit of the name"
+    uncounted = dropped.consumed_milli - dropped.counted_milli
+    kept = limits[heir]
+    limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+
+
+def namesake(key: str, limits: Collection[str]) -> str | None:
+    """Return the stored name of another limit that users know under the same name."""
     name = plain_name(key)
     if name in limits:
         return name
     return next((other for other in limits if other != key and plain_name(other) == name), None)
+
+
+def without_drops(before: BucketImage, target: BucketImage, *, allowed: int = 0) -> BucketImage:
+    """Return ``target`` with the limits that it drops from ``before``, except the first few.
+
+    Some writes cannot drop any, or one at most.
+    """
+    dropped = [key for key in before.limits if key not in target.limits]
+    if len(dropped) <= allowed:
+        return target
+    limits = {
+        key: state._replace(
+            consumed_milli=before.limits[key].consumed_milli if key in before.limits else 0
+        )
+        for key, state in target.limits.items()
+    }
+    limits |= {key: before.limits[key] for key in dropped}
+    for key in dropped[:allowed]:
+        _drop(key, limits)
+    return target._replace(limits=limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.image import HOUR_MS, BucketImage, level_milli
 from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 
@@ -16,6 +16,7 @@ def bucket_states(
 
     Limits that calls brought beside configured ones come last, or not at all.
     """
+    rejected = image.rejected if image.window_hour == now_ms // HOUR_MS else 0
     return [
         BucketState(
             entity_id,
@@ -27,6 +28,7 @@ def bucket_states(
             state.rate.refill_milli,
             state.rate.period_ms,
             state.consumed_milli,
+            rejected,
         )
         for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
         if brought or not is_alias(key)

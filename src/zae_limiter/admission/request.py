@@ -6,23 +6,28 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter.clock import Deadline
     from zae_limiter.models.status import LimitStatus
 
+NO_NAMES: frozenset[str] = frozenset()
+
 
 class Charge(NamedTuple):
     """Amounts for one bucket by stored name, in the order of its limits in force.
 
-    Every limit in force is named, with 0 where nothing is taken from it.
+    Every limit in force is named, with 0 where nothing is taken from it. In the parent's part of a
+    cascade ``through_child`` are the names of the limits that the child has, too: their usage is
+    counted apart, so that totals over entities count each token once.
     """
 
     entity_id: str
     resource: str
     in_force: InForce
     amounts_milli: Mapping[str, int]
+    through_child: frozenset[str] = NO_NAMES
 
 
 class ChargeRequest(NamedTuple):
@@ -50,13 +55,14 @@ class Settlement(NamedTuple):
 
     ``in_force`` are the limits it was charged under: a debt creates the bucket with them if it has
     been deleted meanwhile. A credit to a deleted bucket changes nothing, since that bucket is full,
-    but it still counts as usage.
+    but it still counts as usage. ``through_child`` is that of the charge.
     """
 
     entity_id: str
     resource: str
     in_force: InForce
     amounts_milli: Mapping[str, int]
+    through_child: frozenset[str] = NO_NAMES
 
 
 class Grant(NamedTuple):
@@ -72,14 +78,14 @@ class Grant(NamedTuple):
     def settlements(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
         """Return debts (positive) and credits (negative) for each bucket that has the limit."""
         found = []
-        for entity_id, resource, in_force, _ in self.charges:
+        for entity_id, resource, in_force, _, through_child in self.charges:
             owed = {
                 key: amounts[name] * MILLI
                 for name, key in zip(in_force.names, in_force.keys, strict=True)
                 if amounts.get(name)
             }
             if owed:
-                found.append(Settlement(entity_id, resource, in_force, owed))
+                found.append(Settlement(entity_id, resource, in_force, owed, through_child))
         return tuple(found)
 
 

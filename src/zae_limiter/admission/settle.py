@@ -9,8 +9,9 @@ from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Settlement
+from zae_limiter.admission.usage import with_through_child
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 
 
 def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
@@ -24,10 +25,14 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
     for key, amount_milli in amounts.items():
         state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms)
         limits[key] = _shift(state, amount_milli, now_ms)
+    through = image.through_children
+    if settlement.through_child:
+        through = with_through_child(through, amounts, settlement.through_child)
     return image._replace(
         limits=limits,
         expires_ms=in_force.extended_ttl(image.expires_ms, now_ms),
         writes=image.writes + 1,
+        through_children=through,
     )
 
 

@@ -13,18 +13,36 @@ from zae_limiter.cli.errors import PROGRAM, did_you_mean
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 # The first sentence of each command's help, repeated here so that listing the commands imports
-# none of them. The command's module has the name of the command.
+# none of them. The command's module has the name of the command, unless HOMES says otherwise.
 COMMANDS = {
     "audit": "Show the audit log of changes.",
     "bucket": "Show, list, reset and top up token buckets.",
+    "cfn-template": "Print the CloudFormation template.",
+    "check": "Check that this version and a deployed limiter fit together.",
+    "delete": "Delete a deployed limiter with all its data.",
     "demo": "Watch the limiter at work on simulated LLM traffic.",
+    "deploy": "Deploy a limiter, or change a deployed one.",
     "entity": "Manage entities (keys, users, projects) and their limits.",
     "explain": "Explain whether the next acquire would be admitted.",
+    "lambda-export": "Write the code of the aggregator function to a file.",
+    "list": "List the limiters that are deployed in a region.",
     "namespace": "Manage namespaces, the isolated parts of a store.",
     "resource": "Manage the default limits of resources.",
+    "status": "Show stack, table, functions, alarms and cost drivers.",
     "system": "Manage the limits that apply where no others are stored.",
-    "usage": "Show consumed tokens by hour or day.",
+    "upgrade": "Bring a deployed limiter to this version.",
+    "usage": "Show consumed tokens by hour, day or month.",
     "version": "Show the versions of program, Python and store.",
+}
+
+
+HOMES = {
+    "cfn-template": "export.cfn_template",
+    "check": "upgrade.check",
+    "delete": "stacks.delete",
+    "lambda-export": "export.lambda_export",
+    "list": "stacks.list_stacks",
+    "status": "stacks.status_command",
 }
 
 
@@ -63,8 +81,9 @@ class LazyGroup(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._summaries:
             return None
-        module = importlib.import_module(f"zae_limiter.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        module_name, _, name = HOMES.get(cmd_name, f"{cmd_name}.{cmd_name}").partition(".")
+        module = importlib.import_module(f"zae_limiter.cli.{module_name}")
+        command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -110,7 +110,8 @@ def list_buckets(
 
     Without --limited, --near and --sort the buckets come a page at a time, in the order of the
     store. With one of them all buckets are read first, and the --limit most used ones are shown.
-    The waiting time is until one token can be taken. A bucket that is not listed is full.
+    The waiting time is until one token can be taken; rejected are the calls that the bucket has
+    rejected in the running hour (approximate). A bucket that is not listed is full.
 
     \b
     Examples:
@@ -118,8 +119,8 @@ def list_buckets(
       zae-limiter bucket list --resource gpt-4 --near 90% --sort wait
       zae-limiter bucket list --entity key-7 --watch
 
-    JSON: buckets (each: entity_id, resource, limits (each: limit_name, level_milli, debt_milli
-    (thousandths of a token), capacity, refill_amount, refill_period_seconds, used_pct,
+    JSON: buckets (each: entity_id, resource, rejected, limits (each: limit_name, level_milli,
+    debt_milli (thousandths of a token), capacity, refill_amount, refill_period_seconds, used_pct,
     retry_after_seconds (until one token), full_after_seconds, consumed_milli, from_call (the limit
     was passed by calls))), next_cursor (null at the end), buckets_read (null if not all were read).
     """

@@ -13,14 +13,25 @@ from zae_limiter.cli.console import ASCII, UNICODE
 from zae_limiter.cli.formatting import format_duration, format_tokens
 from zae_limiter.cli.listing import PAGE
 from zae_limiter.cli.lookups import BucketView
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.models.bucket import BucketState
 
 BAR_WIDTH = 10  # characters: half of one is five per cent
-HEADS = ("entity", "resource", "limit", "level>", "of>", "filled=", "used>", "1 token=", "debt>")
+HEADS = (
+    "entity",
+    "resource",
+    "limit",
+    "level>",
+    "of>",
+    "filled=",
+    "used>",
+    "1 token=",
+    "debt>",
+    "rejected>",
+)
 STYLES = {"in ": "red"}  # by the beginning of a cell: a limit that has to be waited for
 
 
@@ -31,6 +42,11 @@ class ListedBucket:
     entity_id: str
     resource: str
     limits: tuple[BucketView, ...]
+
+    @property
+    def rejected(self) -> int:
+        """Calls that the bucket rejected in the running hour."""
+        return self.limits[0].state.rejected
 
     @property
     def used_share(self) -> float:
@@ -131,6 +147,7 @@ def bucket_rows(bucket: ListedBucket) -> Iterator[tuple[object, ...]]:
             f"{view.used_share:.0%}",
             wait if wait == "now" else f"in {wait}",
             format_tokens(view.debt_milli) if view.debt_milli else "",
+            f"{state.rejected:,}" if state.rejected else "",
         )
 
 
@@ -146,6 +163,7 @@ def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
     return {
         "entity_id": bucket.entity_id,
         "resource": bucket.resource,
+        "rejected": bucket.rejected,
         "limits": [_limit_json(view) for view in bucket.limits],
     }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.cli.completion import complete_entity
-from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.cli.errors import did_you_mean, suggested
 from zae_limiter.cli.formatting import entity_json
 from zae_limiter.cli.options import (
     check_entity,
@@ -96,7 +96,8 @@ def _unregistered(repository: SyncRepository, entity_id: str) -> str:
     from zae_limiter.cli.lookups import similar_entities
 
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    advice = suggestion or f"; create it: zae-limiter entity create {entity_id} --parent PARENT"
+    creation = suggested("entity", "create", entity_id, "--parent", "PARENT")
+    advice = suggestion or f"; create it: {creation}"
     return f"entity {entity_id!r} is not registered{advice}"
 
 
@@ -108,8 +109,8 @@ def require_parent(repository: SyncRepository, parent_id: str) -> None:
         return
     suggestion = did_you_mean(parent_id, similar_entities(repository, parent_id))
     raise click.ClickException(
-        f"the parent {parent_id!r} does not exist{suggestion}; create it first: "
-        f"zae-limiter entity create {parent_id}, or give --force"
+        f"the parent {parent_id!r} does not exist{suggestion}; give --force, or create it first: "
+        f"{suggested('entity', 'create', parent_id)}"
     )
 
 
@@ -122,7 +123,8 @@ def describe_orphans(repository: SyncRepository, entity_id: str) -> str:
     entities = "1 entity" if len(children) == 1 else f"{count} entities"
     names = ", ".join(repr(child.id) for child in children[:MAX_NAMED_CHILDREN])
     rest = ", ..." if len(children) > MAX_NAMED_CHILDREN else ""
+    move = suggested("entity", "set-parent", children[0].id, "PARENT")
     return (
         f"{entities} under it ({names}{rest}) will still have it as parent: those that cascade "
-        f"charge {entity_id!r} under the defaults; to move them: zae-limiter entity set-parent"
+        f"charge {entity_id!r} under the defaults; to move one: {move}"
     )

@@ -23,7 +23,9 @@ SHELL_PHRASES = {
     "check endpoint_url": "check --endpoint-url",
 }
 MIN_WIDTH = 20  # columns: a narrower terminal folds by itself
-ALL_NAMESPACES = ("namespace", "version")  # commands that do not take --namespace
+# Commands that do not take --namespace.
+STACK_COMMANDS = ("check", "delete", "deploy", "list", "status", "upgrade")
+ALL_NAMESPACES = ("namespace", "version", *STACK_COMMANDS)
 DONE, FAILED, WRONG_USAGE, LIMITED, INTERRUPTED = (
     0,
     1,
@@ -41,6 +43,7 @@ class GivenOptions:
 
     def __init__(self) -> None:
         self.store: tuple[str, ...] = ()
+        self.region: tuple[str, ...] = ()
         self.namespace: tuple[str, ...] = ()
 
     def command(self, *words: str) -> str:
@@ -48,7 +51,8 @@ class GivenOptions:
         from shlex import join
 
         namespace = () if words[0] in ALL_NAMESPACES else self.namespace
-        return join([PROGRAM, *words, *self.store, *namespace])
+        store = self.region if words[0] == "list" else self.store
+        return join([PROGRAM, *words, *store, *namespace])
 
 
 def suggested(*words: str) -> str:
@@ -155,8 +159,8 @@ def _with_shell_phrases(text: str, given: GivenOptions) -> str:
     phrases = {
         **SHELL_PHRASES,
         "there is no such table, and provision='table' creates it": (
-            "there is no such table; check --name, --region and --endpoint-url, or create it: "
-            f"{create}"
+            "there is no such table; check --name, --region and --endpoint-url, or deploy it: "
+            f"{given.command('deploy')}, or create the table alone: {create}"
         ),
         "delete_namespace() it before": f"'{given.command('namespace', 'delete')}' before",
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zae_limiter.bucket import calculate_retry_after
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:

@@ -137,8 +137,8 @@ def list_resources(store: StoreLocation, output: str) -> None:
     """List the resources that have limits or are in use.
 
     Those with default limits, those that entities have limits of their own on, and those that
-    only have buckets, as "in use, not registered". On DynamoDB, finding out what is in use reads
-    the keys of everything in the namespace, which takes a while in a large one.
+    were only used, as "in use, not registered". A resource stays listed once it was used, also
+    when its buckets have expired.
 
     \b
     Example:

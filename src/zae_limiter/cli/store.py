@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import click
 
@@ -19,6 +19,9 @@ DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
 # Longer than the library's 2 s: at a shell, a late answer is better than an error.
 REQUEST_TIMEOUT_S = 5.0
+
+
+StackPlace: TypeAlias = tuple[str, str | None, str | None]  # name, region, endpoint
 
 
 class StoreLocation(NamedTuple):
@@ -57,6 +60,16 @@ class StoreLocation(NamedTuple):
             raise click.UsageError("--create-table is for DynamoDB; leave it out")
         location = self._replace(namespace=DEFAULT_NAMESPACE)
         return location.open(create=create, provision="table" if create_table else "never")
+
+    def stack(self) -> StackPlace:
+        """Return name, region and endpoint of the stack, for commands about stacks."""
+        parsed = self._parsed_url()
+        if parsed.engine != "dynamodb":
+            raise click.UsageError(
+                f"{parsed.engine} stores have no stack; name one: --name, or unset ZAEL_URL"
+            )
+        options = parsed.options
+        return parsed.place, options.get("region"), options.get("endpoint_url")
 
     def _namespaces(self) -> list[str]:
         with self.registry() as repository:

@@ -64,6 +64,20 @@ namespace_option = click.option(
     shell_complete=complete_namespace,
     help="Namespace of the store; 'default' unless given.",
 )
+
+
+def region_option(text: str) -> Callable[[F], F]:
+    return click.option(
+        "--region", metavar="REGION", callback=validation_callback(_region), help=text
+    )
+
+
+def endpoint_option(text: str) -> Callable[[F], F]:
+    return click.option(
+        "--endpoint-url", metavar="URL", callback=validation_callback(_endpoint), help=text
+    )
+
+
 _STACK_OPTIONS = (
     url_option,
     click.option(
@@ -74,18 +88,8 @@ _STACK_OPTIONS = (
         callback=validation_callback(_stack),
         help="Name of the DynamoDB stack, instead of --url; or ZAEL_STACK.",
     ),
-    click.option(
-        "--region",
-        metavar="REGION",
-        callback=validation_callback(_region),
-        help="AWS region of the stack.",
-    ),
-    click.option(
-        "--endpoint-url",
-        metavar="URL",
-        callback=validation_callback(_endpoint),
-        help="Endpoint of DynamoDB, such as http://localhost:8000.",
-    ),
+    region_option("AWS region of the stack."),
+    endpoint_option("Endpoint of DynamoDB, such as http://localhost:8000."),
 )
 
 
@@ -133,8 +137,8 @@ def _remember_given(ctx: click.Context) -> None:
     given = ctx.find_object(GivenOptions)
     if given is None:  # a command that is invoked by itself, without the program around it
         return
-    given.store = _given(ctx, {"url": "--url", "stack": "--name", "region": "--region"})
-    given.store += _given(ctx, {"endpoint_url": "--endpoint-url"})
+    given.region = _given(ctx, {"region": "--region", "endpoint_url": "--endpoint-url"})
+    given.store = _given(ctx, {"url": "--url", "stack": "--name"}) + given.region
     given.namespace = _given(ctx, {"namespace": "--namespace"})
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-WINDOW_MS = {"hourly": 3_600_000, "daily": 86_400_000}
+HOUR_MS = 3_600_000
 
 
 class UsageOptions(NamedTuple):
@@ -42,13 +42,20 @@ class UsageOptions(NamedTuple):
         if self.start is None:
             return None
         from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
+        from zae_limiter.models.usage import WindowType
+        from zae_limiter.usage_report import window_start
 
-        length_ms = WINDOW_MS[self.window]
-        return iso_from_ms(ms_from_iso(self.start) // length_ms * length_ms)
+        hour = ms_from_iso(self.start) // HOUR_MS
+        return iso_from_ms(window_start(WindowType(self.window), hour) * HOUR_MS)
 
     @property
     def is_chart(self) -> bool:
-        return self.plot or self.file is not None
+        return self.plot or self.output in ("png", "svg")
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether all windows are shown, not a page of them."""
+        return self.is_chart or self.output == "html"
 
     def check(self) -> None:
         """Raise if options contradict each other, or the library for a chart is missing."""
@@ -62,12 +69,13 @@ class UsageOptions(NamedTuple):
             raise click.UsageError(f"--plot draws in the terminal; leave out --output {output}")
         if into_file and self.file is None:
             raise click.UsageError(f"--output {output} needs --file, such as --file usage.{output}")
-        if self.file is not None and not into_file:
-            raise click.UsageError("--file goes with --output png or svg")
+        if self.file is not None and not (into_file or output == "html"):
+            raise click.UsageError("--file goes with --output png, svg or html")
         module = "plotext" if self.plot else "matplotlib"
         if self.is_chart and importlib.util.find_spec(module) is None:
             raise click.ClickException(
-                f"charts need {module}: pip install {module}, or use --output table, json or csv"
+                f"charts need {module}: pip install {module}, "
+                "or use --output table, json, csv or html"
             )
 
 
@@ -78,6 +86,14 @@ def _iso_time(value: str) -> str:
     return value
 
 
+file_option = click.option(
+    "--file",
+    "-o",
+    type=click.Path(dir_okay=False),
+    callback=check_free_text,
+    help="File of the chart or page, with --output png, svg or html.",
+)
+
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Only this entity."
@@ -85,7 +101,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     resource_filter,
     click.option(
         "--window",
-        type=click.Choice(("hourly", "daily")),
+        type=click.Choice(("hourly", "daily", "monthly")),
         default="hourly",
         show_default=True,
         help="Length of the windows.",
@@ -107,17 +123,13 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--output",
-        type=click.Choice(("table", "json", "csv", "png", "svg")),
+        type=click.Choice(("table", "json", "csv", "html", "png", "svg")),
         default="table",
         show_default=True,
-        help="Output format; png and svg are charts and need the extra 'report'.",
+        help="Output format; html is one page without outside parts, to mail; png and svg are "
+        "charts and need the extra 'report'.",
     ),
-    click.option(
-        "--file",
-        type=click.Path(dir_okay=False),
-        callback=check_free_text,
-        help="File of the chart, with --output png or svg.",
-    ),
+    file_option,
 )
 
 

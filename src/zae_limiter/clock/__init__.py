@@ -6,12 +6,17 @@ comes from: the host (memory), a row of the file (SQLite), the server's answers 
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from zae_limiter.clock.course import Clock, since_boot_ns
 from zae_limiter.clock.deadline import Deadline
-from zae_limiter.clock.host import HostClock
-from zae_limiter.clock.server import ServerClock
-from zae_limiter.clock.shared import SharedClock, SharedTime
 from zae_limiter.exceptions import ValidationError
+
+if TYPE_CHECKING:
+    from zae_limiter.clock.host import HostClock
+    from zae_limiter.clock.server import ServerClock
+    from zae_limiter.clock.shared import SharedClock, SharedTime
 
 __all__ = [
     "Clock",
@@ -23,10 +28,29 @@ __all__ = [
     "check_clock",
     "since_boot_ns",
 ]
+_MODULES = {
+    "HostClock": "host",
+    "ServerClock": "server",
+    "SharedClock": "shared",
+    "SharedTime": "shared",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a clock on first use: functions read time and keep no clock."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value  # the next access does not come here
+    return value
 
 
 def check_clock(clock: object) -> Clock:
     """Return the user's clock if it returns whole milliseconds; raises ValidationError."""
+    from zae_limiter.clock.host import HostClock
+    from zae_limiter.clock.server import ServerClock
+    from zae_limiter.clock.shared import SharedClock
+
     if isinstance(clock, HostClock | ServerClock | SharedClock):
         return clock  # not read here: until its first reading a ServerClock may still jump
     if not callable(clock):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -16,25 +18,30 @@ class Wakeable(Protocol):
     def wake(self) -> bool: ...
 
 
+@cache
+def _get_running_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    import asyncio  # not needed by the sync tree
+
+    return asyncio.get_running_loop
+
+
 class AWaiter:
     """An event that one task awaits once; may be set from any thread."""
 
-    __slots__ = ("_future", "_loop", "_woken")
+    __slots__ = ("_expired", "_future", "_loop", "_woken")
 
     def __init__(self) -> None:
-        import asyncio
-
-        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop = _get_running_loop()()
         self._future: asyncio.Future[None] = self._loop.create_future()
-        self._woken = False
+        self._woken = self._expired = False
 
     async def wait(self, seconds: float) -> None:
         """Wait until woken; may be called again after a cancellation. Raises TimeoutError."""
-        until = self._loop.time() + seconds
-        timer = self._loop.call_at(until, self._resume)
+        self._expired = seconds <= 0
+        timer = self._loop.call_later(seconds, self._expire)
         try:
             while not self._woken:
-                if self._loop.time() >= until:
+                if self._expired:
                     raise TimeoutError
                 if self._future.done():
                     self._future = self._loop.create_future()
@@ -44,10 +51,8 @@ class AWaiter:
 
     def wake(self) -> bool:
         """Return False if the waiter's loop is closed, so that nothing waits any more."""
-        from asyncio import get_running_loop
-
         try:
-            is_own_loop = get_running_loop() is self._loop
+            is_own_loop = _get_running_loop()() is self._loop
         except RuntimeError:  # no loop runs in this thread
             is_own_loop = False
         if is_own_loop:
@@ -61,9 +66,11 @@ class AWaiter:
 
     def _wake(self) -> None:
         self._woken = True
-        self._resume()
+        if not self._future.done():
+            self._future.set_result(None)
 
-    def _resume(self) -> None:
+    def _expire(self) -> None:
+        self._expired = True
         if not self._future.done():
             self._future.set_result(None)
 

@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
+
+if TYPE_CHECKING:
+    from zae_limiter.clock import Deadline
 
 T = TypeVar("T")
 
@@ -51,12 +54,13 @@ class StoreOperation:
         receipt: Receipt[Any],
         wait_s: float,
         must_run: bool,
+        deadline: Deadline | None = None,
     ) -> None:
         self.function = function
         self.args = args
         self.receipt = receipt
         self.wait_s = wait_s
-        self.deadline = time.monotonic() + wait_s
+        self.deadline = time.monotonic() + wait_s if deadline is None else deadline.at
         self.must_run = must_run
         self.error: BaseException | None = None
         self.done = False
@@ -127,13 +131,15 @@ class AWorker:
         *,
         must_run: bool = False,
         abandon: bool = False,
+        deadline: Deadline | None = None,
     ) -> T:
         """Run ``function(target, *args)`` and return its result.
 
         With ``must_run`` a cancelled caller's operation is not withdrawn. With ``abandon`` a
-        cancelled caller does not wait for its end: it only reads.
+        cancelled caller does not wait for its end: it only reads. It begins by the ``deadline``,
+        or within the timeout of this worker.
         """
-        operation = StoreOperation(function, args, receipt, self._timeout_s, must_run)
+        operation = StoreOperation(function, args, receipt, self._timeout_s, must_run, deadline)
         operation.future = asyncio.get_running_loop().create_future()
         self._submit(operation)
         try:
@@ -277,14 +283,16 @@ class Worker:
         *,
         must_run: bool = False,
         abandon: bool = False,
+        deadline: Deadline | None = None,
     ) -> T:
         """Run ``function(target, *args)``; an interrupt is raised after its commit or rollback."""
         if self._is_owned():
             raise InfrastructureError("a signal handler must not use a store that it interrupts")
-        operation = StoreOperation(function, args, receipt, self._timeout_s, must_run)
+        operation = StoreOperation(function, args, receipt, self._timeout_s, must_run, deadline)
+        wait_s = self._timeout_s * (MUST_RUN_FACTOR if must_run else 1)
         try:
             try:
-                self._enter(self._timeout_s * (MUST_RUN_FACTOR if must_run else 1))
+                self._enter(wait_s if deadline is None else max(0.0, deadline.left()))
                 operation.start(time.monotonic())
                 self._run_one(operation)
             finally:

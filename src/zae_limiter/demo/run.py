@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from zae_limiter._async.repository import Repository
+from zae_limiter.clock import Clock
 from zae_limiter.demo.log import GrantLog, steady_clock
 from zae_limiter.demo.result import DemoResult, demo_result
 from zae_limiter.demo.scenario import KEY_LIMITS, RESOURCE, Project, all_entities, make_projects
@@ -66,7 +67,7 @@ async def demo_repository(url: str | None) -> AsyncIterator[Repository]:
     """
     namespace = f"demo-{secrets.token_hex(4)}"
     if url is not None:
-        async with await Repository.open(namespace, url=url) as repository:
+        async with await Repository.open(namespace, url=url, provision="never") as repository:
             try:
                 yield repository
             finally:
@@ -95,15 +96,18 @@ async def run_demo(
     options: DemoOptions,
     watch: Watch | None = None,
     watch_seconds: float = 1.0,
+    *,
+    clock: Clock | None = None,
 ) -> DemoResult:
     """Run on an open repository whose namespace holds none of the demo's entities yet.
 
     ``watch`` is called with the progress every ``watch_seconds``. To stop the run, cancel it;
-    calls under way then give back what they took.
+    calls under way then give back what they took. ``clock`` returns epoch milliseconds.
     """
     projects = make_projects(options.tenants)
     await _set_up(repository, projects)
-    now, clock = asyncio.get_running_loop().time(), steady_clock()
+    clock = clock or steady_clock()
+    now = asyncio.get_running_loop().time()
     context = TrafficContext(
         repository=repository,
         log=GrantLog(),

@@ -41,7 +41,9 @@ def doubtful_first(
 def compensation(charge: Charge) -> Settlement:
     """Return the credits that undo a charge."""
     amounts = {key: -amount for key, amount in charge.amounts_milli.items() if amount}
-    return Settlement(charge.entity_id, charge.resource, charge.in_force, amounts)
+    return Settlement(
+        charge.entity_id, charge.resource, charge.in_force, amounts, charge.through_child
+    )
 
 
 def outcome_without_grant(

@@ -1,4 +1,4 @@
-"""Namespaces that this client has changed a moment ago."""
+"""Namespaces that this client has changed, or has seen to be active, a moment ago."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 
 RECENT_S = 10.0  # a replica of DynamoDB lags by far less, except in an outage
+ACTIVE_S = 10.0  # for so long a client may create entities in a namespace that is being purged
 MAX_NAMESPACES = 10_000  # bounds memory; the one changed longest ago is dropped first
 
 
@@ -27,5 +28,26 @@ class RecentChanges:
             self._until_s.put(namespace_id, time.monotonic() + RECENT_S)
 
     def is_recent(self, namespace_id: str) -> bool:
+        until_s = self._until_s.get(namespace_id)
+        return until_s is not None and time.monotonic() < until_s
+
+
+class ActiveNamespaces:
+    """Tells which namespaces need not be asked whether they are being purged."""
+
+    def __init__(self) -> None:
+        self._until_s: BoundedDict[str, float] = BoundedDict(MAX_NAMESPACES)
+        self._lock = SignalSafeLock()
+
+    def note(self, namespace_id: str) -> None:
+        """Remember that the namespace was seen without the mark of a purge."""
+        with self._lock:
+            self._until_s.put(namespace_id, time.monotonic() + ACTIVE_S)
+
+    def forget(self, namespace_id: str) -> None:
+        with self._lock:
+            self._until_s.put(namespace_id, 0.0)
+
+    def is_known(self, namespace_id: str) -> bool:
         until_s = self._until_s.get(namespace_id)
         return until_s is not None and time.monotonic() < until_s

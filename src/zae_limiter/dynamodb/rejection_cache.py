@@ -7,8 +7,11 @@ another client may have given tokens back, which this one has not seen.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from zae_limiter.admission.moves import charge_moves
-from zae_limiter.dynamodb.buckets.cache import BucketCache, holds_limits
+from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, holds_limits
 from zae_limiter.dynamodb.buckets.pending import (
     ChargeDraft,
     PendingChange,
@@ -24,6 +27,23 @@ from zae_limiter.dynamodb.sharding.known_shards import (
 )
 
 
+class _Fit(NamedTuple):
+    """Amounts that a cache entry was found to hold at ``now_ms``."""
+
+    cached: CachedBucket
+    amounts_milli: Mapping[str, int]
+    now_ms: int
+
+    def covers(self, amounts_milli: Mapping[str, int], now_ms: int) -> bool:
+        """Tell whether the entry must hold these amounts, too: its levels only rise with time."""
+        if now_ms < self.now_ms:
+            return False
+        fitting = self.amounts_milli
+        return amounts_milli == fitting or all(
+            amount <= fitting.get(key, -1) for key, amount in amounts_milli.items()
+        )
+
+
 class RejectionCache:
     """Own credits, resets and changes of limits show at once: they change the bucket cache."""
 
@@ -31,11 +51,14 @@ class RejectionCache:
         self._cache = cache
         self._counters = counters
         self._ttl_ms = int(ttl_seconds * 1000)
+        self._last_fit: _Fit | None = None  # replaced as a whole: threads share it without a lock
 
     def judge(self, pending: PendingChange, now_ms: int) -> Rejected | None:
         """Reject a charge that cannot fit; otherwise leave its plan in ``pending.draft``.
 
-        The question whether it fits is asked once: the write loop sends the draft as it is.
+        The question whether it fits is asked once: the write loop sends the draft as it is. A
+        charge that comes while the bucket is being written gets no draft, if no more is asked than
+        a charge before it: it joins a group, which is planned as a whole.
         """
         if pending.look_first:
             return None
@@ -51,12 +74,17 @@ class RejectionCache:
         entry, change = self._cache.get(pending.shard_id), pending.change
         if entry is None or not holds_limits(entry.bucket, change.in_force):
             return None
+        last = self._last_fit
+        if last is not None and last.cached is entry and last.covers(change.amounts_milli, now_ms):
+            return None
         image, age_ms = entry.bucket.image, now_ms - entry.at_ms
         moves, fits = charge_moves(
             image.limits, change.amounts_milli, now_ms, age_ms, entry.others_milli_per_s
         )
         if not fits and 0 <= age_ms < self._ttl_ms:
             return Rejected(image, now_ms)
+        if fits:
+            self._last_fit = _Fit(entry, change.amounts_milli, now_ms)
         pending.draft = ChargeDraft(entry, moves, now_ms)
         return None
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zae_limiter._version import __version__
-from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter._version import __version__, is_older
+from zae_limiter.exceptions import IncompatibleSchemaError, VersionMismatchError
 from zae_limiter.naming import check_stack_name
 
-SCHEMA_VERSION = 1  # raised by a change that older clients would misread
+# Raised by a change that older clients would misread; `dynamodb.migrations` says what changed.
+SCHEMA_VERSION = 2
+FIRST_VERSION = 1
 TTL_ATTRIBUTE = "ttl"
+USAGE_DAYS = "usage_retention_days"  # in the version record: clients must not disagree about it
+AUDIT_DAYS = "audit_retention_days"  # the same for audit events
+WINDOWS_OFFERED = "snapshot_windows"  # that usage queries offer, separated by commas
+FUNCTIONS_VERSION = "lambda_version"  # of the code that the functions were given last
+DEFAULT_USAGE_DAYS = 90  # of a table that does not say
 READY = frozenset({"ACTIVE", "UPDATING"})  # states in which items can be read and written
 
 
@@ -73,18 +80,124 @@ def ttl_request(table: str) -> dict[str, Any]:
     }
 
 
-def new_version_record() -> dict[str, Any]:
-    """Return the document that says which schema a table has."""
-    return {"schema_version": SCHEMA_VERSION, "client_version": __version__}
+def new_version_record(usage_days: int = DEFAULT_USAGE_DAYS) -> dict[str, Any]:
+    """Return the document that says which schema a table has, and how long it keeps usage."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "client_version": __version__,
+        USAGE_DAYS: usage_days,
+    }
+
+
+def usage_days_of(record: Mapping[str, Any] | None) -> int:
+    """Return for how many days all clients of a table keep usage; 0 if usage is turned off."""
+    days = (record or {}).get(USAGE_DAYS, DEFAULT_USAGE_DAYS)
+    is_number = isinstance(days, int) and not isinstance(days, bool) and days >= 0
+    return days if is_number else DEFAULT_USAGE_DAYS
+
+
+def deployed_record(
+    record: Mapping[str, Any] | None, usage_days: int, audit_days: int, windows: str
+) -> dict[str, Any]:
+    """Return the version record of a table that was just deployed.
+
+    The schema of a table that has one stays: only a migration changes it.
+    """
+    kept = {**new_version_record(usage_days), **(record or {})}
+    return {
+        **kept,
+        "client_version": __version__,
+        USAGE_DAYS: usage_days,
+        AUDIT_DAYS: audit_days,
+        WINDOWS_OFFERED: windows,
+    }
+
+
+def audit_days_of(record: Mapping[str, Any] | None) -> int | None:
+    """Return for how many days all clients keep audit events; None if that was not decided."""
+    days = (record or {}).get(AUDIT_DAYS)
+    return days if isinstance(days, int) and not isinstance(days, bool) and days > 0 else None
+
+
+MIGRATING = "migrating_from"  # in the version record, until every item has the new form
 
 
 def check_version_record(record: Mapping[str, Any], table: str) -> None:
-    """Raise IncompatibleSchemaError for a table that only a newer version understands."""
+    """Raise IncompatibleSchemaError for a table of a newer version, or of one to be migrated."""
+    version = refuse_newer_schema(record, table)
+    if version < SCHEMA_VERSION:
+        raise IncompatibleSchemaError(
+            version,
+            SCHEMA_VERSION,
+            f"stop all clients of the older version, then migrate the table once: {_how(table)}",
+        )
+
+
+def refuse_newer_schema(record: Mapping[str, Any], table: str) -> int:
+    """Return the schema version of a table; raise IncompatibleSchemaError for a newer one."""
     version = record.get("schema_version", SCHEMA_VERSION)
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise IncompatibleSchemaError(
             version, SCHEMA_VERSION, f"update zae-limiter to use table {table!r}"
         )
+    return version
+
+
+def refuse_newer_deployment(record: Mapping[str, Any]) -> None:
+    """Raise VersionMismatchError if a newer version has deployed the stack of the table."""
+    for name in (FUNCTIONS_VERSION, "client_version"):
+        deployed = record.get(name)
+        if isinstance(deployed, str) and is_older(__version__, deployed):
+            raise VersionMismatchError(
+                __version__, deployed, "a newer version has deployed it; update zae-limiter first"
+            )
+
+
+def has_older_functions(record: Mapping[str, Any] | None) -> bool:
+    """Return whether this version can replace the code of the table's functions."""
+    return is_older((record or {}).get(FUNCTIONS_VERSION))
+
+
+def unfinished_migration(record: Mapping[str, Any], table: str) -> str | None:
+    """Return what to log of a table whose migration has not ended; None if none was begun.
+
+    It can be used: acquires do not depend on what is left to be rewritten.
+    """
+    if MIGRATING not in record:
+        return None
+    return (
+        f"the migration of table {table!r} from schema {record[MIGRATING]} has not ended, and "
+        f"listings miss items until it has; if it is not running, resume it: {_how(table)}"
+    )
+
+
+def version_of(record: Mapping[str, Any] | None) -> int:
+    """Return the version that all items of a table have at least."""
+    version = FIRST_VERSION
+    if record is not None:
+        version = record.get(MIGRATING, record.get("schema_version", FIRST_VERSION))
+    return version if isinstance(version, int) else SCHEMA_VERSION + 1
+
+
+def record_during_migration(record: Mapping[str, Any] | None, from_version: int) -> dict[str, Any]:
+    """Return the version record that keeps older clients out while items are rewritten."""
+    return {**_renewed(record), MIGRATING: from_version}
+
+
+def record_after_migration(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    after = _renewed(record)
+    after.pop(MIGRATING, None)
+    return after
+
+
+def _renewed(record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a record with the versions of this client; what else it says stays."""
+    versions = {"schema_version": SCHEMA_VERSION, "client_version": __version__}
+    return {**new_version_record(), **(record or {}), **versions}
+
+
+def _how(table: str) -> str:
+    return f"zae-limiter upgrade --name {table}"
 
 
 def _key_schema(partition: str, sort: str | None) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.request import (
+    Charge,
     ChargeOutcome,
     ChargeRequest,
     Grant,
@@ -18,16 +19,25 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.embedded.history import record
+from zae_limiter.embedded.rejections import NotedRejections, with_rejections
 from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
-# the decision, the usage window that it closes, and the bucket as it was read
-_Decision = tuple[ChargePlan, WindowUsage | None, BucketImage | None]
+# the charge, the decision, the usage window that it closes, and the bucket as it was read
+_Decision = tuple[Charge, ChargePlan, WindowUsage | None, BucketImage | None]
 
 
-def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeOutcome:
-    """Charge every bucket or none. The stamp is read inside the transaction."""
+def charge(
+    tables: Tables,
+    namespace_id: str,
+    request: ChargeRequest,
+    rejections: NotedRejections | None = None,
+) -> ChargeOutcome:
+    """Charge every bucket or none. The stamp is read inside the transaction.
+
+    A bucket that is charged also takes what was noted of it in ``rejections``.
+    """
     charges, clock, _, refreshed, is_acquire, *_ = request
     now_ms = clock()
     plans: list[_Decision] = []
@@ -41,14 +51,18 @@ def charge(tables: Tables, namespace_id: str, request: ChargeRequest) -> ChargeO
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
         fits = fits and plan.granted is not None
-        plans.append((plan, window, image))
+        plans.append((wanted, plan, window, image))
         if image is None:
             refuse_if_purging(tables, namespace_id)
     if not fits:
-        return _rejection(tables, namespace_id, request, plans, now_ms)
-    for wanted, (plan, window, _) in zip(charges, plans, strict=True):
-        assert plan.granted is not None
-        _write(tables, namespace_id, wanted.entity_id, wanted.resource, plan.granted, closed=window)
+        return _rejection(tables, namespace_id, plans, now_ms)
+    noted = rejections if rejections is not None and rejections.by_bucket else None
+    for wanted, plan, window, _ in plans:
+        image = plan.granted
+        assert image is not None
+        if noted is not None:
+            image = _with_noted(tables, namespace_id, wanted, image, noted)
+        _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
     return Grant(charges)
 
 
@@ -57,19 +71,23 @@ def settle(
     namespace_id: str,
     settlements: tuple[Settlement, ...],
     clock: Callable[[], int],
+    rejections: NotedRejections | None = None,
 ) -> None:
-    """Write every debt and credit."""
+    """Write every debt and credit, and what was noted of these buckets in ``rejections``."""
     now_ms = clock()
     for settlement in settlements:
-        entity_id, resource, _, amounts_milli = settlement
+        entity_id, resource, _, amounts_milli, through_child = settlement
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
         after = settling.settle(image, settlement, now_ms)
         if after is not None:
+            if rejections is not None and rejections.by_bucket:
+                after = _with_noted(tables, namespace_id, settlement, after, rejections)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
         else:
-            tables.add_usage(namespace_id, entity_id, resource, late_credit(amounts_milli, now_ms))
+            credit = late_credit(amounts_milli, now_ms, through_child)
+            tables.add_usage(namespace_id, entity_id, resource, credit)
 
 
 def get(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:
@@ -117,8 +135,8 @@ def page(
 
 
 def resources(tables: Tables, namespace_id: str) -> list[str]:
-    """List the resources that have buckets."""
-    return tables.bucket_resources(namespace_id)
+    """List the resources that have, or had, buckets."""
+    return tables.resources_in_use(namespace_id)
 
 
 def capacity(
@@ -208,7 +226,6 @@ def _rolled(
 def _rejection(
     tables: Tables,
     namespace_id: str,
-    request: ChargeRequest,
     plans: list[_Decision],
     now_ms: int,
 ) -> Rejection:
@@ -217,13 +234,25 @@ def _rejection(
     A bucket that kept its old rate would never hold what a request under larger limits needs.
     """
     listed = []
-    for wanted, (plan, window, image) in zip(request.charges, plans, strict=True):
+    for wanted, plan, window, image in plans:
         listed.extend(statuses(wanted, plan.seen, now_ms))
         if image is not None and plan.seen is not image:
             _write(
                 tables, namespace_id, wanted.entity_id, wanted.resource, plan.seen, closed=window
             )
     return Rejection(tuple(listed))
+
+
+def _with_noted(
+    tables: Tables,
+    namespace_id: str,
+    wanted: Charge | Settlement,
+    image: BucketImage,
+    rejections: NotedRejections,
+) -> BucketImage:
+    """Return the bucket with the rejections that this client has noted of it."""
+    noted = rejections.take(namespace_id, wanted.entity_id, wanted.resource)
+    return with_rejections(tables, image, noted)
 
 
 def _write(

@@ -7,15 +7,22 @@ from their rows, that of the open hour from the buckets themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from zae_limiter.admission.usage import BucketHour, open_window
-from zae_limiter.embedded.tables import BucketRow, Listing, Tables, refuse_if_purging
+from zae_limiter.embedded.tables import (
+    BucketKey,
+    BucketRow,
+    Listing,
+    Tables,
+    refuse_if_purging,
+)
 from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
-from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
+from zae_limiter.usage_ranking import TopUsage
 from zae_limiter.usage_report import END_OF_TIME, UsagePage, UsageQuery, UsageTotal
 
-DAY = 24  # hours: windows never reach beyond a day
 PAGE = 1000  # events of one read
 
 
@@ -63,10 +70,11 @@ def usage_page(
 ) -> Listing[tuple[list[UsageSnapshot], str | None]]:
     """Return one page of windows, oldest first, and the key of the next page."""
     page = UsagePage(query, limit, next_key)
-    for day in usage_days(tables, namespace_id, entity_id, resource, query):
-        if day is None:
+    span = (page.first_hour, query.last_hour)
+    for hours in usage_hours(tables, namespace_id, entity_id, resource, span):
+        if hours is None:
             yield
-        elif page.add(day):
+        elif page.add(hours):
             break
     return page.end()
 
@@ -79,41 +87,60 @@ def usage_summary(
     query: UsageQuery,
 ) -> Listing[UsageSummary]:
     """Return totals over all windows of the query."""
-    total = UsageTotal(query)
-    for day in usage_days(tables, namespace_id, entity_id, resource, query):
-        if day is None:
+    total = UsageTotal(query, each_token_once=entity_id is None)
+    span = (query.start_hour, query.last_hour)
+    for hours in usage_hours(tables, namespace_id, entity_id, resource, span):
+        if hours is None:
             yield
         else:
-            total.add(day)
+            total.add(hours)
     return total.end()
 
 
-def usage_days(
+def usage_top(
+    tables: Tables,
+    namespace_id: str,
+    resource: str | None,
+    query: UsageQuery,
+    by: str | None,
+    limit: int,
+) -> Listing[UsageRanking]:
+    """Return the largest consumers in the hours of the query."""
+    top = TopUsage(query, by, limit)
+    span = (query.start_hour, query.last_hour)
+    while top.begin_pass():
+        for hours in usage_hours(tables, namespace_id, None, resource, span):
+            if hours is None:
+                yield
+            else:
+                top.add(hours)
+    return top.end()
+
+
+def usage_hours(
     tables: Tables,
     namespace_id: str,
     entity_id: str | None,
     resource: str | None,
-    query: UsageQuery,
+    span: tuple[int, int],
 ) -> Iterator[list[BucketHour] | None]:
-    """Iterate over the hours of the query's windows, day by day; None ends a page.
+    """Iterate over the hours from the first to before the last, in order; None ends a page.
 
     One hour of one bucket may come twice: from its row and from the bucket itself.
     """
     open_hours = _OpenHours()
     for buckets in tables.bucket_pages(namespace_id, entity_id, resource):
-        open_hours.add(buckets, query.start_hour, query.last_hour)
+        open_hours.add(buckets, *span)
         yield None
-    rows: list[BucketHour] = []
-    pages = tables.usage_pages(namespace_id, entity_id, resource, query.start_hour, query.last_hour)
-    for page in pages:
-        for row in page:
-            if rows and rows[0].usage.hour // DAY != row.usage.hour // DAY:
-                yield from open_hours.days_before(row.usage.hour // DAY, rows)
-                rows = []
-            open_hours.compare(tables, namespace_id, row)
-            rows.append(row)
+    for page in tables.usage_pages(namespace_id, entity_id, resource, *span):
+        for hour, rows in groupby(page, key=lambda row: row.usage.hour):
+            yield from open_hours.before(hour)
+            of_hour = list(rows)
+            for row in of_hour:
+                open_hours.compare(tables, namespace_id, row)
+            yield of_hour
         yield None
-    yield from open_hours.days_before(END_OF_TIME, rows)
+    yield from open_hours.before(END_OF_TIME)
 
 
 class _OpenHours:
@@ -124,33 +151,28 @@ class _OpenHours:
     """
 
     def __init__(self) -> None:
-        self._by_day: dict[int, dict[tuple[str, str], BucketHour]] = {}
+        self._by_hour: dict[int, dict[BucketKey, BucketHour]] = {}
 
     def add(self, buckets: list[BucketRow], first_hour: int, end_hour: int) -> None:
         for bucket in buckets:
             window = open_window(bucket.image)
             if window is not None and first_hour <= window.hour < end_hour:
                 hour = BucketHour(bucket.entity_id, bucket.resource, window)
-                self._by_day.setdefault(window.hour // DAY, {})[hour[:2]] = hour
+                self._by_hour.setdefault(window.hour, {})[hour[:2]] = hour
 
     def compare(self, tables: Tables, namespace_id: str, row: BucketHour) -> None:
         """Read a bucket again, in the transaction that has read this row of it."""
-        day, key = self._by_day.get(row.usage.hour // DAY, {}), row[:2]
-        if key not in day or day[key].usage.hour != row.usage.hour:
+        hours, key = self._by_hour.get(row.usage.hour, {}), row[:2]
+        if key not in hours:
             return
         image = tables.get_bucket(namespace_id, *key)
         window = None if image is None else open_window(image)
         if window is not None and window.hour == row.usage.hour:
-            day[key] = BucketHour(*key, window)
+            hours[key] = BucketHour(*key, window)
         else:
-            del day[key]
+            del hours[key]
 
-    def days_before(self, day: int, rows: list[BucketHour]) -> Iterator[list[BucketHour]]:
-        """Iterate over the days before ``day``, of which ``rows`` are the last, in order."""
-        last = rows[0].usage.hour // DAY if rows else day
-        for earlier in sorted(each for each in self._by_day if each < last):
-            yield list(self._by_day.pop(earlier).values())
-        if rows:
-            yield [*rows, *self._by_day.pop(last, {}).values()]
-        for later in sorted(each for each in self._by_day if last < each < day):
-            yield list(self._by_day.pop(later).values())
+    def before(self, hour: int) -> Iterator[list[BucketHour]]:
+        """Iterate over what is open of the hours before ``hour``, whose rows have all been read."""
+        for earlier in sorted(each for each in self._by_hour if each < hour):
+            yield list(self._by_hour.pop(earlier).values())

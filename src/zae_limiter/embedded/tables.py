@@ -35,7 +35,9 @@ class BucketRow(NamedTuple):
 class Tables(Protocol):
     """Rows by key. Listings are sorted by id, so that a page can start after the last id seen.
 
-    ``…_pages`` read one page each time they are advanced, and nothing before.
+    ``…_pages`` read one page each time they are advanced, and nothing before. Without an entity and
+    a resource they are about the whole namespace; hours come in order of time, the buckets of one
+    hour and of the whole namespace in any order.
     """
 
     # buckets
@@ -54,7 +56,7 @@ class Tables(Protocol):
         after: BucketKey | None = None,
         limit: int | None = None,
     ) -> list[BucketRow]: ...
-    def bucket_resources(self, namespace_id: str) -> list[str]: ...
+    def resources_in_use(self, namespace_id: str) -> list[str]: ...
     def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]: ...
     def bucket_pages(
         self, namespace_id: str, entity_id: str | None, resource: str | None

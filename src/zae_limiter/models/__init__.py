@@ -7,13 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditAction, AuditEvent
-    from zae_limiter.models.backend import BackendCapabilities, CacheStats, StoreStats
+    from zae_limiter.models.backend import (
+        BackendCapabilities,
+        CacheStats,
+        MigrationProgress,
+        MigrationReport,
+        StoreStats,
+    )
     from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
     from zae_limiter.models.config import ConfigSnapshot, ConfigSource, LevelConfig, OnUnavailable
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.limit import Limit, LimitName
+    from zae_limiter.models.stack import LimiterInfo, StackOptions, Status
     from zae_limiter.models.status import Availability, LimitStatus
-    from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowType
+    from zae_limiter.models.usage import (
+        EntityUsage,
+        UsageRanking,
+        UsageSnapshot,
+        UsageSummary,
+        WindowType,
+    )
 
 # Generating a frozen dataclass takes a millisecond: all of them at once would be a third of the
 # time that importing the limiter takes.
@@ -32,10 +45,17 @@ _MODULES = {
     "Limit": "limit",
     "LimitName": "limit",
     "LimitStatus": "status",
+    "LimiterInfo": "stack",
+    "MigrationProgress": "backend",
+    "MigrationReport": "backend",
     "Namespace": "entity",
     "OnUnavailable": "config",
     "ResourceCapacity": "bucket",
+    "StackOptions": "stack",
+    "Status": "stack",
     "StoreStats": "backend",
+    "EntityUsage": "usage",
+    "UsageRanking": "usage",
     "UsageSnapshot": "usage",
     "UsageSummary": "usage",
     "WindowType": "usage",
@@ -52,14 +72,21 @@ __all__ = [
     "ConfigSource",
     "Entity",
     "EntityCapacity",
+    "EntityUsage",
     "LevelConfig",
     "Limit",
     "LimitName",
     "LimitStatus",
+    "LimiterInfo",
+    "MigrationProgress",
+    "MigrationReport",
     "Namespace",
     "OnUnavailable",
     "ResourceCapacity",
+    "StackOptions",
+    "Status",
     "StoreStats",
+    "UsageRanking",
     "UsageSnapshot",
     "UsageSummary",
     "WindowType",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +89,24 @@ class CacheStats:
     misses: int
     size: int
     ttl_seconds: float
+
+
+class MigrationProgress(NamedTuple):
+    """How far a migration has come: items read, and changes made or, in a dry run, needed."""
+
+    migration: str
+    read: int
+    changed: int
+
+    def plus(self, later: MigrationProgress) -> MigrationProgress:
+        return self._replace(read=self.read + later.read, changed=self.changed + later.changed)
+
+
+class MigrationReport(NamedTuple):
+    """What a migration has done; the same version twice means that there was nothing to do."""
+
+    from_version: int
+    to_version: int
+    read: int
+    changed: int
+    dry_run: bool

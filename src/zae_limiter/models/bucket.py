@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zae_limiter.models.limit import MILLI, Limit
+from zae_limiter.models.limit import Limit
+from zae_limiter.models.timestamps import MILLI
 
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """One limit of a bucket; ``tokens_milli`` is its level at ``last_refill_ms``, when read."""
+    """One limit of a bucket; ``tokens_milli`` is its level at ``last_refill_ms``, when read.
+
+    ``rejected`` counts acquires that the bucket rejected in the running hour; it is approximate.
+    """
 
     entity_id: str
     resource: str
@@ -20,6 +24,7 @@ class BucketState:
     refill_amount_milli: int
     refill_period_ms: int
     total_consumed_milli: int | None = None
+    rejected: int = 0
 
     @property
     def tokens(self) -> int:

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import check_limit_name
 
-MILLI = 1000  # levels are counted in millitokens, so that slow limits accrue every millisecond
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of the narrowest store
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
 MAX_LIMITS = 32  # per call or configuration level; bounds the size of an item and of a write

@@ -38,10 +38,11 @@ def parse_limit(text: object) -> Limit:
     if match is None:
         raise ValidationError("limit", text, FORM)
     name, rate, period, burst = match.groups()
-    return Limit(name, int(burst or rate), int(rate), _parse_period(period or DEFAULT_UNIT))
+    return Limit(name, int(burst or rate), int(rate), parse_period(period or DEFAULT_UNIT))
 
 
-def _parse_period(text: str) -> int:
+def parse_period(text: str) -> int:
+    """Read a period, such as ``min`` or ``90s``, as seconds."""
     match = _PERIOD.fullmatch(text)
     seconds = _SECONDS.get(match[2]) if match else None
     if match is None or seconds is None:

@@ -1,4 +1,4 @@
-"""Milliseconds since 1970 to and from the ISO text that users see."""
+"""Units: millitokens, and milliseconds since 1970 to and from the ISO text that users see."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+MILLI = 1000  # levels are counted in millitokens, so that slow limits accrue every millisecond
 
 # `datetime` is imported inside of the functions: it takes 2 ms, and no acquire needs it.
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
 
 PORTS = ("buckets", "configs", "entities", "namespaces", "usage", "audit", "documents")
-ENGINE_CALLS = ("ping", "delete_all")  # close, stats and capabilities need no answer of the store
+# close, stats and capabilities need no answer of the store
+ENGINE_CALLS = ("ping", "probe", "delete_all")
 MESSAGE = "the store does not answer: an outage made by zae_limiter.testing.outage()"
 
 
@@ -25,9 +26,10 @@ def outage(
 ) -> Iterator[None]:
     """Fail every call to the store with RateLimiterUnavailable, until the block ends.
 
-    Nothing is written meanwhile. The outage concerns the given repository (or the one of a
-    limiter) and all that share its connection: other namespaces of it, and their limiters. Other
-    repositories go on, also those that were opened with the same URL.
+    Nothing is written meanwhile. When it ends, the next call reaches the store again. The outage
+    concerns the given repository (or the one of a limiter) and all that share its connection:
+    other namespaces of it, and their limiters. Other repositories go on, also those that were
+    opened with the same URL.
 
     >>> with outage(repository):
     ...     response = client.get("/")  # what does my service do now?
@@ -40,6 +42,8 @@ def outage(
         )
     fail = _fail_async if hasattr(type(opened), "__aenter__") else _fail
     with ExitStack() as restore:
+        if "ping" not in vars(context.engine):  # not inside another outage
+            restore.callback(context.breaker.answered)
         for name in PORTS:
             port = getattr(context.engine, name)
             for method in dir(type(port)):

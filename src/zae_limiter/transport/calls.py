@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.locks import renew_after_fork
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault, Throttled
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["Deadline", "InFlightCall", "InFlightCalls", "Retries"]
 
@@ -93,7 +95,9 @@ class Retries:
                 return 0.0
         longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._pauses)
         self._pauses += 1
-        return random.uniform(0, longest)
+        from random import uniform  # most processes never retry
+
+        return uniform(0, longest)
 
 
 def _as_no_answer(error: RateLimiterUnavailable) -> NoAnswer:
@@ -115,6 +119,8 @@ class InFlightCalls:
 
     def after_fork(self) -> None:
         """Drop the parent's calls."""
+        from concurrent.futures import Future  # a function makes its calls without this class
+
         self.ids: set[int] = set()
         self._drained: Future[None] = Future()
         self._drained.set_running_or_notify_cancel()  # so that no waiter can cancel it

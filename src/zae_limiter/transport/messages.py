@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import ssl
 from typing import NamedTuple
@@ -53,8 +52,12 @@ class Endpoint(NamedTuple):
         """Whether it can only be a server on this machine."""
         if self.host == "localhost" or self.host.endswith(".localhost"):
             return True
+        if not self.host[:1].isdigit() and ":" not in self.host:
+            return False
+        from ipaddress import ip_address  # a region's endpoint has a name
+
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            return ip_address(self.host).is_loopback
         except ValueError:
             return False
 

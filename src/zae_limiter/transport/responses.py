@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
 from typing import Any
 from zlib import crc32
@@ -318,6 +317,8 @@ _SHAPES: dict[str, dict[str, Callable[[object], bool]]] = {
 @lru_cache(maxsize=8)  # parsed once: front ends differ by a second at most
 def date_ms(text: str) -> int | None:
     """Convert an HTTP Date to epoch milliseconds; None if it is not one."""
+    from email.utils import parsedate_to_datetime  # a tenth of a cold start that needs no clock
+
     try:
         return int(parsedate_to_datetime(text).timestamp()) * 1000
     except (ValueError, OverflowError):

@@ -135,9 +135,15 @@ class Signer:
     def _signing_key(self, credentials: Credentials, day: str) -> _Key:
         key = self._key
         if key is None or key.day != day or key.credentials != credentials:
-            value = ("AWS4" + credentials.secret_key).encode()
-            for part in (day, self._region, SERVICE, "aws4_request"):
-                value = digest(value, part.encode(), "sha256")
+            value = signing_key(credentials, day, self._region, SERVICE)
             scope = f"{day}/{self._region}/{SERVICE}/aws4_request"
             key = self._key = _Key(credentials, day, scope, value)
         return key
+
+
+def signing_key(credentials: Credentials, day: str, region: str, service: str) -> bytes:
+    """Return the key of a day, with which the requests to a service of a region are signed."""
+    value = ("AWS4" + credentials.secret_key).encode()
+    for part in (day, region, service, "aws4_request"):
+        value = digest(value, part.encode(), "sha256")
+    return value

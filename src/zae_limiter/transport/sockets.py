@@ -8,11 +8,13 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # Family, kind, protocol, canonical name, address: as getaddrinfo returns it.
 Address = tuple[Any, ...]
@@ -38,6 +40,10 @@ class Resolver:
 
     def addresses(self, host: str, port: int) -> Future[list[Address]]:
         """Resolve to addresses in the order of preference; the future fails with OSError."""
+        from concurrent.futures import (
+            Future,
+        )  # imports logging, which a cold start need not wait for
+
         with self._lock:
             since, future = self._lookups.get((host, port), (0.0, None))
             now = time.monotonic()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from concurrent.futures import Future
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
@@ -27,6 +26,9 @@ from zae_limiter.transport.sockets import (
     new_socket,
     time_per_address,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ import math
 import pytest
 from zae_limiter_contract.bad_input import TTL_MULTIPLIERS
 
+from tests.contract.engines import dynamodb_url, sqlite_url
 from tests.support.dynamodb import shared_endpoint
 from zae_limiter import (
     InfrastructureError,
@@ -18,6 +19,7 @@ from zae_limiter import (
     ValidationError,
 )
 from zae_limiter.clock import HostClock, ServerClock
+from zae_limiter.store_url import parse_url
 
 LIMITS = [Limit.per_minute("rpm", 10)]
 NOT_SECONDS = [math.inf, -math.inf, math.nan, -1, "2", None, True, 1e300]
@@ -28,6 +30,16 @@ NOT_CLOCKS = [
     lambda: True,
     1_767_225_600_000,
 ]
+
+
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+def any_url(request, unique_name, tmp_path):
+    """The URL of an empty store, on every engine."""
+    if request.param == "memory":
+        return f"memory://{unique_name}"
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path)
+    return dynamodb_url(request.getfixturevalue("dynamodb_table"))
 
 
 def take(limiter, limits=None):
@@ -87,17 +99,17 @@ def test_the_builder_does_not_make_a_namespace_unless_told_to(unique_name):
     builder().build()
 
 
-def test_building_registers_the_default_namespace(unique_name):
+def test_building_registers_the_default_namespace(any_url):
     def builder(namespace):
-        return SyncRepository.builder().url(f"memory://{unique_name}").namespace(namespace)
+        return SyncRepository.builder().url(any_url).namespace(namespace)
 
     with pytest.raises(NamespaceNotFoundError):
         builder("red").build()
-    repository = builder("default").build()
-    repository.register_namespace("red")
-    repository.delete_namespace("default")
-    red = builder("red").build()
-    assert red.get_namespace("default").name == "default"
+    with builder("default").build() as repository:
+        repository.register_namespace("red")
+        repository.delete_namespace("default")
+    with builder("red").build() as red:
+        assert red.get_namespace("default").name == "default"
 
 
 STACK_ARGUMENTS = {"stack": "prod", "region": "eu-west-1", "endpoint_url": "http://localhost:1"}
@@ -213,9 +225,9 @@ def test_a_limiter_is_given_an_open_repository_or_none():
     assert caught.value.field == "repository"
 
 
-def test_levels_accept_a_keyword_of_old(unique_name):
+def test_levels_accept_a_keyword_of_old(any_url):
     own = [Limit.per_minute("rpm", 3)]
-    with SyncRepository.open(url=f"memory://{unique_name}") as repository:
+    with SyncRepository.open(url=any_url) as repository:
         limiter = SyncRateLimiter(repository)
         limiter.set_limits("known", LIMITS)
         for entity_id, stored, capacity in (
@@ -239,21 +251,21 @@ def test_levels_accept_a_keyword_of_old(unique_name):
             assert wait_s == (0 if capacity == 10 else math.inf)
 
 
-def test_a_limiter_has_names_of_old(unique_name, monkeypatch):
-    monkeypatch.setenv("ZAEL_URL", f"memory://{unique_name}")
+def test_a_limiter_has_names_of_old(any_url, monkeypatch):
+    monkeypatch.setenv("ZAEL_URL", any_url)
     with SyncRepository.open() as repository:
         for limiter in (SyncRateLimiter(repository), SyncRateLimiter()):
             for name in ("name", "stack_name", "table_name"):
                 with pytest.warns(DeprecationWarning, match=f"SyncRateLimiter.{name}") as warned:
-                    assert unique_name in getattr(limiter, name)
+                    assert getattr(limiter, name) == parse_url(any_url).place
                 assert warned[0].filename == __file__
     monkeypatch.delenv("ZAEL_URL")
     with pytest.warns(DeprecationWarning, match="SyncRateLimiter"):
         assert SyncRateLimiter(name="prod").stack_name == "prod"
 
 
-def test_opening_is_a_context_manager(tmp_path):
-    with SyncRepository.open(url=f"sqlite:///{tmp_path}/limits.db") as repository:
+def test_opening_is_a_context_manager(any_url):
+    with SyncRepository.open(url=any_url) as repository:
         repository.set_system_defaults(LIMITS)
     with pytest.raises(InfrastructureError, match="closed"):
         repository.ping()

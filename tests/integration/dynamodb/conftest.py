@@ -44,6 +44,16 @@ def stack(endpoint):
             yield name
 
 
+@pytest.fixture(scope="session")
+def stack_without_usage(endpoint):
+    """The same, but usage is off: buckets expire as soon as they are full for long enough."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        with temporary_table(endpoint, usage_days=0) as name:
+            yield name
+
+
 @pytest.fixture
 async def world(endpoint, stack, unique_name):
     """A namespace of the test, with a clock that stands still."""

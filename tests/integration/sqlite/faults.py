@@ -133,6 +133,7 @@ def run_script(source, *args, seconds=20.0):
         text=True,
         timeout=seconds,
         check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

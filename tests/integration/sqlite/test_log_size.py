@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 
 import pytest
+from zae_limiter_contract.stopwatch import Stopwatch
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
 
@@ -73,16 +74,17 @@ def test_a_foreign_program_that_reads_for_long_delays_acquires_hardly_and_the_lo
             foreign.execute("BEGIN")
             foreign.execute("SELECT count(*) FROM bucket").fetchone()
             longest = 0.0
-            while log_size(path) < 2 * MB:
-                began = time.monotonic()
-                fill(repository, 1)
-                longest = max(longest, time.monotonic() - began)
+            with Stopwatch() as watch:
+                while log_size(path) < 2 * MB:
+                    began = time.monotonic()
+                    fill(repository, 1)
+                    longest = max(longest, time.monotonic() - began)
             foreign.execute("COMMIT")
         deadline = time.monotonic() + 10
         while log_size(path) > MB and time.monotonic() < deadline:
             fill(repository, 10)
     assert log_size(path) <= MB
-    assert longest < 0.5  # 30 ms of waiting, and what a busy machine adds
+    assert longest < 0.5 + watch.late_s  # 30 ms of waiting, and what a slow disk adds
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", ""])

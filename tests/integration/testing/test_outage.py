@@ -1,5 +1,8 @@
 """``zae_limiter.testing.outage`` on every engine, async and sync."""
 
+import asyncio
+import threading
+
 import pytest
 
 from tests.support.dynamodb import shared_endpoint
@@ -16,6 +19,7 @@ from zae_limiter import (
 from zae_limiter.testing import outage
 
 RPM = Limit.per_minute("rpm", 10)
+SOON_S = 0.5  # a breaker opens after that time without an answer; a starved server needs some
 
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb"])
@@ -103,6 +107,47 @@ async def test_outages_may_be_nested(repo):
         with pytest.raises(RateLimiterUnavailable):
             await repo.ping()
     assert await repo.ping()
+
+
+async def test_the_breaker_stays_open_until_the_outage_ends(url):
+    builder = Repository.builder().url(url).request_timeout(SOON_S).on_unavailable("allow")
+    async with await builder.build() as repository:
+        limiter = RateLimiter(repository)
+        await limiter.set_system_defaults([RPM])
+        with outage(limiter):
+            while not repository.get_stats().breaker_open:
+                async with limiter.acquire("key", "api", {"rpm": 1}):
+                    pass
+            async with limiter.acquire("key", "api", {"rpm": 1}):
+                pass  # starts a probe
+            await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+            with outage(limiter):
+                pass
+            assert repository.get_stats().breaker_open
+            assert not await limiter.is_available()
+        assert not repository.get_stats().breaker_open
+        async with limiter.acquire("key", "api", {"rpm": 1}) as lease:
+            assert lease.consumed == {"rpm": 1}
+
+
+def test_the_breaker_of_the_sync_tree_stays_open_until_the_outage_ends(url):
+    builder = SyncRepository.builder().url(url).request_timeout(SOON_S).on_unavailable("allow")
+    with builder.build() as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        with outage(limiter):
+            while not repository.get_stats().breaker_open:
+                with limiter.acquire("key", "api", {"rpm": 1}):
+                    pass
+            with limiter.acquire("key", "api", {"rpm": 1}):
+                pass  # starts a probe
+            for thread in threading.enumerate():
+                if thread.name == "zael-probe":
+                    thread.join()
+            assert repository.get_stats().breaker_open
+        assert not repository.get_stats().breaker_open
+        with limiter.acquire("key", "api", {"rpm": 1}) as lease:
+            assert lease.consumed == {"rpm": 1}
 
 
 def test_the_sync_tree_fails_alike(sync_repo):

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
 from tests.integration.transport.scripted import Script
@@ -18,48 +19,38 @@ def echo_after(seconds):
     return step
 
 
-def seconds_of(call):
-    start = time.monotonic()
-    call()
-    return time.monotonic() - start
-
-
 def test_a_short_time_counts_after_a_long_one(transport):
     with Script(scripted.echo, scripted.echo, scripted.hang_after_reading) as server:
         for _ in range(2):
             transport.send(server.url, timeout=30.0)
-
-        def too_slow():
-            with pytest.raises(NoAnswer):
-                transport.send(server.url, timeout=0.2)
-
-        assert 0.15 < seconds_of(too_slow) < 0.6
+        with Stopwatch() as watch, pytest.raises(NoAnswer):
+            transport.send(server.url, timeout=0.2)
+        assert watch.seconds > 0.15
+        assert watch.within(0.2)
     assert server.connections == 1
 
 
 def test_a_long_time_counts_after_a_short_one(transport):
     """Also when the earlier one is over while the later exchange is under way."""
-    with Script(scripted.echo, echo_after(0.4), scripted.echo) as server:
-        transport.send(server.url, b"one", timeout=0.2)
+    with Script(scripted.echo, echo_after(0.8), scripted.echo) as server:
+        transport.send(server.url, b"one", timeout=0.5)
         assert transport.send(server.url, b"two", timeout=5.0).body == b"two"
-        assert transport.send(server.url, b"three", timeout=0.2).body == b"three"
+        assert transport.send(server.url, b"three", timeout=0.5).body == b"three"
     assert server.connections == 1
 
 
 def test_a_time_that_was_put_off_is_kept(transport):
     with Script(scripted.echo, scripted.hang_after_reading) as server:
-        transport.send(server.url, timeout=0.1)
-
-        def too_slow():
-            with pytest.raises(NoAnswer):
-                transport.send(server.url, timeout=0.4)
-
-        assert 0.35 < seconds_of(too_slow) < 0.8
+        transport.send(server.url, timeout=0.3)
+        with Stopwatch() as watch, pytest.raises(NoAnswer):
+            transport.send(server.url, timeout=0.6)
+        assert watch.seconds > 0.55
+        assert watch.within(0.6)
 
 
 def test_an_idle_connection_outlives_the_time_of_its_last_exchange(transport):
     with Script(scripted.echo) as server:
-        transport.send(server.url, timeout=0.1)
-        time.sleep(0.2)
+        transport.send(server.url, timeout=0.3)
+        time.sleep(0.4)
         assert transport.send(server.url, b"next", timeout=5.0).body == b"next"
     assert server.connections == 1

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tests.support.dynamodb.connection import Connection, Link
 from tests.support.dynamodb.faults import Fault, Faults, Kind
-from tests.support.dynamodb.seen import Exchange, Seen
+from tests.support.dynamodb.seen import Exchange, Seen, operation_of
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
@@ -172,7 +172,7 @@ class Proxy:
     def _arrived(
         self, operation: str, connection: int, body: bytes
     ) -> tuple[Exchange, Fault | None]:
-        exchange = Exchange(operation, connection, body, time.monotonic())
+        exchange = Exchange(operation_of(operation, body), connection, body, time.monotonic())
         with self._lock:
             for seen in self._measuring:
                 seen.requests.append(exchange)

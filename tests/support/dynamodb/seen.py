@@ -9,7 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
-WRITES = frozenset({"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"})
+# Apart from UpdateItem, which tests know as a write to a bucket.
+USAGE, REGISTRY = "UpdateItem of usage", "UpdateItem of the registry"
+WRITES = frozenset(
+    {"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem", USAGE, REGISTRY}
+)
+
+
+def operation_of(operation: str, body: bytes) -> str:
+    """The name of an operation; writes of usage rows and registries have one of their own."""
+    if operation == "UpdateItem":
+        for mark, name in ((b'"#USAGE#', USAGE), (b'"#RESOURCES_IN_USE', REGISTRY)):
+            if mark in body:
+                return name
+    return operation
 
 
 @dataclass(eq=False)

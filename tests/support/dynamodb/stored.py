@@ -24,7 +24,8 @@ def limits_of(item):
 
 def parameters(item, limit):
     """Capacity, refill and period of the whole bucket, in millitokens and milliseconds."""
-    return tuple(MILLI * int(part) for part in item[f"p_{limit}"]["S"].split(":"))
+    capacity, refill, period = item[f"p_{limit}"]["S"].split(":")[:3]
+    return MILLI * int(capacity), MILLI * int(refill or capacity), MILLI * int(period)
 
 
 def share(item, limit):

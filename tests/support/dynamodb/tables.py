@@ -12,6 +12,9 @@ from tests.support.dynamodb.shared import shared_endpoint
 from zae_limiter import InfrastructureNotFoundError
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
+from zae_limiter.dynamodb.items.system import encode_document
+from zae_limiter.dynamodb.table import new_version_record
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 
 MOST_EMPTIED = 300  # items; to make another table is faster then
 AT_ONCE = 25  # items of one BatchWriteItem
@@ -24,12 +27,19 @@ def store_url(stack: str, endpoint: str) -> str:
 
 
 @contextmanager
-def temporary_table(endpoint: str | None = None) -> Iterator[str]:
-    """The name of a new table on the shared server, or another one; removed in the end."""
+def temporary_table(endpoint: str | None = None, *, usage_days: int | None = None) -> Iterator[str]:
+    """The name of a new table on the shared server, or another one; removed in the end.
+
+    ``usage_days`` is how long it keeps usage; with 0 buckets expire as soon as they may.
+    """
     name = f"test-{secrets.token_hex(8)}"
     client = DynamoClient(name, endpoint_url=endpoint or shared_endpoint(), request_timeout=10)
     try:
         make_table(client, stream=False)  # the local server slows down with every record
+        if usage_days is not None:
+            record = new_version_record(usage_days)
+            item = encode_document(RESERVED_NAMESPACE, VERSION_RECORD, record)
+            client.call("PutItem", {"Item": item})
         yield name
     finally:
         remove_table(client)

@@ -1,7 +1,7 @@
 """Items of a bucket as the store shows them."""
 
 from zae_limiter import ConfigSource, Limit
-from zae_limiter.admission.image import Rate
+from zae_limiter.admission.image import HOUR_MS, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.dynamodb.items import bucket as bucket_item
@@ -21,13 +21,15 @@ def item_of(shard=WHOLE, generation=1, *, writes=1, consumed=0, bucket_id=BUCKET
         **bucket_item.key(*bucket_id, shard.number),
         "t_rpm": n(0),
         "c_rpm": n(consumed),
-        "p_rpm": s(bucket_item.pack(rate)),
+        "p_rpm": s(bucket_item.pack(rate, 0)),
         "n": n(shard.n),
-        "lh": s(bucket_item.digest_of({"rpm": rate})),
+        "lh": s(bucket_item.digest_of({"rpm": rate}, {"rpm": 0})),
         "cv": n(1),
         "g": n(generation),
         "wc": n(writes),
         "ac": n(0),
+        "o": s(f"{shard.number}.origin"),
+        "h": n(NOW_MS // HOUR_MS),
         "op": s(f"{NOW_MS // 1000:x}.{generation}-{writes}"),
     }
 

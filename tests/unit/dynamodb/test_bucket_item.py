@@ -17,8 +17,8 @@ def test_an_item_reads_the_same_whether_it_is_known_or_not(shard):
 
 
 def test_other_limits_than_the_known_ones_are_read():
-    item = {**item_of(), "p_rpm": s("7:7:60")}
-    item["lh"] = s(bucket_item.digest_of({"rpm": bucket_item.unpack("7:7:60")}))
+    item = {**item_of(), "p_rpm": s("7:7:60:0")}
+    item["lh"] = s(bucket_item.digest_of({"rpm": bucket_item.unpack("7:7:60:0")}, {"rpm": 0}))
     assert bucket_item.decode(item, bucket_of()) == bucket_item.decode(item)
 
 

@@ -15,7 +15,7 @@ def entity_items(limits, buckets, meta=None):
 
 
 def test_what_fits_goes_whole():
-    items = entity_items(50, 46, {"PK": {"S": "x"}})
+    items = entity_items(51, 15, {"PK": {"S": "x"}})
     assert items.first(96) is items
 
 
@@ -24,12 +24,12 @@ def test_the_entity_goes_last_and_something_always_goes_with_it_or_is_left():
     taken = []
     while (first := items.first(96)) is not items:
         assert first.meta is None
-        assert 0 < len(first.limits) + len(first.buckets) <= 96
+        assert 0 < len(first.limits) + 3 * len(first.buckets) <= 96
         taken.append(first)
         items = EntityItems(
             items.meta, items.limits[len(first.limits) :], items.buckets[len(first.buckets) :]
         )
-    assert len(taken) == 2
+    assert len(taken) == 4
     assert items.meta is not None
     assert items.buckets
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import audit, configs, entities, system, usage
 from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
@@ -145,15 +146,59 @@ def test_both_records_of_a_namespace_read_back(status):
 
 @given(
     st.integers(-10_000, 10_000_000),
-    st.dictionaries(names, st.integers(-(10**15), 10**15), max_size=4),
-    st.integers(0, 10**9),
+    st.dictionaries(names, st.tuples(*[st.integers(-(10**15), 10**15)] * 2), max_size=4),
+    st.tuples(*[st.integers(0, 10**9)] * 2),
 )
-def test_hours_read_back(hour, counters, events):
-    row = BucketHour("user/1", "a/b.c", WindowUsage(hour, counters, events))
-    item = usage.encode("ns", row, 5)
+def test_hours_read_back(hour, used, events):
+    stored_hour = usage.OriginHour("3.abc", hour, used, *events)
+    update = usage.store(BucketId("ns", "user/1", "a/b.c"), stored_hour, 5)
+    item = applied(update)
     assert is_plain(item)
-    assert usage.decode(stranger(item)) == row
+    assert usage.decode_row(stranger(item)) == ("user/1", "a/b.c", hour, {"3.abc": stored_hour})
     assert usage.resource_of(item) == "a/b.c"
+    assert update.action().get("ConditionExpression") is None
+
+
+def applied(update):
+    """Return the item that an update with plain SETs makes where there is none."""
+    action = update.action()
+    assert action["UpdateExpression"].startswith("SET ")
+    item = dict(action["Key"])
+    for clause in action["UpdateExpression"].removeprefix("SET ").split(", "):
+        name, value = clause.split(" = ")
+        item[action["ExpressionAttributeNames"][name]] = action["ExpressionAttributeValues"][value]
+    return item
+
+
+def test_an_announced_hour_is_open():
+    update = usage.announce(BucketId("ns", "user", "api"), 7, "0.abc", 5)
+    action = update.action()
+    assert action["UpdateExpression"].count("if_not_exists") == 1
+    (name,) = [
+        short for short, name in action["ExpressionAttributeNames"].items() if name == "o_0.abc"
+    ]
+    assert f"{name} = if_not_exists({name}, :" in action["UpdateExpression"]
+    item = {**action["Key"], "entity_id": s("user"), "o_0.abc": s("open")}
+    assert usage.decode_row(item).origins == {"0.abc": usage.OPEN}
+
+
+def test_a_late_credit_is_an_origin_of_its_own():
+    used = {"rpm": (-3000, -1000), "rpm~0123": (-2000, 0)}
+    update = usage.late_credit(BucketId("ns", "user", "api"), 7, "65f.1", used, 5)
+    row = usage.decode_row(applied(update))
+    assert row.origins["65f.1"].used_milli == {"rpm": (-5000, -1000)}
+
+
+def test_origins_add_up_in_whole_tokens():
+    hours = [
+        usage.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, 1),
+        usage.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1, 0),
+    ]
+    assert usage.window_usage(7, hours) == WindowUsage(7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, 1)
+
+
+def test_usage_expires_when_its_retention_ends():
+    assert usage.expires_s(0, 90) == 3600 + 90 * 86400
 
 
 @given(st.integers(-17_000_000, 70_000_000), st.integers(-17_000_000, 70_000_000))

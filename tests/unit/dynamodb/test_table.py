@@ -72,3 +72,8 @@ def test_a_table_of_a_newer_schema_is_refused():
         check_version_record({"schema_version": SCHEMA_VERSION + 1}, "my-app")
     with pytest.raises(IncompatibleSchemaError):
         check_version_record({"schema_version": "two"}, "my-app")
+
+
+def test_a_table_of_an_older_version_has_to_be_migrated():
+    with pytest.raises(IncompatibleSchemaError, match=r"zae-limiter upgrade --name my-app"):
+        check_version_record({"schema_version": SCHEMA_VERSION - 1}, "my-app")

@@ -1,62 +1,75 @@
-"""Hours of several sources, a day at a time."""
+"""Stored rows and live hours together, in the order of time."""
 
 import random
 
-from zae_limiter._sync.engines.dynamodb.usage_hours import BufferedHours, MergedDays
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter._sync.engines.dynamodb.live_hours import RowId
+from zae_limiter._sync.engines.dynamodb.usage_hours import HELD, HourRange, UsageHours
+from zae_limiter.dynamodb.items.usage import OriginHour, UsageRow
 
 
-class Source:
-    """Rows in pages, and how many of them were asked for."""
+class Rows:
+    """Stored rows in pages."""
 
-    def __init__(self, pages):
-        self.pages = list(pages)
-        self.asked = 0
+    def __init__(self, rows, dice):
+        self._rows = list(rows)
+        self._dice = dice
 
-    def page(self):
-        self.asked += 1
-        return self.pages.pop(0) if self.pages else []
-
-
-def rows(resource, hours):
-    return [BucketHour("user", resource, WindowUsage(hour, {}, 1)) for hour in sorted(hours)]
+    def take(self):
+        size = self._dice.randint(1, 5)
+        page, self._rows = self._rows[:size], self._rows[size:]
+        return page
 
 
-def paged(all_rows, dice):
-    pages = []
-    while all_rows:
-        size = dice.randint(1, 5)
-        pages.append(all_rows[:size])
-        all_rows = all_rows[size:]
-    return Source(pages)
+class NoCalls:
+    """A client that is never called: no row is open."""
 
 
-def all_days(days):
+def counted(origin, hour, tokens):
+    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, 1, 0)
+
+
+def all_hours(hours):
     found = []
-    while day := days.next():
-        found.append(day)
+    while page := hours.next():
+        found.append(page)
     return found
 
 
-def test_every_row_comes_once_and_days_are_whole():
+def test_every_hour_comes_once_and_in_order():
     for seed in range(50):
         dice = random.Random(seed)
-        sources = [
-            rows(f"r{number}", dice.sample(range(-100, 200), dice.randint(0, 40)))
-            for number in range(dice.randint(0, 4))
-        ]
-        found = all_days(MergedDays([BufferedHours(paged(each, dice)) for each in sources]))
-        expected = sorted((row for each in sources for row in each), key=lambda row: row.usage.hour)
-        flat = [row for day in found for row in day]
-        assert [row.usage.hour for row in flat] == [row.usage.hour for row in expected]
-        assert sorted(flat) == sorted(expected)
-        starts = [{row.usage.hour // 24 for row in day} for day in found]
-        assert all(len(day) == 1 for day in starts)
-        assert len(starts) == len({min(day) for day in starts})
+        stored, live, expected = [], {}, {}
+        for hour in sorted(dice.sample(range(-50, 50), dice.randint(0, 40))):
+            for resource in dice.sample("abc", dice.randint(1, 3)):
+                is_stored, is_live = dice.choice([(1, 0), (0, 1), (1, 1)])
+                if is_stored:
+                    origins = {"0.x": counted("0.x", hour, 1)}
+                    stored.append(UsageRow("user", resource, hour, origins))
+                if is_live:
+                    row_id = RowId(hour, "user", resource)
+                    live[row_id] = {
+                        "0.x": counted("0.x", hour, 1),
+                        "1.y": counted("1.y", hour, 10),
+                    }
+                expected[hour, resource] = 11 if is_live else 1
+        hours = UsageHours(NoCalls(), "ns", Rows(stored, dice), live)
+        rows = [row for page in all_hours(hours) for row in page]
+        assert [row.usage.hour for row in rows] == sorted(row.usage.hour for row in rows)
+        found = {(row.usage.hour, row.resource): row.usage.counters["rpm"] for row in rows}
+        assert (found, len(found)) == (expected, len(rows))
 
 
-def test_only_what_a_day_needs_is_read():
-    source = Source([rows("r", [hour]) for hour in range(100)])
-    days = MergedDays([BufferedHours(source)])
-    assert len(days.next()) == 24
-    assert source.asked == 25
+def test_hours_in_which_nothing_was_counted_are_left_out():
+    empty = {"0.x": OriginHour("0.x", 3, {"rpm": (0, 0)}, 0, 0)}
+    rejected = {"0.x": OriginHour("0.x", 4, {"rpm": (0, 0)}, 0, 2)}
+    rows = [UsageRow("user", "api", 3, empty), UsageRow("user", "api", 4, rejected)]
+    hours = UsageHours(NoCalls(), "ns", Rows(rows, random.Random(1)), {})
+    assert [[row.usage.hour for row in page] for page in all_hours(hours)] == [[4]]
+
+
+def test_queries_side_by_side_hold_a_bounded_number_of_rows():
+    for queries in (1, 2, 32, 320):
+        for wanted in (1, 100, 10**6):
+            held = queries * HourRange(0, 1, wanted).page_size(queries)
+            assert held <= max(HELD, 25 * queries)
+    assert HourRange(0, 1, 51).page_size(1) == 51

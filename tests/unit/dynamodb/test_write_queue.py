@@ -44,10 +44,10 @@ def crowd(size):
 @pytest.mark.parametrize("order", [1, -1], ids=["first come", "last come"])
 def test_a_crowd_leaves_in_a_time_that_grows_with_its_size(order):
     queues, _, waiting = crowd(CROWD)
-    start = time.perf_counter()
+    start = time.thread_time()
     for each in waiting[::order][: CROWD // 2]:
         assert queues.withdraw(each)
-    assert time.perf_counter() - start < 1  # 0.03 s; 8 s when each was searched for
+    assert time.thread_time() - start < 1  # 0.03 s; 8 s when each was searched for
 
 
 def test_those_who_stay_keep_their_order():

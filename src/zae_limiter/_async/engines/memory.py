@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
+from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.calls import apause
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.memory.store import MemoryStore, open_store
@@ -43,11 +44,17 @@ class MemoryClient:
         receipt: Receipt[T] | None = None,
         *,
         must_run: bool = False,
+        deadline: Deadline | None = None,
     ) -> T:
         self._check_open()
         return self._store.run(operation, args, receipt or Receipt())
 
-    async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+    async def read(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        deadline: Deadline | None = None,
+    ) -> T:
         self._check_open()
         return self._store.run(operation, args, Receipt())
 

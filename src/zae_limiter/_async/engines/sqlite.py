@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded import EmbeddedEngine
-from zae_limiter.clock import SharedClock
+from zae_limiter.clock import Deadline, SharedClock
 from zae_limiter.concurrency.calls import ablocking
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.worker import AWorker, one_by_one
@@ -52,11 +52,19 @@ class SqliteClient:
         receipt: Receipt[T] | None = None,
         *,
         must_run: bool = False,
+        deadline: Deadline | None = None,
     ) -> T:
-        return await self._writer.run(operation, args, receipt or Receipt(), must_run=must_run)
+        return await self._writer.run(
+            operation, args, receipt or Receipt(), must_run=must_run, deadline=deadline
+        )
 
-    async def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return await self._lookups.run(operation, args, Receipt(), abandon=True)
+    async def read(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        deadline: Deadline | None = None,
+    ) -> T:
+        return await self._lookups.run(operation, args, Receipt(), abandon=True, deadline=deadline)
 
     async def list(self, operation: Callable[..., Listing[T]], args: tuple[Any, ...]) -> T:
         receipt: Receipt[T] = Receipt()
@@ -94,5 +102,9 @@ async def open_sqlite(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
         undo=SqliteDatabase.close,
     )
     return EmbeddedEngine(
-        SqliteClient(database, timeout_s), CAPABILITIES, settings, USAGE_RETENTION_DAYS
+        SqliteClient(database, timeout_s),
+        CAPABILITIES,
+        settings,
+        USAGE_RETENTION_DAYS,
+        request_timeout=timeout_s,
     )

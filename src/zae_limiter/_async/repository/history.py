@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import check_positive
-from zae_limiter.naming import RESERVED_NAMESPACE, check_entity_id, check_resource, check_text
+from zae_limiter.naming import (
+    RESERVED_NAMESPACE,
+    check_entity_id,
+    check_limit_name,
+    check_resource,
+    check_text,
+)
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from zae_limiter.models.audit import AuditEvent
-    from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName
+    from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary, WindowName
     from zae_limiter.usage_report import UsageQuery
 
 
@@ -66,7 +72,8 @@ class HistoryMethods(RepositoryMixin):
     ) -> tuple[list[UsageSnapshot], str | None]:
         """Return a page of usage windows, oldest first, and the key of the next page.
 
-        Windows that start in ``[start_time, end_time)`` of an entity, a resource, or both.
+        Windows that start in ``[start_time, end_time)`` of an entity, a resource, both, or, with
+        neither, the whole namespace. The next page is asked for with the same arguments.
         """
         check_positive(limit, "limit")
         _check_subject(entity_id, resource)
@@ -74,7 +81,7 @@ class HistoryMethods(RepositoryMixin):
             self._context.namespace_id,
             entity_id,
             resource,
-            _query(window_type, start_time, end_time),
+            self._usage_query(window_type, start_time, end_time),
             limit=limit,
             next_key=next_key,
         )
@@ -87,30 +94,61 @@ class HistoryMethods(RepositoryMixin):
         start_time: str | datetime | None = None,
         end_time: str | datetime | None = None,
     ) -> UsageSummary:
-        """Sum usage, with averages per window: hours unless ``window_type`` says otherwise."""
+        """Sum usage, with averages per hour with use, or per day or month by ``window_type``.
+
+        The total of one entity is all that it has used. Over several entities each token counts
+        once: what parents used through their children is shown apart.
+        """
         _check_subject(entity_id, resource)
         return await self._context.engine.usage.summary(
             self._context.namespace_id,
             entity_id,
             resource,
-            _query(window_type or "hourly", start_time, end_time),
+            self._usage_query(
+                window_type or self._context.snapshot_windows[0],  # type: ignore[arg-type]
+                start_time,
+                end_time,
+            ),
         )
 
+    async def get_top_usage(
+        self,
+        by: str | None = None,
+        last: str | timedelta = "24h",
+        *,
+        resource: str | None = None,
+        limit: int = 10,
+    ) -> UsageRanking:
+        """Return the largest consumers of the last 24 hours, or of another span such as "7d".
 
-def _query(
-    window_type: WindowName | None,
-    start_time: str | datetime | None,
-    end_time: str | datetime | None,
-) -> UsageQuery:
-    # Imported on the first report: most programs never ask for one.
-    from zae_limiter.usage_report import UsageQuery
+        They are ranked by the tokens of the limit ``by``; without it by admitted acquires. The
+        span is rounded to whole hours, the running one included.
+        """
+        from zae_limiter.usage_ranking import hours_of_last
 
-    return UsageQuery.parse(window_type, start_time, end_time)
+        check_positive(limit, "limit")
+        if by is not None:
+            check_limit_name(by, "by")
+        _check_subject(None, resource)
+        context = self._context
+        query = hours_of_last(last, context.clock())
+        return await context.engine.usage.top(context.namespace_id, resource, query, by, limit)
+
+    def _usage_query(
+        self,
+        window_type: WindowName | None,
+        start_time: str | datetime | None,
+        end_time: str | datetime | None,
+    ) -> UsageQuery:
+        # Imported on the first report: most programs never ask for one.
+        from zae_limiter.models.usage import WindowType
+        from zae_limiter.usage_report import UsageQuery
+
+        offered = tuple(WindowType(window) for window in self._context.snapshot_windows)
+        return UsageQuery.parse(window_type, start_time, end_time, offered)
 
 
 def _check_subject(entity_id: str | None, resource: str | None) -> None:
-    if entity_id is None and resource is None:
-        raise ValidationError("entity_id", None, "name an entity, a resource, or both")
     if entity_id is not None:
         check_entity_id(entity_id)
     if resource is not None:

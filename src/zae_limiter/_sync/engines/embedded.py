@@ -25,7 +25,15 @@ from zae_limiter.admission.request import (
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.embedded import buckets, configs, entities, history, housekeeping, namespaces
+from zae_limiter.embedded import (
+    buckets,
+    configs,
+    entities,
+    history,
+    housekeeping,
+    namespaces,
+    rejections,
+)
 from zae_limiter.embedded.tables import Listing, Tables
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange, AuditEvent, config_subject
@@ -33,7 +41,7 @@ from zae_limiter.models.backend import BackendCapabilities, StoreStats
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
 from zae_limiter.models.entity import Entity, Namespace
-from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
 from zae_limiter.settings import Settings
 from zae_limiter.usage_report import UsageQuery
 
@@ -50,14 +58,21 @@ class EmbeddedClient(Protocol):
         receipt: Receipt[T] | None = None,
         *,
         must_run: bool = False,
+        deadline: Deadline | None = None,
     ) -> T:
         """Run an operation in one transaction, all or nothing.
 
         ``receipt`` holds the result if and only if the transaction was committed. With
-        ``must_run`` the operation is run even if its caller is cancelled.
+        ``must_run`` the operation is run even if its caller is cancelled. A store that waits for
+        its lock does so until the ``deadline``; None stands for its request timeout.
         """
 
-    def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
+    def read(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        deadline: Deadline | None = None,
+    ) -> T:
         """Run a short operation on a snapshot of the store."""
 
     def list(self, operation: Callable[..., Listing[T]], args: tuple[Any, ...]) -> T:
@@ -77,21 +92,55 @@ class EmbeddedBuckets:
         self, client: EmbeddedClient, usage_retention_days: int, audit_retention_days: int
     ) -> None:
         self._client = client
-        self._retention = (usage_retention_days, audit_retention_days)
+        self._retention = (usage_retention_days, audit_retention_days)  # usage: until it is stored
         self._charges = count(1)
+        self._rejections = rejections.NotedRejections()
         self.granted, self.rejected, self.settled = (LockFreeCount() for _ in range(3))
 
     def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
-        outcome = self._client.write(buckets.charge, (namespace_id, request), receipt)
+        deadline = request.deadline
+        args = (namespace_id, request, self._rejections)
+        outcome = self._client.write(buckets.charge, args, receipt, deadline=deadline)
         if type(outcome) is Grant:
             self.granted.add()
         elif type(outcome) is Rejection:
             self.rejected.add()
+            if request.is_acquire:
+                self._rejections.note(namespace_id, request, outcome)
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
-            self._delete_expired(housekeeping.keep_house, request.clock(), *self._retention)
+            now_and_retention = (request.clock(), *self._retention)
+            self._quietly(housekeeping.keep_house, now_and_retention, deadline)
+            self.store_rejections(deadline)
         return outcome
+
+    def join_retention(self, named_days: int | None) -> None:
+        """Store how long usage is kept, on opening: if the opener names it, or none is stored.
+
+        Programs that share a store would otherwise each delete by a number of their own.
+        """
+        stored = self._client.read(housekeeping.stored_retention, ())
+        days = named_days or stored or self._retention[0]
+        if days == stored:
+            return
+        before = self._client.write(housekeeping.set_retention, (days,))
+        if before not in (None, days):
+            import logging  # not before it is needed: `import zae_limiter` does without it
+
+            logger = logging.getLogger(__name__)
+            logger.info("usage is kept for %d days from now on, instead of %d", days, before)
+
+    def store_rejections(self, deadline: Deadline | None = None) -> None:
+        """Store a batch of the rejections that no write to their bucket has taken along."""
+        noted = self._rejections.take_batch()
+        if noted:
+            self._quietly(rejections.store_rejections, (noted,), deadline)
+
+    def close(self) -> None:
+        """Store all rejections that were noted."""
+        while self._rejections.by_bucket:
+            self.store_rejections()
 
     def delete_expired_buckets(self, now_ms: int) -> None:
         """Delete a batch of expired buckets, on opening.
@@ -100,12 +149,17 @@ class EmbeddedBuckets:
         audit events stay: a client that only looks, as a command does, does not know for how
         long the clients that charge want to keep them.
         """
-        self._delete_expired(housekeeping.delete_expired_buckets, now_ms)
+        self._quietly(housekeeping.delete_expired_buckets, (now_ms,))
 
-    def _delete_expired(self, operation: Callable[..., None], *args: int) -> None:
+    def _quietly(
+        self,
+        operation: Callable[..., None],
+        args: tuple[Any, ...],
+        deadline: Deadline | None = None,
+    ) -> None:
         """Ignore errors: damaged old rows must not fail the charge that runs this."""
         with suppress(InfrastructureError):
-            self._client.write(operation, args)
+            self._client.write(operation, args, deadline=deadline)
 
     def settle(
         self,
@@ -115,7 +169,10 @@ class EmbeddedBuckets:
         receipt: Receipt[None],
     ) -> None:
         self._client.write(
-            buckets.settle, (namespace_id, settlements, clock), receipt, must_run=True
+            buckets.settle,
+            (namespace_id, settlements, clock, self._rejections),
+            receipt,
+            must_run=True,
         )
         self.settled.add()
 
@@ -195,7 +252,7 @@ class EmbeddedConfigs:
         fresh: bool = False,
         deadline: Deadline | None = None,
     ) -> ConfigSnapshot:
-        return self._client.read(configs.snapshot, (namespace_id, entity_id, resource))
+        return self._client.read(configs.snapshot, (namespace_id, entity_id, resource), deadline)
 
     def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
         return self._client.read(configs.get, (namespace_id, ConfigLevel(entity_id, resource)))
@@ -338,6 +395,11 @@ class EmbeddedUsage:
     ) -> UsageSummary:
         return self._client.list(history.usage_summary, (namespace_id, entity_id, resource, query))
 
+    def top(
+        self, namespace_id: str, resource: str | None, query: UsageQuery, by: str | None, limit: int
+    ) -> UsageRanking:
+        return self._client.list(history.usage_top, (namespace_id, resource, query, by, limit))
+
 
 class EmbeddedAudit:
     """Audit events, newest first."""
@@ -373,9 +435,11 @@ class EmbeddedEngine:
         capabilities: BackendCapabilities,
         settings: Settings,
         usage_retention_days: int,
+        *,
+        request_timeout: float | None = None,
     ) -> None:
         self.capabilities = capabilities
-        self.request_timeout: float | None = None
+        self.request_timeout = request_timeout
         self._client = client
         self.buckets = EmbeddedBuckets(
             client,
@@ -414,6 +478,7 @@ class EmbeddedEngine:
         self._client.write(_nothing, ())
 
     def close(self) -> None:
+        self.buckets.close()
         self._client.close()
 
     def delete_all(self) -> None:

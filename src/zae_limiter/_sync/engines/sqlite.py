@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded import EmbeddedEngine
-from zae_limiter.clock import SharedClock
+from zae_limiter.clock import Deadline, SharedClock
 from zae_limiter.concurrency.calls import blocking
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.worker import Worker, one_by_one
@@ -54,11 +54,19 @@ class SqliteClient:
         receipt: Receipt[T] | None = None,
         *,
         must_run: bool = False,
+        deadline: Deadline | None = None,
     ) -> T:
-        return self._writer.run(operation, args, receipt or Receipt(), must_run=must_run)
+        return self._writer.run(
+            operation, args, receipt or Receipt(), must_run=must_run, deadline=deadline
+        )
 
-    def read(self, operation: Callable[..., T], args: tuple[Any, ...]) -> T:
-        return self._lookups.run(operation, args, Receipt(), abandon=True)
+    def read(
+        self,
+        operation: Callable[..., T],
+        args: tuple[Any, ...],
+        deadline: Deadline | None = None,
+    ) -> T:
+        return self._lookups.run(operation, args, Receipt(), abandon=True, deadline=deadline)
 
     def list(self, operation: Callable[..., Listing[T]], args: tuple[Any, ...]) -> T:
         receipt: Receipt[T] = Receipt()
@@ -96,5 +104,9 @@ def open_sqlite(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
         undo=SqliteDatabase.close,
     )
     return EmbeddedEngine(
-        SqliteClient(database, timeout_s), CAPABILITIES, settings, USAGE_RETENTION_DAYS
+        SqliteClient(database, timeout_s),
+        CAPABILITIES,
+        settings,
+        USAGE_RETENTION_DAYS,
+        request_timeout=timeout_s,
     )

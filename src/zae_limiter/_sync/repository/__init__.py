@@ -4,16 +4,23 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from zae_limiter._sync.repository.buckets import BucketMethods
 from zae_limiter._sync.repository.charging import ChargeService
 from zae_limiter._sync.repository.context import Context
 from zae_limiter._sync.repository.entities import EntityMethods
 from zae_limiter._sync.repository.history import HistoryMethods
+from zae_limiter._sync.repository.infrastructure import (
+    InfrastructureMethods,
+    StackPlace,
+    Unopened,
+)
 from zae_limiter._sync.repository.limits import LimitMethods
 from zae_limiter._sync.repository.namespaces import DocumentMethods, NamespaceMethods
+from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.settings import check_ttl_multiplier
 
@@ -25,19 +32,58 @@ if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState
     from zae_limiter.models.config import OutagePolicy
     from zae_limiter.models.entity import Entity
+    from zae_limiter.models.stack import StackOptions
     from zae_limiter.settings import ParallelMode, Provision
 
 __all__ = ["SyncRepository", "SyncRepositoryProtocol"]
 
 
 class SyncRepository(
-    EntityMethods, LimitMethods, BucketMethods, NamespaceMethods, HistoryMethods, DocumentMethods
+    EntityMethods,
+    LimitMethods,
+    BucketMethods,
+    NamespaceMethods,
+    HistoryMethods,
+    DocumentMethods,
+    InfrastructureMethods,
 ):
     """Data access for one namespace of one store. Open it with ``SyncRepository.open()``."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self.charging = ChargeService(context)
+    def __init__(
+        self,
+        name: Context | str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        stack_options: StackOptions | None = None,
+        config_cache_ttl: float = 60,
+    ) -> None:
+        """Name a stack, deprecated: ``ensure_infrastructure()`` opens it."""
+        if isinstance(name, Context):
+            self._context = name
+            self.charging = ChargeService(name)
+            return
+        warnings.warn(
+            "constructing it is deprecated; use SyncRepository.open() or SyncRepository.builder()",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        from zae_limiter._sync.open import stack_to_open
+
+        builder = self.builder().stack(name).region(region).endpoint_url(endpoint_url)
+        builder.config_cache_ttl(config_cache_ttl).stack_options(stack_options)
+        place = StackPlace(stack_to_open(name), region, endpoint_url)
+        self._unopened = Unopened(builder.register_missing_namespace(), place, stack_options)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain what is missing in a repository that was constructed, not opened."""
+            if name in ("_context", "charging"):
+                raise InfrastructureError(
+                    "this repository is not open: ensure_infrastructure() first, or use "
+                    "SyncRepository.open()"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @classmethod
     def open(
@@ -65,7 +111,8 @@ class SyncRepository(
         ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
         ``dynamodb://STACK?region=…&endpoint_url=…``. Without one it is DynamoDB,
         with ``stack`` (or ``ZAEL_STACK``, or ``"zae-limiter"``), ``region`` and
-        ``endpoint_url``; a missing table is created with ``provision="table"``. ``namespace``
+        ``endpoint_url``; if its table is missing, ``provision`` says what is deployed.
+        ``auto_update`` brings functions of an older version up. ``namespace``
         defaults to ``ZAEL_NAMESPACE`` or ``"default"``. No call waits longer than
         ``request_timeout`` seconds for a store that does not answer.
         """
@@ -145,7 +192,7 @@ class SyncRepository(
     @property
     def stack_name(self) -> str:
         """The stack's name; of an embedded store its file or name."""
-        return self._context.stack_name
+        return self._context.stack_name if self._unopened is None else self._unopened.place.name
 
     @property
     def lost_settlements(self) -> int:
@@ -168,25 +215,33 @@ class SyncRepository(
         return True
 
     def ensure_infrastructure(self) -> None:
-        """Check that the store answers: opening the repository has created what it needs."""
-        self._context.engine.ping()
+        """Deploy what is missing. Opening has done that: then only check that the store answers."""
+        if self._unopened is None:
+            self._context.engine.ping()
+            return
+        opened = self._unopened.builder.build()
+        vars(self).update(vars(opened), _unopened=None)
 
-    def delete_table(self) -> None:
-        """Delete everything in the store, of all namespaces. This cannot be undone."""
-        self._context.engine.delete_all()
-        self._context.cache.clear()
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used; False only between the deprecated constructor and opening."""
+        return self._unopened is None
 
     def close(self) -> None:
         """Finish calls under way and close the store, for its scoped repositories, too.
 
         Closing a scoped repository leaves the store open.
         """
+        if self._unopened is not None:
+            return
         if self._context.owns_engine:
             self._context.breaker.stop()
             self._context.engine.close()
             self._context.parallel.close()
 
     def __repr__(self) -> str:
+        if self._unopened is not None:
+            return f"{type(self).__name__}({self.stack_name}, not open)"
         context = self._context
         place = f"{self.capabilities.engine} {context.stack_name}".strip()
         return f"{type(self).__name__}({place}, namespace {context.namespace_name!r})"

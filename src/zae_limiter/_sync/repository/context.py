@@ -42,6 +42,7 @@ class Context:
     stack_name: str
     on_unavailable: OnUnavailable | None
     bucket_ttl_multiplier: int
+    snapshot_windows: tuple[str, ...]
     config_reads: SingleFlight[tuple[Resolved, int]] = field(default_factory=SingleFlight)
     shared_level_reads: SingleFlight[tuple[SharedConfig, int]] = field(default_factory=SingleFlight)
     overrides: BoundedDict[Any, InForce] = field(default_factory=lambda: BoundedDict(MAX_OVERRIDES))

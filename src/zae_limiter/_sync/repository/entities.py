@@ -91,9 +91,10 @@ class EntityMethods(RepositoryMixin):
         )
 
     def list_resources(self) -> list[str]:
-        """Return resources that have defaults, limits of entities, or buckets, sorted.
+        """Return resources that have defaults, limits of entities, or are in use, sorted.
 
-        On DynamoDB this reads the keys of everything in the namespace.
+        A resource is in use once a bucket was created on it, and stays listed when its buckets
+        have expired or were deleted.
         """
         engine, namespace_id = self._context.engine, self._context.namespace_id
         names = {

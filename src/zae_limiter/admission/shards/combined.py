@@ -41,14 +41,17 @@ def combine(
         level = sum(level_milli(state, now_ms) for state in states)
         consumed = sum(state.consumed_milli for state in states)
         limits[key] = LimitState(level - accrued_since_epoch(rate, now_ms), rate, consumed)
+    hour = max(image.window_hour for image in images)
     whole = CombinedImage(
         limits,
         max(image.config_version for image in images),
         None,
-        max(image.window_hour for image in images),
+        hour,
         sum(image.admitted for image in images),
         0,
         sum(image.writes for image in images),
+        None,
+        sum(image.rejected for image in images if image.window_hour == hour),
     )
     whole.shards = shards
     return whole

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.shards.split_merge import halved
 from zae_limiter.admission.shards.tree import Shard, pairs
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 
 SPLIT_PER_S = 800  # a DynamoDB partition takes 1000 writes a second: split before that
 CALM_PER_S = SPLIT_PER_S // 4  # two siblings at this rate merge into one that is not split soon
@@ -27,6 +27,7 @@ class Pressure(NamedTuple):
 
     ``writes`` is the count at ``at_ms``, ``per_s`` the rate over the last full window,
     ``calm_since_ms`` when it was last above ``CALM_PER_S``, or when the shard was first seen.
+    ``is_high`` says that the shard should be split; a field, since every acquire asks for it.
     """
 
     shard: Shard
@@ -34,10 +35,7 @@ class Pressure(NamedTuple):
     at_ms: int
     calm_since_ms: int
     per_s: int = 0
-
-    @property
-    def is_high(self) -> bool:
-        return self.per_s > SPLIT_PER_S
+    is_high: bool = False
 
 
 def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) -> Pressure:
@@ -49,7 +47,7 @@ def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) ->
         return before
     per_s = (writes - before.writes) * 1000 // elapsed_ms
     calm_since_ms = before.calm_since_ms if per_s < CALM_PER_S else now_ms
-    return Pressure(shard, writes, now_ms, calm_since_ms, per_s)
+    return Pressure(shard, writes, now_ms, calm_since_ms, per_s, per_s > SPLIT_PER_S)
 
 
 def wants_split(
@@ -66,11 +64,12 @@ def has_useful_halves(image: BucketImage) -> bool:
     If not, most charges would have to be gathered from several shards, which is more work for
     each of these. ``image`` is at the shard's own rates.
     """
-    admitted = max(1, image.admitted)
-    return all(
-        halved(state.rate)[1].capacity_milli >= 2 * max(MILLI, state.consumed_milli // admitted)
-        for state in image.limits.values()
-    )
+    admitted = max(1, image.admitted - image.admitted_counted)  # in the running hour
+    for state in image.limits.values():
+        average = (state.consumed_milli - state.counted_milli) // admitted
+        if halved(state.rate)[1].capacity_milli < 2 * max(MILLI, average):
+            return False
+    return True
 
 
 def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:

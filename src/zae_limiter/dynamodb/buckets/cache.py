@@ -22,20 +22,22 @@ from zae_limiter.models.entity import Entity
 MAX_BUCKETS = 50_000  # bounds memory; an evicted bucket costs one refused write
 MAX_ENTITIES = 50_000  # bounds memory; an evicted link is read again for a new bucket
 MAX_DIGESTS = 64  # of one configuration; a bucket has as many as it has forms, usually one
+NEVER_PER_S = 1e-4  # a write in three hours: at no border have others probably turned the hour
 LONG_AGO = 0  # of entries that were not read for their own sake: never recent enough
 
 
 class CachedBucket(NamedTuple):
     """A bucket or shard that was seen at ``at_ms``.
 
-    ``others_milli_per_s`` is how fast other clients take from each limit, ``pressure`` how fast all
-    clients write to the item.
+    ``others_milli_per_s`` is how fast other clients take from each limit, ``others_per_s`` how
+    often they write to the item, ``pressure`` how fast all clients write to it.
     """
 
     bucket: StoredBucket
     at_ms: int
     others_milli_per_s: Mapping[str, int]
     pressure: Pressure
+    others_per_s: float = 0.0
     is_fresh: bool = False
 
 
@@ -49,6 +51,7 @@ class FreshBucket(NamedTuple):
     is_fresh: bool = True
     at_ms: int = 0
     others_milli_per_s: Mapping[str, int] = {}
+    others_per_s: float = 0.0
 
 
 KnownBucket = CachedBucket | FreshBucket
@@ -218,10 +221,12 @@ def _entry(
 ) -> CachedBucket:
     writes = bucket.image.writes
     if before is None:
-        return CachedBucket(bucket, now_ms, {}, observed(None, bucket.shard, writes, now_ms))
-    others = before.others_milli_per_s
-    if others or not own_milli or writes != before.bucket.image.writes + 1:
+        pressure = observed(None, bucket.shard, writes, now_ms)
+        return CachedBucket(bucket, now_ms, {}, pressure, _lifelong_per_s(bucket, now_ms))
+    others, others_per_s = before.others_milli_per_s, before.others_per_s
+    if others or others_per_s or not own_milli or writes != before.bucket.image.writes + 1:
         others = _others(before, bucket, now_ms, own_milli or {})
+        others_per_s = _others_per_s(before, writes - (own_milli is not None), now_ms)
     # otherwise the only write since then is our own
     pressure = before.pressure
     if before.at_ms == LONG_AGO:
@@ -230,7 +235,27 @@ def _entry(
         now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != before.bucket.generation
     ):  # within a window and a generation the rate stays as it is
         pressure = observed(pressure, bucket.shard, writes, now_ms)
-    return CachedBucket(bucket, now_ms, others, pressure)
+    return CachedBucket(bucket, now_ms, others, pressure, others_per_s)
+
+
+def _lifelong_per_s(bucket: StoredBucket, now_ms: int) -> float:
+    """Return how often a bucket was written to since it was created, except by the last write.
+
+    The generation of an item is the time of its creation, plus a few. The guess serves until the
+    bucket has been seen twice.
+    """
+    alive_ms = max(now_ms - bucket.generation, WINDOW_MS)
+    return max(0, bucket.image.writes - 1) * 1000 / alive_ms
+
+
+def _others_per_s(before: CachedBucket, writes: int, now_ms: int) -> float:
+    """Average how often other clients write; ``writes`` is the count without the own write."""
+    elapsed_ms, rate = now_ms - before.at_ms, before.others_per_s
+    if elapsed_ms <= 0 or before.at_ms == LONG_AGO:
+        return rate
+    of_others = max(0, writes - before.bucket.image.writes)
+    average = rate + (of_others * 1000 / elapsed_ms - rate) / 4
+    return average if average > NEVER_PER_S else 0.0
 
 
 def _others(

@@ -1,4 +1,4 @@
-"""The TTL of a bucket item: never before the bucket is full again, debts included."""
+"""The TTL of a bucket item: never before it is full again and its last hour of usage outdated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from zae_limiter.admission.in_force import CENTURY_MS, InForce
 from zae_limiter.admission.moves import Move
 
 
-def expires_ms(image: BucketImage, in_force: InForce, now_ms: int) -> int | None:
-    """Return when the bucket may expire; None for never."""
-    until = in_force.extended_ttl(image.expires_ms, now_ms)
+def expires_ms(image: BucketImage, in_force: InForce, now_ms: int, usage_ms: int = 0) -> int | None:
+    """Return when the bucket may expire; None for never. ``usage_ms`` is how long usage is kept."""
+    until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
     if until is None:
         return None
     full_ms = full_at_ms(image)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, level_milli
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli
-from zae_limiter.admission.request import Settlement, StaleLimits
+from zae_limiter.admission.request import NO_NAMES, Settlement, StaleLimits
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.waiter import Wakeable
@@ -24,6 +24,7 @@ class BucketChange(NamedTuple):
     Amounts are by stored name. A charge names every limit in force, with 0 where it takes nothing.
     ``admitted`` is what the change adds to the bucket's count of admitted acquires. ``refreshed``
     says that the limits were read again after the bucket was found to have newer ones.
+    ``through_child`` are the names of the limits that a child of the entity counts, too.
     """
 
     in_force: InForce
@@ -31,10 +32,12 @@ class BucketChange(NamedTuple):
     is_charge: bool
     admitted: int = 0
     refreshed: bool = False
+    through_child: frozenset[str] = NO_NAMES
 
     @classmethod
     def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
-        return cls(settlement.in_force, settlement.amounts_milli, False, admitted)
+        in_force, amounts = settlement.in_force, settlement.amounts_milli
+        return cls(in_force, amounts, False, admitted, through_child=settlement.through_child)
 
     def without_absent_limits(self, image: BucketImage) -> BucketChange:
         """Drop credits for limits that the bucket does not have: an absent limit is full."""
@@ -43,6 +46,14 @@ class BucketChange(NamedTuple):
             return self
         stored = {key: amount for key, amount in amounts.items() if key in image.limits}
         return self._replace(amounts_milli=stored)
+
+    def to_absent_limits(self, image: BucketImage) -> BucketChange | None:
+        """Return the credits for limits that the bucket does not have; None if there are none."""
+        amounts = self.amounts_milli
+        if self.is_charge or amounts.keys() <= image.limits.keys():
+            return None
+        absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
+        return self._replace(amounts_milli=absent)
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
@@ -89,14 +100,16 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
         if not change.is_charge:
             selection.taken.append(position)
             continue
-        for key in change.amounts_milli.keys() - held.keys():
-            held[key] = held_milli(image.limits[key], 0, now_ms)
-        if all(held[key] >= amount for key, amount in change.amounts_milli.items()):
+        for key, amount in change.amounts_milli.items():
+            if key not in held:
+                held[key] = held_milli(image.limits[key], 0, now_ms)
+            if held[key] < amount:
+                selection.skipped.append(position)
+                break
+        else:
             for key, amount in change.amounts_milli.items():
                 held[key] -= amount
             selection.taken.append(position)
-        else:
-            selection.skipped.append(position)
     return selection
 
 
@@ -106,20 +119,31 @@ def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
     if len(changes) == 1 and changes[0].is_charge:
         amounts = changes[0].amounts_milli
         return {key: Wanted(amount, 0, 0, True) for key, amount in amounts.items()}
-    sums: dict[str, tuple[int, int, int]] = {}
-    charged_keys: set[str] = set()
+    charged: dict[str, int] = {}
+    settled: dict[str, tuple[int, int]] = {}  # what is owed, and what is returned
     for change in changes:
+        if change.is_charge:
+            for key, amount in change.amounts_milli.items():
+                charged[key] = charged.get(key, 0) + amount
+            continue
         for key, amount in change.amounts_milli.items():
-            charged, owed, returned = sums.get(key) or (0, 0, 0)
-            if change.is_charge:
-                charged_keys.add(key)
-                charged += amount
-            elif amount > 0:
-                owed += amount
-            else:
-                returned -= amount
-            sums[key] = (charged, owed, returned)
-    return {key: Wanted(*amounts, key in charged_keys) for key, amounts in sums.items()}
+            owed, returned = settled.get(key) or (0, 0)
+            settled[key] = (owed + amount, returned) if amount > 0 else (owed, returned - amount)
+    return {
+        key: Wanted(charged.get(key, 0), *settled.get(key, (0, 0)), key in charged)
+        for key in charged | settled
+    }
+
+
+def through_children(changes: Iterable[BucketChange]) -> dict[str, int]:
+    """Add up what changes take from each limit on behalf of children, net of credits."""
+    sums: dict[str, int] = {}
+    for change in changes:
+        if names := change.through_child:
+            for key, amount in change.amounts_milli.items():
+                if amount and plain_name(key) in names:
+                    sums[key] = sums.get(key, 0) + amount
+    return sums
 
 
 class Applied(NamedTuple):

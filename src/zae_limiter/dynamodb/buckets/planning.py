@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage
@@ -18,6 +18,7 @@ from zae_limiter.dynamodb.buckets.pending import (
     BucketChange,
     ShardMerged,
     select,
+    through_children,
     total,
 )
 from zae_limiter.dynamodb.buckets.writes import Attempt, WriteContext
@@ -26,10 +27,16 @@ from zae_limiter.models.config import ConfigSource
 
 
 class NothingToWrite(NamedTuple):
-    """No charge fits into ``image``, and no debt or credit is left."""
+    """No charge fits into ``image``, and no debt or credit is left.
+
+    ``late_credits`` are those to a bucket or limit that does not exist, by stored name: what is
+    given back and the part of it that came through children. They count as usage, though what is
+    absent is full.
+    """
 
     image: BucketImage
     shard: Shard = WHOLE
+    late_credits: Mapping[str, tuple[int, int]] = {}
 
 
 class ReadFirst:
@@ -87,7 +94,7 @@ def _single_charge(
     )
     if known.is_fresh and not fits:
         return NothingToWrite(bucket.image, bucket.shard)
-    return writes.charge(bucket, moves, change, in_force, context)
+    return writes.charge(known, bucket, moves, change, in_force, context)
 
 
 def _other_limits(
@@ -116,13 +123,30 @@ def _without_bucket(
     wanted = total(changes[position] for position in taken)
     if any(each.taken_milli or each.asked for each in wanted.values()):
         admitted = sum(changes[position].admitted for position in taken)
-        return writes.first(in_force, wanted, link, context, admitted=admitted, positions=taken)
+        return writes.first(
+            in_force,
+            wanted,
+            link,
+            context,
+            admitted=admitted,
+            positions=taken,
+            through_milli=through_children(changes[position] for position in taken),
+        )
     if known.is_fresh:
-        return NothingToWrite(full)
-    if any(change.is_charge for change in changes):
-        return READ_FIRST
+        settled = [change for change in changes if not change.is_charge]
+        return NothingToWrite(full, late_credits=_late_credits(settled))
+    if any(change.is_charge or change.through_child for change in changes):
+        return READ_FIRST  # of what came through children the slots must be known
     admitted = sum(change.admitted for change in changes)
     return writes.credit(wanted, context, admitted=admitted, positions=taken)
+
+
+def _late_credits(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:
+    through = through_children(given)
+    return {
+        key: (each.owed_milli - each.returned_milli, through.get(key, 0))
+        for key, each in total(given).items()
+    }
 
 
 def _with_bucket(
@@ -143,11 +167,21 @@ def _with_bucket(
     selected = [changes[position].without_absent_limits(image) for position in taken]
     wanted = total(selected)
     admitted = sum(change.admitted for change in selected)
+    dropped = [changes[position].to_absent_limits(image) for position in taken]
+    late_credits = _late_credits([change for change in dropped if change is not None])
     if known.is_fresh and not wanted and not admitted:
-        return NothingToWrite(image, bucket.shard)  # credits to limits that do not exist any more
-    return writes.group(
-        known, bucket, wanted, in_force, context, admitted=admitted, positions=taken
+        return NothingToWrite(image, bucket.shard, late_credits)
+    attempt = writes.group(
+        known,
+        bucket,
+        wanted,
+        in_force,
+        context,
+        admitted=admitted,
+        positions=taken,
+        through_milli=through_children(selected),
     )
+    return attempt._replace(late_credits=late_credits) if late_credits else attempt
 
 
 def _without_hidden_spills(changes: Sequence[BucketChange], taken: list[int]) -> list[int]:

@@ -87,8 +87,11 @@ class WriteQueues:
                     followers.append(pending)
                     if len(followers) == MAX_GROUP - 1:
                         break
-            for pending in followers:
-                del queue.waiting[pending]
+            if len(followers) == len(queue.waiting):  # the usual case
+                queue.waiting = None
+            else:
+                for pending in followers:
+                    del queue.waiting[pending]
             return [leader, *followers]
 
     def leave(self, leader: PendingChange) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zae_limiter.admission.image import BucketImage, Rate
+from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
-from zae_limiter.admission.rebase import full_bucket
-from zae_limiter.dynamodb.buckets.cache import KnownBucket
+from zae_limiter.admission.rebase import full_bucket, without_drops
+from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.dynamodb.buckets.expiry import after, expires_ms
-from zae_limiter.dynamodb.buckets.pending import BucketChange
+from zae_limiter.dynamodb.buckets.pending import BucketChange, through_children
+from zae_limiter.dynamodb.buckets.turning import NO_AMOUNTS, Turn, hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket
@@ -25,13 +26,17 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     structural_write,
 )
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
+from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
+from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
 NOTHING = Wanted()
-NO_AMOUNTS: Mapping[str, int] = {}
 SINGLE_CHARGE = (0,)  # positions of a write that carries the leader's charge and nothing else
 STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
+DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
 
 Totals = Mapping[str, Wanted]
 
@@ -52,6 +57,11 @@ class Attempt(NamedTuple):
     ``guarded_retry`` builds the repetition that cannot apply twice; None for writes that must not
     be repeated. ``applied_positions`` says which changes of the group the write carries (none if it
     only prepares the bucket for them), ``net_milli`` what it takes from each limit.
+
+    ``store_first`` is a finished hour that must be stored before the write is sent, since the write
+    drops it from the item. ``begins_hour`` is the origin and hour that the write begins, if any.
+    ``rejected`` is how many rejections it counts. ``late_credits`` are counted as usage after the
+    write, beside the item: those to limits that the bucket does not have any more.
     """
 
     write: Sendable
@@ -63,17 +73,30 @@ class Attempt(NamedTuple):
     clamp_moves: int = 0
     applied_positions: Sequence[int] = ()
     net_milli: Mapping[str, int] = NO_AMOUNTS
+    store_first: OriginHour | None = None
+    begins_hour: tuple[str, int] | None = None
+    rejected: int = 0
+    late_credits: Mapping[str, tuple[int, int]] = {}
 
 
 class WriteContext(NamedTuple):
-    """What holds for one attempt: the item, the stamp and the write id."""
+    """What holds for one attempt: the item, the stamp and the write id.
+
+    ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``rejected`` is how many
+    rejections of this client the bucket has not counted yet. ``is_turning`` says that a write of
+    this client that turns the hour is under way.
+    """
 
     shard_id: ShardId
     now_ms: int
     write_id: str
+    usage_ms: int = DEFAULT_USAGE_MS
+    rejected: int = 0
+    is_turning: bool = False
 
 
 def charge(
+    known: KnownBucket,
     bucket: StoredBucket,
     moves: list[Move],
     change: BucketChange,
@@ -81,14 +104,17 @@ def charge(
     context: WriteContext,
 ) -> Attempt:
     """Write one charge, with moves that were planned for it. This is the usual write."""
+    amounts = change.amounts_milli
     return _balance_write(
+        known,
         bucket,
         moves,
         in_force,
         context,
         admitted=change.admitted,
         positions=SINGLE_CHARGE,
-        net_milli=change.amounts_milli,
+        net_milli=amounts,
+        through_milli=through_children((change,)) if change.through_child else NO_AMOUNTS,
     )
 
 
@@ -101,10 +127,12 @@ def group(
     *,
     admitted: int,
     positions: Sequence[int],
+    through_milli: Mapping[str, int] = NO_AMOUNTS,
 ) -> Attempt:
     """Write charges, debts and credits of several callers, all or none."""
     net = {key: each.taken_milli - each.returned_milli for key, each in wanted.items()}
-    if not any(each.taken_milli or each.asked for each in wanted.values()):
+    only_gives = not any(each.taken_milli or each.asked for each in wanted.values())
+    if only_gives and not through_milli and not is_over(bucket, context.now_ms, context.usage_ms):
         return credit(wanted, context, admitted=admitted, positions=positions, net_milli=net)
     limits, now_ms = bucket.image.limits, context.now_ms
     others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
@@ -113,6 +141,7 @@ def group(
         for key, each in wanted.items()
     ]
     return _balance_write(
+        known,
         bucket,
         moves,
         in_force,
@@ -120,12 +149,14 @@ def group(
         admitted=admitted,
         positions=positions,
         net_milli=net,
+        through_milli=through_milli,
         owes=any(each.owed_milli for each in wanted.values()),
-        gives=any(each.returned_milli for each in wanted.values()),
+        gives=only_gives or any(each.returned_milli for each in wanted.values()),
     )
 
 
 def _balance_write(
+    known: KnownBucket,
     bucket: StoredBucket,
     moves: list[Move],
     in_force: InForce,
@@ -134,25 +165,48 @@ def _balance_write(
     admitted: int,
     positions: Sequence[int],
     net_milli: Mapping[str, int],
+    through_milli: Mapping[str, int],
     owes: bool = False,
     gives: bool = False,
 ) -> Attempt:
-    image, (shard_id, now_ms, write_id) = bucket.image, context
-    until = in_force.extended_ttl(image.expires_ms, now_ms)
+    image, (shard_id, now_ms, write_id, usage_ms, rejected, is_turning) = bucket.image, context
+    until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
     if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
-        until = expires_ms(after(image, moves), in_force, now_ms)
+        until = expires_ms(after(image, moves), in_force, now_ms, usage_ms)
+    counts, store_first, begins_hour = None, None, None
+    hours = bucket.hours  # as `is_over`, without a call for every charge
+    if rejected or through_milli or hours is None or now_ms // HOUR_MS > hours.hour:
+        counts = hour_counts(
+            known,
+            bucket,
+            now_ms,
+            usage_ms=usage_ms,
+            is_turning=is_turning,
+            through_milli=through_milli,
+        )._replace(admitted=admitted, rejected=rejected)
+        write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
+        admitted = 0
     trailer = WriteTrailer(write_id, admitted, until, until == image.expires_ms)
     version = 0 if image.config_version else in_force.governing_version
-    write = TemplatedCharge(shard_id, moves, trailer, bucket, version)
+    write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts=counts)
     clamped = 0
     for _, _, _, _, put, _ in moves:
         if put is not None:
             clamped += 1
-    plain = len(moves) - clamped
-    if gives:  # a credit that is applied twice mints tokens: never repeated
-        return Attempt(write, write_id, None, None, False, plain, clamped, positions, net_milli)
-    previous, retry = bucket.write_id, write.guarded
-    return Attempt(write, write_id, previous, retry, False, plain, clamped, positions, net_milli)
+    return Attempt(
+        write,
+        write_id,
+        None if gives else bucket.write_id,
+        None if gives else write.guarded,  # a credit that is applied twice mints tokens
+        False,
+        len(moves) - clamped,
+        clamped,
+        positions,
+        net_milli,
+        store_first,
+        begins_hour,
+        rejected,
+    )
 
 
 def credit(
@@ -164,7 +218,7 @@ def credit(
     net_milli: Mapping[str, int] = NO_AMOUNTS,
 ) -> Attempt:
     """Write credits alone: balances only grow, so nothing has to be known of the bucket."""
-    shard_id, now_ms, write_id = context
+    shard_id, now_ms, write_id = context[:3]
     moves = [move(key, NO_RATE, each, now_ms, overflowing=False) for key, each in wanted.items()]
     update = bucket_update(bucket_item.key(*shard_id), moves, WriteTrailer(write_id, admitted))
     for each in moves:
@@ -182,13 +236,15 @@ def first(
     *,
     admitted: int,
     positions: Sequence[int],
+    through_milli: Mapping[str, int] = NO_AMOUNTS,
 ) -> Attempt:
     """Create the bucket, or take from it if it exists and is full: both have the same result."""
-    shard_id, now_ms, write_id = context
+    shard_id, now_ms, write_id, usage_ms, rejected, _ = context
+    write_id, hour, origin = TURN_MARK + write_id, now_ms // HOUR_MS, new_origin(shard_id.number)
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
     moves = [first_move(key, rate, wanted.get(key, NOTHING), now_ms) for key, rate in rates.items()]
-    until = expires_ms(after(full_bucket(in_force, now_ms), moves), in_force, now_ms)
-    trailer = WriteTrailer(write_id, admitted, until, keeps=False)
+    until = expires_ms(after(full_bucket(in_force, now_ms), moves), in_force, now_ms, usage_ms)
+    trailer = WriteTrailer(write_id, 0, until, keeps=False)
     new_bucket = NewBucket(
         bucket_item.key(*shard_id),
         bucket_item.index_keys(*shard_id),
@@ -196,13 +252,25 @@ def first(
         rates,
         in_force.governing_version,
         now_ms,
+        HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli, None, origin),
     )
 
     def only_if_absent() -> UpdateExpression:
-        return first_write(new_bucket, moves, trailer, only_if_absent=True)
+        # Another origin: the first write may have created an item that was removed since.
+        counts = new_bucket.counts._replace(origin=new_origin(shard_id.number))
+        again = new_bucket._replace(counts=counts)
+        return first_write(again, moves, trailer, only_if_absent=True)
 
     write = first_write(new_bucket, moves, trailer)
-    return Attempt(write, write_id, None, only_if_absent, applied_positions=positions)
+    return Attempt(
+        write,
+        write_id,
+        None,
+        only_if_absent,
+        applied_positions=positions,
+        begins_hour=(origin, hour) if usage_ms else None,
+        rejected=rejected,
+    )
 
 
 def rebase(
@@ -212,9 +280,19 @@ def rebase(
 
     ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates.
     """
-    shard_id, now_ms, write_id = context
-    until = expires_ms(target, in_force.at(bucket.shard), now_ms)
-    write_id += STRUCTURAL
+    shard_id, now_ms, write_id, usage_ms = context[:4]
+    counts, turn = None, Turn(write_id)
+    if bucket.hours is None or is_over(bucket, now_ms, usage_ms):
+        counts = hour_counts(FreshBucket(bucket), bucket, now_ms, usage_ms=usage_ms)
+        turn = turn_of(bucket, counts, write_id)
+        target = without_drops(bucket.image, target)
+    else:  # of two limits that are dropped at once, one could not inherit from the other
+        allowed = 1 if bucket.hours.has_children else len(bucket.image.limits)
+        target = without_drops(bucket.image, target, allowed=allowed)
+        if bucket.image.limits.keys() - target.limits.keys():
+            turn = turn._replace(store_first=bucket.finished)
+    until = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
+    write_id = turn.write_id + STRUCTURAL
     trailer = WriteTrailer(write_id, 0, until, until == bucket.image.expires_ms)
     update = structural_write(
         bucket_item.key(*shard_id),
@@ -223,9 +301,18 @@ def rebase(
         rates=_whole_rates(bucket, target, in_force),
         trailer=trailer,
         now_ms=now_ms,
+        counts=counts,
     )
     # It counts the generation up, so that a repetition is refused if the first one was applied.
-    return Attempt(update, write_id, bucket.write_id, lambda: update, structural=True)
+    return Attempt(
+        update,
+        write_id,
+        bucket.write_id,
+        lambda: update,
+        structural=True,
+        store_first=turn.store_first,
+        begins_hour=turn.begins_hour,
+    )
 
 
 def _whole_rates(bucket: StoredBucket, target: BucketImage, in_force: InForce) -> dict[str, Rate]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zae_limiter import schema
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import (
     Item,
@@ -28,9 +27,10 @@ def log(namespace_id: str, event: AuditEvent, retention_days: int) -> Action:
 
 def encode(namespace_id: str, event: AuditEvent, retention_days: int) -> Item:
     expires_s = ms_from_iso(event.timestamp) // 1000 + retention_days * DAY_S
+    key = keys.audit_event(namespace_id, event.entity_id, event.event_id)
     item = {
-        **keys.audit_event(namespace_id, event.entity_id, event.event_id).attributes,
-        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        **key.attributes,
+        **keys.namespace_index(namespace_id, key, event.entity_id),
         "event_id": s(event.event_id),
         "timestamp": s(event.timestamp),
         "action": s(event.action),

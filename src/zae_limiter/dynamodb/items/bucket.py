@@ -3,14 +3,19 @@
 balance of a limit          t_<name>    millitokens, relative to the epoch
 consumed by a limit         c_<name>    millitokens, net
 consumed before a merge     m_<name>    by shards that were merged into this one; absent if none
-parameters of a limit       p_<name>    capacity:refill:period in tokens and seconds
+parameters of a limit       p_<name>    capacity:refill:period:slot in tokens and seconds; the
+                                        refill is empty if it is the capacity
 this is one of n shards     n
-digest of all parameters    lh          every charge requires it: balances mean nothing without
+digest of all parameters    lh          slots included; every charge requires it: balances mean
+                                        nothing without
 configuration version       cv
 structural generation       g
-writes, admitted acquires   wc, ac
-id of the last write        op          begins with the time of the write
+writes                      wc
+id of the last write        op          begins with the time of the write; before it a ``~`` if the
+                                        write created the item or turned its hour
 expires                     ttl         seconds
+
+What the item counts by the hour, admitted acquires among it, is described in ``items.hours``.
 """
 
 from __future__ import annotations
@@ -18,22 +23,36 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
+from itertools import count
 from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
-from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
+from zae_limiter.dynamodb.items import hours as item_hours
+from zae_limiter.dynamodb.items.attributes import Item, flag, n, optional_integer, s
+from zae_limiter.dynamodb.items.hours import (
+    ADMITTED,
+    BEGAN,
+    CHILDREN,
+    FINISHED,
+    HOUR,
+    ORIGIN,
+    REJECTED,
+    TURN_MARK,
+    HourState,
+)
+from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 from zae_limiter.transport.errors import ServerFault
 from zae_limiter.transport.responses import is_item
 
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
-WRITES, ADMITTED, WRITE_ID, TTL = "wc", "ac", "op", "ttl"
+WRITES, WRITE_ID, TTL = "wc", "op", "ttl"
 CASCADE, PARENT = "cascade", "parent_id"
 UNSHARDED = 1
 
@@ -66,6 +85,9 @@ class StoredBucket(NamedTuple):
     """A bucket, or one shard of it, as one item holds it.
 
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
+    ``hours`` is None for an item of the schema without hours; ``finished`` is the hour that has
+    ended but may not be stored yet. ``absent`` names attributes that the item does not have, and
+    that would change ``hours``.
     """
 
     image: BucketImage
@@ -74,6 +96,9 @@ class StoredBucket(NamedTuple):
     write_id: str = ""
     shard: Shard = WHOLE
     rates: Mapping[str, Rate] | None = None
+    hours: HourState | None = None
+    finished: OriginHour | None = None
+    absent: tuple[str, ...] = ()
 
     @property
     def whole_rates(self) -> Mapping[str, Rate]:
@@ -101,11 +126,11 @@ def key(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Ite
 def index_keys(namespace_id: str, entity_id: str, resource: str, shard: int = 0) -> Item:
     """Return the attributes of the indexes by resource, entity and namespace; they never change."""
     return {
-        "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource)),
+        "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource, entity_id)),
         "GSI2SK": s(schema.gsi2_sk_bucket(entity_id, shard)),
         "GSI3PK": s(schema.gsi3_pk_entity(namespace_id, entity_id)),
         "GSI3SK": s(schema.gsi3_sk_bucket(resource, shard)),
-        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, entity_id)),
     }
 
 
@@ -143,15 +168,19 @@ def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
 def in_full(item: Item) -> StoredBucket:
     """Decode an item with what only reports need.
 
-    That is the consumption of shards that were merged into it, and the hour of its last use.
+    That is the consumption of shards merged into it, the hour of its last use, and the rejections
+    in that hour. After a merge the last use may be that of the other shard: the write id keeps it.
     """
     bucket = decode(item)
     limits = {
         name: state._replace(consumed_milli=state.consumed_milli + merged_milli(item, name))
         for name, state in bucket.image.limits.items()
     }
-    hour = hour_of_write(bucket.write_id)
-    return bucket._replace(image=bucket.image._replace(limits=limits, window_hour=hour))
+    running = 0 if bucket.hours is None else bucket.hours.hour
+    hour = max(hour_of_write(bucket.write_id), running)
+    rejected = (optional_integer(item, REJECTED) or 0) if hour == running else 0
+    image = bucket.image._replace(limits=limits, window_hour=hour, rejected=rejected)
+    return bucket._replace(image=image)
 
 
 def merged_milli(item: Item, name: str) -> int:
@@ -160,42 +189,77 @@ def merged_milli(item: Item, name: str) -> int:
 
 
 def _decode(item: Item) -> StoredBucket:
+    hours = item_hours.decode(item)
     limits = {}
     for name, value in item.items():
         if name.startswith(BALANCE):
             limit = name[2:]
+            began = None if hours is None else item.get(f"{BEGAN}{hours.slots[limit]}")
             limits[limit] = LimitState(
                 int(value["N"]),
                 unpack(item[PARAMETERS + limit]["S"]),
                 int(item[CONSUMED + limit]["N"]),
+                0 if began is None else int(began["N"]),
             )
-    write_id, generation = item[WRITE_ID]["S"], int(item[GENERATION]["N"])
-    bucket = StoredBucket(_image(item, limits), item[DIGEST]["S"], generation, write_id)
+    bucket = StoredBucket(
+        _image(item, limits),
+        item[DIGEST]["S"],
+        int(item[GENERATION]["N"]),
+        item[WRITE_ID]["S"],
+        hours=hours,
+        finished=None if hours is None else item_hours.finished_hour(item),
+        absent=() if hours is None else _absent(hours),
+    )
     shards = int(item[SHARDS]["N"])
     return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
 
 
+def _absent(hours: HourState) -> tuple[str, ...]:
+    """Return the attributes whose appearance would change the hours of an item."""
+    names = [] if hours.has_children else [f"{CHILDREN}{slot}" for slot in hours.slots.values()]
+    return tuple(names) if hours.finished is not None else (FINISHED, *names)
+
+
 def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
-    """Decode an item whose digest is the known one."""
-    before, digest, _, _, shard, rates = known
-    if int(item[SHARDS]["N"]) != shard.n:
+    """Decode an item whose digest is the known one; its hour usually is, too."""
+    before, digest, generation, _, shard, rates, hours, finished, absent = known
+    if (
+        hours is None
+        or int(item[SHARDS]["N"]) != shard.n
+        or int(item[GENERATION]["N"]) != generation
+        or item[ORIGIN]["S"] != hours.origin
+        or int(item[HOUR]["N"]) != hours.hour
+        or (finished is not None and FINISHED not in item)
+    ):
         return _decode(item)
+    for name in absent:
+        if name in item:
+            return _decode(item)
     limits = {}
-    for limit, (_, rate, _, _) in before.limits.items():
+    for limit, (_, rate, _, counted) in before.limits.items():
         balance, consumed = item[BALANCE + limit]["N"], item[CONSUMED + limit]["N"]
-        limits[limit] = LimitState(int(balance), rate, int(consumed))
-    write_id, generation = item[WRITE_ID]["S"], int(item[GENERATION]["N"])
-    return StoredBucket(_image(item, limits), digest, generation, write_id, shard, rates)
+        limits[limit] = LimitState(int(balance), rate, int(consumed), counted)
+    return StoredBucket(
+        _image(item, limits),
+        digest,
+        generation,
+        item[WRITE_ID]["S"],
+        shard,
+        rates,
+        hours,
+        finished,
+        absent,
+    )
 
 
 def _image(item: Item, limits: dict[str, LimitState]) -> BucketImage:
-    ttl = item.get(TTL)
+    ttl, admitted = item.get(TTL), item.get(ADMITTED)
     return BucketImage(
         limits,
         int(item[VERSION]["N"]),
         None if ttl is None else int(ttl["N"]) * 1000,
         0,
-        int(item[ADMITTED]["N"]),
+        0 if admitted is None else int(admitted["N"]),
         0,
         int(item[WRITES]["N"]),
     )
@@ -208,25 +272,38 @@ def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
     return bucket._replace(shard=shard, rates=rates, image=of_shard(bucket.image, shard))
 
 
-def pack(rate: Rate) -> str:
-    """Pack parameters as whole tokens and seconds, in which limits are defined."""
-    return ":".join([str(part // MILLI) for part in rate])
+def pack(rate: Rate, slot: int) -> str:
+    """Pack parameters as whole tokens and seconds, in which limits are defined.
+
+    The refill is left out where it is the capacity, as it usually is: every byte is billed.
+    """
+    capacity, refill, period = (str(part // MILLI) for part in rate)
+    return f"{capacity}:{'' if refill == capacity else refill}:{period}:{slot}"
 
 
 @lru_cache(maxsize=4096)
 def unpack(packed: str) -> Rate:
-    capacity, refill, period = packed.split(":")
-    return Rate(int(capacity) * MILLI, int(refill) * MILLI, int(period) * MILLI)
+    item_hours.slot_of(packed)  # raises for a kind of limit that this version does not know
+    capacity, refill, period = packed.split(":")[:3]
+    return Rate(int(capacity) * MILLI, int(refill or capacity) * MILLI, int(period) * MILLI)
 
 
-def digest_of(rates: Mapping[str, Rate]) -> str:
+def slots_for(names: Collection[str], before: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return the slot of each limit: its own, or the lowest that is free."""
+    slots = {name: before[name] for name in names if name in before} if before else {}
+    taken = set(slots.values())
+    free = (slot for slot in count() if slot not in taken)
+    return {name: slots[name] if name in slots else next(free) for name in names}
+
+
+def digest_of(rates: Mapping[str, Rate], slots: Mapping[str, int]) -> str:
     """Return a digest that changes with every parameter of every limit in the item."""
-    return _digest(tuple(sorted(rates.items())))
+    return _digest(tuple(sorted((name, rate, slots[name]) for name, rate in rates.items())))
 
 
 @lru_cache(maxsize=4096)
-def _digest(rates: tuple[tuple[str, Rate], ...]) -> str:
-    text = "\n".join(f"{name} {pack(rate)}" for name, rate in rates)
+def _digest(limits: tuple[tuple[str, Rate, int], ...]) -> str:
+    text = "\n".join(f"{name} {pack(rate, slot)}" for name, rate, slot in limits)
     return base64.urlsafe_b64encode(hashlib.blake2s(text.encode(), digest_size=6).digest()).decode()
 
 
@@ -249,12 +326,13 @@ def new_write_id(now_ms: int) -> str:
 
 def renewed_write_id(write_id: str) -> str:
     """Of another write that is no use of the bucket: it keeps the time of the last one."""
-    return f"{write_id.partition(_DELIMITER)[0]}{_DELIMITER}{os.urandom(4).hex()}"
+    seconds = write_id.removeprefix(TURN_MARK).partition(_DELIMITER)[0]
+    return f"{seconds}{_DELIMITER}{os.urandom(4).hex()}"
 
 
 def hour_of_write(write_id: str) -> int:
     """The hour of the write; 0 if the write_id does not tell."""
-    seconds, delimiter, _ = write_id.partition(_DELIMITER)
+    seconds, delimiter, _ = write_id.removeprefix(TURN_MARK).partition(_DELIMITER)
     try:
         return int(seconds, 16) * 1000 // HOUR_MS if delimiter else 0
     except ValueError:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
 from zae_limiter.admission.moves import Move, rebase_move
+from zae_limiter.admission.rebase import namesake
 from zae_limiter.dynamodb.items import bucket as stored
+from zae_limiter.dynamodb.items import hour_updates
 from zae_limiter.dynamodb.items.attributes import Item, n, s
+from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
+from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, REJECTED, finished_attributes
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
 class WriteTrailer(NamedTuple):
     """What every write leaves on the item: its id, its count of admissions, the TTL.
 
-    ``keeps`` leaves the TTL as it is; without it, ``expires_ms`` None removes the TTL.
+    A write with ``HourCounts`` of its own counts admissions there. ``keeps`` leaves the TTL as it
+    is; without it, ``expires_ms`` None removes the TTL.
     """
 
     write_id: str
@@ -32,7 +37,7 @@ def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> Up
     update.set(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
     if trailer.admitted:
-        update.add(stored.ADMITTED, trailer.admitted)
+        update.add(ADMITTED, trailer.admitted)
     if not trailer.keeps:
         _expiry(update, trailer.expires_ms)
     return update
@@ -85,7 +90,7 @@ def _expiry(update: UpdateExpression, expires_ms: int | None) -> None:
 
 
 class NewBucket(NamedTuple):
-    """The constant attributes of a bucket that does not exist yet."""
+    """The constant attributes of a bucket that does not exist yet, and what it counts first."""
 
     key: Item
     index_keys: Item
@@ -93,6 +98,7 @@ class NewBucket(NamedTuple):
     rates: Mapping[str, Rate]
     version: int
     generation: int  # the stamp, so that it exceeds that of a deleted bucket of the same key
+    counts: HourCounts
 
 
 def first_write(
@@ -106,32 +112,46 @@ def first_write(
 
     ``moves`` are those of ``first_move``, one for each limit in force.
     """
-    update, digest = UpdateExpression(new_bucket.key), stored.digest_of(new_bucket.rates)
+    update, counts, slots = (
+        UpdateExpression(new_bucket.key),
+        new_bucket.counts,
+        stored.slots_for(new_bucket.rates),
+    )
+    digest = stored.digest_of(new_bucket.rates, slots)
     absent = "attribute_not_exists(PK)"
     if only_if_absent:
         update.require(absent)
     else:
-        update.require(f"({absent} OR ({_is_full(update, moves, digest)}))")
+        is_full = _is_full(update, moves, digest, counts.hour)
+        update.require(f"({absent} OR ({is_full}))")
     for each in moves:
         assert each.put is not None
         update.set_number(stored.BALANCE + each.key, each.put)
         update.add(stored.CONSUMED + each.key, each.consumed_milli)
-        update.set(stored.PARAMETERS + each.key, s(stored.pack(new_bucket.rates[each.key])))
+        packed = stored.pack(new_bucket.rates[each.key], slots[each.key])
+        update.set_if_missing(stored.PARAMETERS + each.key, s(packed))
     for name, value in {**new_bucket.index_keys, **stored.link_attributes(new_bucket.link)}.items():
         update.set(name, value)
     update.set_number(stored.SHARDS, stored.UNSHARDED)
     update.set(stored.DIGEST, s(digest))
     update.set_if_missing(stored.VERSION, n(new_bucket.version))
     update.set_if_missing(stored.GENERATION, n(new_bucket.generation))
+    update.set_if_missing(ORIGIN, s(counts.origin))
+    update.set_if_missing(HOUR, n(counts.hour))
     update.set(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
-    update.add(stored.ADMITTED, trailer.admitted)
+    hour_updates.count_in_slots(update, counts, slots)
     _expiry(update, trailer.expires_ms)
     return update
 
 
-def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str) -> str:
+def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str, hour: int) -> str:
+    """Return the condition that every limit is full and the item's hour not over.
+
+    The digest has the slots in it: those of the item are the ones that this write uses.
+    """
     parts = [
+        f"{update.name(HOUR)} >= {update.number(hour)}",
         f"{update.name(stored.SHARDS)} = {update.number(stored.UNSHARDED)}",
         f"{update.name(stored.DIGEST)} = {update.value(s(digest))}",
     ]
@@ -149,29 +169,70 @@ def structural_write(
     rates: Mapping[str, Rate],
     trailer: WriteTrailer,
     now_ms: int,
+    counts: HourCounts | None = None,
 ) -> UpdateExpression:
     """Bring the limits of a bucket to those of ``target``: re-based, added or dropped.
 
     Levels are kept as they are at the write, not as they were when ``bucket`` was read.
-    ``rates`` are those of the whole bucket, ``target`` is at the shard's own.
+    ``rates`` are those of the whole bucket, ``target`` is at the shard's own. A write that turns
+    the hour drops no limit.
     """
     update = bucket_update(key, _rebase_moves(bucket.image, target, now_ms), trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
+    before, slots = bucket.image.limits, _slots_after(bucket, target)
+    begins = counts is not None and counts.form is HourForm.BEGIN
     for name, state in target.limits.items():
-        before = bucket.image.limits.get(name)
-        if before is None:
+        old = before.get(name)
+        if old is None:
             update.set_number(stored.BALANCE + name, state.balance_milli)
             update.set_number(stored.CONSUMED + name, state.consumed_milli)
-        elif state.consumed_milli != before.consumed_milli:
-            update.add(stored.CONSUMED + name, state.consumed_milli - before.consumed_milli)
-        if before is None or before.rate != state.rate:
-            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name])))
-    for name in bucket.image.limits.keys() - target.limits.keys():
-        _drop(update, name, bucket.image.limits[name], now_ms)
-    update.set(stored.DIGEST, s(stored.digest_of(rates)))
+        elif state.consumed_milli != old.consumed_milli:
+            update.add(stored.CONSUMED + name, state.consumed_milli - old.consumed_milli)
+        if begins or old is None or old.rate != state.rate:
+            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], slots[name])))
+    dropped = before.keys() - target.limits.keys()
+    for name in sorted(dropped):
+        _drop(update, name, before[name], now_ms)
+    if dropped:
+        _fold_hours(update, bucket, target, dropped, slots)
+    update.set(stored.DIGEST, s(stored.digest_of(rates, slots)))
     update.set_number(stored.VERSION, target.config_version)
+    if counts is not None:
+        hour_updates.count(update, bucket, counts, structural=True)
     return update
+
+
+def _slots_after(bucket: stored.StoredBucket, target: BucketImage) -> dict[str, int]:
+    """Return the slots of all limits, dropped ones included: this write uses both."""
+    before = None if bucket.hours is None else bucket.hours.slots
+    return stored.slots_for({**bucket.image.limits, **target.limits}, before)
+
+
+def _fold_hours(
+    update: UpdateExpression,
+    bucket: stored.StoredBucket,
+    target: BucketImage,
+    dropped: Collection[str],
+    slots: Mapping[str, int],
+) -> None:
+    """Count what dropped limits have used in this hour for others of their name.
+
+    The hour must still run. A finished hour has been stored by now, and goes: the slots of dropped
+    limits may be used again.
+    """
+    hours = bucket.hours
+    assert hours is not None, "an item without hours drops no limit"
+    update.require_equal(ORIGIN, s(hours.origin))
+    update.require_equal(HOUR, n(hours.hour))
+    hour_updates.require_stored(update, hours.finished)
+    if hours.finished is not None:
+        for name in finished_attributes(hours):
+            update.remove(name)
+    for name in sorted(dropped):
+        heir = namesake(name, target.limits)
+        assert heir is not None, "only limits with a namesake are dropped"
+        hour_updates.free_slot(update, slots[name], slots[heir], has_children=hours.has_children)
 
 
 def _rebase_moves(before: BucketImage, target: BucketImage, now_ms: int) -> list[Move]:
@@ -189,6 +250,15 @@ def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -
     update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))
     for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS, stored.MERGED):
         update.remove(prefix + name)
+
+
+def rejected_write(bucket_id: stored.BucketId, count: int) -> UpdateExpression:
+    """Count rejections in the hour that runs in a bucket, if the bucket exists."""
+    update = UpdateExpression(stored.key(*bucket_id))
+    update.require(f"attribute_exists({update.name(HOUR)})")
+    update.add(REJECTED, count)
+    update.add(stored.WRITES, 1)  # a removal that has read the item before is refused
+    return update
 
 
 def later_expiry(key: Item, expires_ms: int | None) -> UpdateExpression:

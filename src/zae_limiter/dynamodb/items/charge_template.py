@@ -1,8 +1,8 @@
 """The request text of a charge, from a template that is rendered once per kind of charge.
 
 Rendering an UpdateItem costs more than anything else that is done for it. Charges of one kind (the
-same limits, each in the same branch) differ in their values alone: ``bucket_updates`` renders the
-first one, and the others only fill in their values.
+same limits, each in the same branch, the hour in the same form) differ in their values alone:
+``bucket_updates`` renders the first one, and the others only fill in their values.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     require_last,
     require_same,
 )
+from zae_limiter.dynamodb.items.hour_updates import HourCounts, count, kind_of, values_of
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 MAX_TEMPLATES = 4096  # bounds memory; a kind is a set of limits and the branch of each
@@ -43,10 +44,11 @@ _templates: BoundedDict[tuple[object, ...], ChargeTemplate] = BoundedDict(MAX_TE
 class TemplatedCharge:
     """Moves under the condition that the bucket still has the shards and limits of ``bucket``.
 
-    ``version`` becomes the bucket's configuration version; 0 leaves that alone.
+    ``version`` becomes the bucket's configuration version; 0 leaves that alone. ``counts`` is
+    None for a write that counts nothing by the hour but what is in its moves and trailer.
     """
 
-    __slots__ = ("_bucket", "_moves", "_shard_id", "_trailer", "_version")
+    __slots__ = ("_bucket", "_counts", "_moves", "_shard_id", "_trailer", "_version")
 
     def __init__(
         self,
@@ -55,12 +57,15 @@ class TemplatedCharge:
         trailer: WriteTrailer,
         bucket: StoredBucket,
         version: int,
+        *,
+        counts: HourCounts | None = None,
     ) -> None:
         self._shard_id = shard_id
         self._moves = moves
         self._trailer = trailer
         self._bucket = bucket
         self._version = version
+        self._counts = counts
 
     @property
     def key(self) -> Item:
@@ -72,6 +77,8 @@ class TemplatedCharge:
         require_same(update, self._bucket)
         if self._version:
             update.set(stored.VERSION, n(self._version))
+        if self._counts is not None:
+            count(update, self._bucket, self._counts)
         return update
 
     def guarded(self) -> UpdateExpression:
@@ -83,7 +90,7 @@ class TemplatedCharge:
     def text(self, table: str) -> str:
         """Return the body of the request."""
         write_id, admitted, expires_ms, keeps = self._trailer
-        bucket, version = self._bucket, self._version
+        bucket, version, counts = self._bucket, self._version, self._counts
         ttl = None if keeps or expires_ms is None else stored.ttl_seconds(expires_ms)
         kind: list[object] = [table, admitted == 0, ttl is None, keeps, version == 0]
         values: list[object] = [_partition(*self._shard_id)]
@@ -92,6 +99,12 @@ class TemplatedCharge:
             kind += (key, low is None, high is None, put is None, add == 0, consumed == 0)
             values += move
         values += (write_id, 1, admitted, ttl, bucket.shard.n, bucket.digest, version)
+        if counts is not None:
+            of_hour = kind_of(bucket, counts)
+            if of_hour is None:
+                return self.update().text(table)
+            kind += of_hour
+            values += values_of(bucket, counts)
         template = _templates.get(tuple(kind)) or self._new_template(tuple(kind), table)
         text: str = template.text % template.select_values(values)
         return text
@@ -114,7 +127,10 @@ class TemplatedCharge:
         trailer = self._trailer
         sets_ttl = not trailer.keeps and trailer.expires_ms is not None
         present = (True, True, trailer.admitted, sets_ttl, True, True, self._version)
-        return positions + [start + offset for offset, is_there in enumerate(present) if is_there]
+        positions += [start + offset for offset, is_there in enumerate(present) if is_there]
+        of_hour = [] if self._counts is None else values_of(self._bucket, self._counts)
+        start += len(present)
+        return positions + list(range(start, start + len(of_hour)))
 
 
 def _with_gaps(update: UpdateExpression, table: str) -> str:

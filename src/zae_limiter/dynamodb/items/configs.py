@@ -26,7 +26,7 @@ from zae_limiter.dynamodb.items.attributes import (
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import REVISION, require_revision
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.exceptions import NamespaceStateError, RateLimiterUnavailable
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
 
@@ -49,9 +49,10 @@ def key(namespace_id: str, level: ConfigLevel) -> Key:
 
 def encode(namespace_id: str, level: ConfigLevel, config: LevelConfig, revision: str) -> Item:
     """Return the item of a resource's or an entity's level."""
+    own_key = key(namespace_id, level)
     item = {
-        **key(namespace_id, level).attributes,
-        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        **own_key.attributes,
+        **keys.namespace_index(namespace_id, own_key, level.entity_id),
         "resource": s(level.resource),
         **_body(config, revision),
     }
@@ -78,9 +79,11 @@ def system_update(
 
 
 def version_bump(namespace_id: str) -> UpdateExpression:
-    """Count a change of the namespace's configuration."""
-    update = UpdateExpression(keys.system_config(namespace_id).attributes)
-    update.set("GSI4PK", s(schema.gsi4_pk_namespace(namespace_id)))
+    """Count a change of the namespace's configuration, unless the namespace is being purged."""
+    system_key = keys.system_config(namespace_id)
+    update = UpdateExpression(system_key.attributes)
+    update.require(f"attribute_not_exists({update.name(PURGING)})")
+    update.set_all(keys.namespace_index(namespace_id, system_key))
     update.add(VERSION, 1)
     return update
 
@@ -94,6 +97,12 @@ def purge_mark(namespace_id: str) -> UpdateExpression:
 
 def is_purging(item: Item | None) -> bool:
     return item is not None and PURGING in item
+
+
+def refuse_if_purging(namespace_id: str, item: Item | None) -> None:
+    """Raise NamespaceStateError if the system's item carries the mark of a purge."""
+    if is_purging(item):
+        raise NamespaceStateError(namespace_id, "is being purged; register a new namespace")
 
 
 def decode(item: Item | None) -> LevelConfig | None:

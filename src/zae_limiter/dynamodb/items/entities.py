@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import configs, keys, system
+from zae_limiter.dynamodb.items import configs, keys, removal, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import (
     Item,
@@ -21,15 +21,17 @@ from zae_limiter.dynamodb.items.attributes import (
     s,
     text,
 )
-from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS
 from zae_limiter.dynamodb.items.transact_items import REVISION, Action
 from zae_limiter.models.entity import Entity
 
+ACTIONS_PER_BUCKET = 1 + removal.MAX_ROWS  # its deletion, and storing its hours
+
 
 def encode(namespace_id: str, entity: Entity, revision: str) -> Item:
+    key = keys.entity(namespace_id, entity.id)
     item = {
-        **keys.entity(namespace_id, entity.id).attributes,
-        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        **key.attributes,
+        **keys.namespace_index(namespace_id, key, entity.id),
         REVISION: s(revision),
         "entity_id": s(entity.id),
         "cascade": flag(entity.cascade),
@@ -75,7 +77,7 @@ def index_position(namespace_id: str, cursor: str) -> Item:
         if delimiter
         else keys.entity(namespace_id, entity_id)
     )
-    return {**key.attributes, "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id))}
+    return {**key.attributes, **keys.namespace_index(namespace_id, key, entity_id)}
 
 
 class EntityItems(NamedTuple):
@@ -99,11 +101,12 @@ class EntityItems(NamedTuple):
         return sorted({schema.parse_bucket_pk(text(item["PK"])).resource for item in self.buckets})
 
     def first(self, count: int) -> EntityItems:
-        """Return all if they fit; else ``count`` limits and buckets, without the entity itself."""
-        if len(self.limits) + len(self.buckets) <= count:
+        """Return all if they fit into ``count`` actions; else what fits, without the entity."""
+        if len(self.limits) + ACTIONS_PER_BUCKET * len(self.buckets) <= count:
             return self
         limits = self.limits[:count]
-        return EntityItems(None, limits, self.buckets[: count - len(limits)])
+        buckets = (count - len(limits)) // ACTIONS_PER_BUCKET
+        return EntityItems(None, limits, self.buckets[:buckets])
 
     def plus(self, other: EntityItems) -> EntityItems:
         return EntityItems(
@@ -111,13 +114,18 @@ class EntityItems(NamedTuple):
         )
 
 
-def deletions(namespace_id: str, items: EntityItems, registry_item: Item | None) -> list[Action]:
-    """Return the actions that delete the items and uncount them in the registry of limits."""
+def deletions(
+    namespace_id: str, items: EntityItems, registry_item: Item | None, usage_days: int
+) -> list[Action]:
+    """Return the actions that delete the items and uncount them in the registry of limits.
+
+    What the buckets have counted is stored, to be kept for ``usage_days``.
+    """
     writes = [actions.delete(item) for item in items.limits]
     if items.meta is not None:
         writes.append(actions.delete(items.meta))
-    # Not if a shard was split or merged since it was read: its new sibling would be left behind.
-    writes += [actions.delete_alike(item, (SHARDS, GENERATION)) for item in items.buckets]
+    writes += [actions.delete_alike(item, removal.guards(item)) for item in items.buckets]
+    writes += removal.stored_hours(items.buckets, usage_days)
     if items.limits:
         writes.append(actions.update(configs.version_bump(namespace_id)))
         registry = keys.entity_config_resources(namespace_id)

@@ -24,6 +24,11 @@ class Key(NamedTuple):
         return {"PK": s(self.pk), "SK": s(self.sk)}
 
 
+def namespace_index(namespace_id: str, key: Key, entity_id: str = "") -> Item:
+    """Return an item's attribute of the index of its namespace, by its entity if it has one."""
+    return {"GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, entity_id or key.pk + key.sk))}
+
+
 def system_config(namespace_id: str) -> Key:
     """Return the key of the system's defaults, which also hold the configuration version."""
     return Key(schema.pk_system(namespace_id), schema.sk_config())
@@ -40,6 +45,11 @@ def entity_config(namespace_id: str, entity_id: str, resource: str) -> Key:
 def resources(namespace_id: str) -> Key:
     """Return the key of the registry of resources with defaults."""
     return Key(schema.pk_system(namespace_id), schema.sk_resources())
+
+
+def resources_in_use(namespace_id: str) -> Key:
+    """Return the key of the registry of resources that buckets were created on."""
+    return Key(schema.pk_system(namespace_id), schema.sk_resources_in_use())
 
 
 def entity_config_resources(namespace_id: str) -> Key:

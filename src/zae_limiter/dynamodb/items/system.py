@@ -4,6 +4,7 @@
     _/SYSTEM#      #NSID#{namespace_id}       name and status of a namespace, until it is purged
     {ns}/SYSTEM#   #RESOURCES                 resources with defaults, each 1
     {ns}/SYSTEM#   #ENTITY_CONFIG_RESOURCES   how many entities have limits on each resource
+    {ns}/SYSTEM#   #RESOURCES_IN_USE          resources that buckets were created on, each 1
     {ns}/SYSTEM#   #VERSION, #PROVISIONER     documents: JSON text in one attribute
 
 A registry is one item with an attribute ``r_{resource}`` for each resource.
@@ -40,9 +41,10 @@ NAME_PREFIX = schema.sk_namespace("")
 
 
 def encode_by_name(namespace: Namespace) -> Item:
+    key = keys.namespace_by_name(namespace.name)
     return {
-        **keys.namespace_by_name(namespace.name).attributes,
-        "GSI4PK": s(schema.gsi4_pk_namespace(RESERVED_NAMESPACE)),
+        **key.attributes,
+        **keys.namespace_index(RESERVED_NAMESPACE, key),
         "namespace_id": s(namespace.namespace_id),
         "status": s(namespace.status),
         "created_at": s(namespace.created_at),
@@ -50,9 +52,10 @@ def encode_by_name(namespace: Namespace) -> Item:
 
 
 def encode_by_id(namespace: Namespace) -> Item:
+    key = keys.namespace_by_id(namespace.namespace_id)
     item = {
-        **keys.namespace_by_id(namespace.namespace_id).attributes,
-        "GSI4PK": s(schema.gsi4_pk_namespace(RESERVED_NAMESPACE)),
+        **key.attributes,
+        **keys.namespace_index(RESERVED_NAMESPACE, key),
         "namespace": s(namespace.name),
         "status": s(namespace.status),
         "created_at": s(namespace.created_at),
@@ -100,8 +103,17 @@ def resource_count(item: Item | None, resource: str) -> int:
 def count_resource(registry: Key, namespace_id: str, resource: str) -> UpdateExpression:
     """Count one more configuration level with limits on the resource."""
     update = UpdateExpression(registry.attributes)
-    update.set("GSI4PK", s(schema.gsi4_pk_namespace(namespace_id)))
+    update.set_all(keys.namespace_index(namespace_id, registry))
     update.add(RESOURCE_PREFIX + resource, 1)
+    return update
+
+
+def register_resource(namespace_id: str, resource: str) -> UpdateExpression:
+    """Add a resource to those in use; it stays there."""
+    registry = keys.resources_in_use(namespace_id)
+    update = UpdateExpression(registry.attributes)
+    update.set_all(keys.namespace_index(namespace_id, registry))
+    update.set_number(RESOURCE_PREFIX + resource, 1)
     return update
 
 
@@ -134,9 +146,10 @@ BODY = "document"
 
 
 def encode_document(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
+    record = keys.record(namespace_id, key)
     return {
-        **keys.record(namespace_id, key).attributes,
-        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        **record.attributes,
+        **keys.namespace_index(namespace_id, record),
         BODY: document(value),
     }
 

@@ -42,12 +42,20 @@ class UpdateExpression:
     def set(self, attribute: str, value: Value) -> None:
         self._sets.append(f"{self.name(attribute)} = {self.value(value)}")
 
+    def set_all(self, attributes: Item) -> None:
+        for attribute, value in attributes.items():
+            self.set(attribute, value)
+
     def set_number(self, attribute: str, value: int) -> None:
         self._sets.append(f"{self.name(attribute)} = {self.number(value)}")
 
     def set_if_missing(self, attribute: str, value: Value) -> None:
         name = self.name(attribute)
         self._sets.append(f"{name} = if_not_exists({name}, {self.value(value)})")
+
+    def set_to(self, attribute: str, expression: str) -> None:
+        """Set an attribute to an expression, which sees the item before the update."""
+        self._sets.append(f"{self.name(attribute)} = {expression}")
 
     def add(self, attribute: str, value: int) -> None:
         self._adds.append(f"{self.name(attribute)} {self.number(value)}")
@@ -84,6 +92,28 @@ class UpdateExpression:
         """Return the encoded body of the request."""
         return _encode({"TableName": table, **self.body()})
 
+    def text_with_gaps(self, table: str, *open_names: str) -> str:
+        """Return the encoded body with ``%s`` for what differs between requests of one kind.
+
+        That is, in this order: each attribute of the key, each of the attributes ``open_names``,
+        and each value. All are filled in as JSON strings, numbers too.
+        """
+        body: dict[str, Any] = {"TableName": table, **self.action()}
+        key, names = body.pop("Key"), body.pop("ExpressionAttributeNames")
+        values = body.pop("ExpressionAttributeValues", {})
+        opened = [f'"{self.name(name)}":%s' for name in open_names]
+        fixed = {short: name for short, name in names.items() if name not in open_names}
+        named = ",".join([*opened, *([_encode(fixed)[1:-1]] if fixed else [])])
+        return (
+            f'{{{_encode(body)[1:-1]},"Key":{{{_gaps(key)}}},'
+            f'"ExpressionAttributeNames":{{{named}}},'
+            f'"ExpressionAttributeValues":{{{_gaps(values)}}}}}'
+        )
+
     def _expression(self) -> str:
         clauses = (("SET", self._sets), ("ADD", self._adds), ("REMOVE", self._removes))
         return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses if parts)
+
+
+def _gaps(values: Item) -> str:
+    return ",".join(f'"{name}":{{"{kind}":%s}}' for name, (kind,) in values.items())

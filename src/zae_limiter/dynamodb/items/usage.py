@@ -1,83 +1,246 @@
-"""Usage of one bucket in one hour.
+"""Usage of one bucket in one hour: an item with one attribute per origin.
 
     {ns}/ENTITY#{entity}   #USAGE#{resource}#{hour}     hour: 2026-01-31T12, UTC
-    GSI2                   {ns}/RESOURCE#{resource}     USAGE#{hour}#{entity}
+    GSI2                   {ns}/RESOURCE#{resource}#{k} USAGE#{hour}#{entity}
 
-Hours sort by time under either key, so a span of time is a range of keys. ``u_{limit}`` is the net
-consumption in millitokens, ``total_events`` counts admitted acquires, ``ttl`` is when the item
-expires. Writers may ADD to the counters: a missing attribute counts zero. Longer windows are not
-stored: a day is the sum of its hours.
+Hours sort by time under either key, so a span of time is a range of keys. An origin is one life of
+one bucket item (``items.hours``). Its attribute ``o_{origin}`` is ``open`` while the hour may still
+run in the bucket item; then it is what the item counted in that hour, as JSON text in millitokens:
+
+    {"rpm": [net consumption, part of it through children], "": [admitted, rejected]}
+
+All stores of an hour of an origin carry the same value, so a repeated, late or reordered one
+changes nothing. A credit to a bucket that is gone is an origin of its own. ``ttl`` is when the item
+expires. Longer windows are not stored: a day is the sum of its hours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import (
-    Item,
-    damaged,
-    integer,
-    n,
-    optional_integer,
-    s,
-    text,
-)
-from zae_limiter.models.limit import MILLI
-from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
+from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, document, n, parsed, s, text
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.models.timestamps import MILLI, iso_from_ms, ms_from_iso
 
-COUNTER = "u_"
-EVENTS = "total_events"
+if TYPE_CHECKING:  # the module of buckets imports this one
+    from zae_limiter.dynamodb.items.bucket import BucketId
+
+ORIGIN_PREFIX = "o_"
+EVENTS = ""  # no limit has an empty name
 DELIMITER = "#"
+HOUR_S = HOUR_MS // 1000
+DAY_S = 24 * HOUR_S
 _HOUR_DIGITS = len("2026-01-31T12")
 FIRST_HOUR = -(1969 * 365 * 24)  # within the years 1 to 9999, which have four digits in ISO text
 LAST_HOUR = 8000 * 366 * 24
 
+UsedMilli = Mapping[str, tuple[int, int]]
 
+
+class OpenHour(Enum):
+    """Marks an origin whose hour has been announced, but not stored."""
+
+    OPEN = "open"
+
+
+OPEN: Final = OpenHour.OPEN
+_OPEN_VALUE: Value = s(OPEN.value)
+
+
+class OriginHour(NamedTuple):
+    """What one bucket item counted in one hour.
+
+    ``used_milli`` has for each limit, by the name that users know, the net consumption and the part
+    of it that cascaded from children.
+    """
+
+    origin: str
+    hour: int
+    used_milli: UsedMilli
+    admitted: int
+    rejected: int
+
+
+class UsageRow(NamedTuple):
+    """All origins of one bucket in one hour."""
+
+    entity_id: str
+    resource: str
+    hour: int
+    origins: Mapping[str, OriginHour | OpenHour]
+
+
+@lru_cache(maxsize=1024)  # writes are about the last hours; a report reads each row once
 def window_key(hour: int) -> str:
     """Return an hour since 1970 as keys spell it."""
     within = min(max(hour, FIRST_HOUR), LAST_HOUR)
     return iso_from_ms(within * HOUR_MS)[:_HOUR_DIGITS]
 
 
+def expires_s(hour: int, retention_days: int) -> int:
+    """Return when usage of an hour expires: the retention counts from the end of the hour."""
+    return (hour + 1) * HOUR_S + retention_days * DAY_S
+
+
 def index_keys(namespace_id: str, entity_id: str, resource: str, hour: int) -> Item:
     """Return an hour's keys in the indexes, which never change."""
     return {
-        "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource)),
+        "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource, entity_id)),
         "GSI2SK": s(schema.gsi2_sk_usage(window_key(hour), entity_id)),
-        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id)),
+        "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, entity_id)),
     }
 
 
-def encode(namespace_id: str, row: BucketHour, expires_s: int) -> Item:
-    entity_id, resource, usage = row
-    item = {
-        **keys.usage(namespace_id, entity_id, resource, window_key(usage.hour)).attributes,
-        **index_keys(namespace_id, entity_id, resource, usage.hour),
-        "entity_id": s(entity_id),
-        "resource": s(resource),
-        EVENTS: n(usage.events),
+# --- writes
+
+
+def store(
+    bucket_id: BucketId,
+    origin_hour: OriginHour,
+    expires_s: int,
+    others: Iterable[OriginHour] = (),
+) -> UpdateExpression:
+    """Store what an origin counted in an hour that has ended for it. Repeating it is harmless.
+
+    ``others`` are more origins of the same bucket and hour.
+    """
+    update = _row_update(bucket_id, origin_hour.hour, expires_s)
+    for each in (origin_hour, *others):
+        update.set(ORIGIN_PREFIX + each.origin, _encode(each))
+    return update
+
+
+def announce(bucket_id: BucketId, hour: int, origin: str, expires_s: int) -> UpdateExpression:
+    """Announce that an hour runs in a bucket item, so that queries by resource look there."""
+    update = _row_update(bucket_id, hour, expires_s)
+    update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)
+    return update
+
+
+def late_credit(
+    bucket_id: BucketId, hour: int, write_id: str, used_milli: UsedMilli, expires_s: int
+) -> UpdateExpression:
+    """Count a credit to a bucket that is gone; its amounts in ``used_milli`` are negative.
+
+    The write id is the origin's name: a repeated write does not count twice.
+    """
+    return store(bucket_id, OriginHour(write_id, hour, by_plain_name(used_milli), 0, 0), expires_s)
+
+
+def _row_update(bucket_id: BucketId, hour: int, expires_s: int) -> UpdateExpression:
+    update = UpdateExpression(_row_key(bucket_id, hour).attributes)
+    update.set_all(_row_attributes(bucket_id, hour, expires_s))
+    return update
+
+
+def _row_key(bucket_id: BucketId, hour: int) -> keys.Key:
+    return keys.usage(*bucket_id, window_key(hour))
+
+
+def _row_attributes(bucket_id: BucketId, hour: int, expires_s: int) -> Item:
+    """Return what every write to a row sets beside an origin."""
+    return {
+        **index_keys(*bucket_id, hour),
+        "entity_id": s(bucket_id.entity_id),
+        "resource": s(bucket_id.resource),
         "ttl": n(expires_s),
     }
-    for name, amount in usage.counters.items():
-        item[COUNTER + name] = n(amount * MILLI)
-    return item
 
 
-def decode(item: Item) -> BucketHour:
+def store_text(table: str, bucket_id: BucketId, origin_hour: OriginHour, expires_s: int) -> str:
+    """Return the request text of ``store``, for a stream processor that sends thousands a second.
+
+    Rendered once per table, then filled in.
+    """
+    attributes = _row_attributes(bucket_id, origin_hour.hour, expires_s)
+    values = [next(iter(value.values())) for value in attributes.values()]
+    values.append(_encode(origin_hour)["S"])
+    key = _row_key(bucket_id, origin_hour.hour)
+    filled = (*key, ORIGIN_PREFIX + origin_hour.origin, *values)
+    return _store_form(table, bucket_id) % tuple(map(encode_basestring_ascii, filled))
+
+
+def _store_form(table: str, bucket_id: BucketId) -> str:
+    form = _store_forms.get(table)
+    if form is None:
+        _store_forms.clear()  # a process serves one table
+        sample = OriginHour("sample", 0, {}, 0, 0)
+        update = store(bucket_id, sample, 0)
+        form = _store_forms[table] = update.text_with_gaps(table, ORIGIN_PREFIX + sample.origin)
+    return form
+
+
+_store_forms: dict[str, str] = {}
+
+
+def _encode(origin_hour: OriginHour) -> Value:
+    events = [origin_hour.admitted, origin_hour.rejected]
+    return document({**origin_hour.used_milli, EVENTS: events})
+
+
+# --- reads
+
+
+def decode_row(item: Item) -> UsageRow:
+    """Decode a stored hour with all its origins."""
     try:
         _, _, resource, window = text(item["SK"]).split(DELIMITER)
-        counters = {
-            name.removeprefix(COUNTER): integer(value) // MILLI
-            for name, value in item.items()
-            if name.startswith(COUNTER)
-        }
         hour = ms_from_iso(window) // HOUR_MS
-        usage = WindowUsage(hour, counters, optional_integer(item, EVENTS) or 0)
-        return BucketHour(text(item["entity_id"]), resource, usage)
-    except (KeyError, ValueError) as error:
+        origins = {
+            name.removeprefix(ORIGIN_PREFIX): _decode(name.removeprefix(ORIGIN_PREFIX), hour, value)
+            for name, value in item.items()
+            if name.startswith(ORIGIN_PREFIX)
+        }
+        return UsageRow(text(item["entity_id"]), resource, hour, origins)
+    except (KeyError, ValueError, TypeError) as error:
         raise damaged("usage window", item, error) from error
+
+
+def _decode(origin: str, hour: int, value: Value) -> OriginHour | OpenHour:
+    if value == _OPEN_VALUE:
+        return OPEN
+    amounts = {name: (int(first), int(second)) for name, (first, second) in parsed(value).items()}
+    admitted, rejected = amounts.pop(EVENTS, (0, 0))
+    return OriginHour(origin, hour, by_plain_name(amounts), admitted, rejected)
+
+
+def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
+    """Add up limits that differ only in the digest of a call's parameters."""
+    sums: dict[str, tuple[int, int]] = {}
+    for key, (net, through_children) in used_milli.items():
+        before = sums.get(name := plain_name(key), (0, 0))
+        sums[name] = (before[0] + net, before[1] + through_children)
+    return sums
+
+
+def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
+    """Add up all origins of one hour, in whole tokens."""
+    net_milli: dict[str, int] = {}
+    through_milli: dict[str, int] = {}
+    admitted = rejected = 0
+    for origin_hour in origin_hours:
+        for name, (net, through_children) in origin_hour.used_milli.items():
+            net_milli[name] = net_milli.get(name, 0) + net
+            if through_children:
+                through_milli[name] = through_milli.get(name, 0) + through_children
+        admitted += origin_hour.admitted
+        rejected += origin_hour.rejected
+    return WindowUsage(
+        hour,
+        {name: amount // MILLI for name, amount in net_milli.items()},
+        admitted,
+        {name: amount // MILLI for name, amount in through_milli.items()},
+        rejected,
+    )
 
 
 def resource_of(item: Item) -> str:

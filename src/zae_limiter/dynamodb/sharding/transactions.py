@@ -8,16 +8,19 @@ for the earlier one, and of two shards that contradict each other the higher gen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.admission.image import LimitState
+from zae_limiter.admission.image import HOUR_MS, LimitState
+from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
+from zae_limiter.dynamodb.buckets.cache import FreshBucket
+from zae_limiter.dynamodb.buckets.turning import hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items import hour_updates, keys, removal
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, n, s, text
 from zae_limiter.dynamodb.items.bucket_updates import (
@@ -26,15 +29,20 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     require_generation,
     require_same,
 )
+from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage import OriginHour
 
 _COPIED = (stored.DIGEST, stored.VERSION, stored.CASCADE, stored.PARENT)
 
 
 def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
-    """Split the shard of an item, as it was read, in two; shards have no TTL."""
+    """Split the shard of an item, as it was read, in two; shards have no TTL.
+
+    The new shard counts from 0, in an hour and under an origin of its own.
+    """
     bucket = stored.decode(item)
     kept, new = bucket.shard.halves()
     halves = split_merge.split(bucket.image, now_ms)
@@ -43,16 +51,26 @@ def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
     require_generation(update, bucket)
     update.set_number(stored.SHARDS, kept.n)
     update.remove(stored.TTL)
-    sibling = _sibling(item, new, halves.given, bucket.generation + 1, write_id)
+    sibling = _sibling(item, new, halves.given, bucket.generation + 1)
+    sibling[stored.WRITE_ID] = s(TURN_MARK + write_id)
+    sibling[ORIGIN] = s(new_origin(new.number))
+    sibling[HOUR] = n(now_ms // HOUR_MS)
     return [actions.update(update), actions.put_new(sibling)]
 
 
 def merge(
-    survivor: Item, sibling: Item, now_ms: int, write_id: str, expires_ms: int | None = None
+    survivor: Item,
+    sibling: Item,
+    now_ms: int,
+    write_id: str,
+    expires_ms: int | None = None,
+    *,
+    usage_days: int = 0,
 ) -> list[Action]:
     """Merge a shard into its sibling, both as they were read; the last merge sets ``expires_ms``.
 
-    Both have the same limits, or nothing can be added up: ``can_merge`` tells.
+    Both have the same limits, or nothing can be added up: ``can_merge`` tells. What the sibling has
+    counted by the hour is stored, to be kept for ``usage_days``.
     """
     kept, gone = stored.decode(survivor), stored.decode(sibling)
     moves = split_merge.merge(kept.image, gone.image, now_ms)
@@ -72,7 +90,8 @@ def merge(
             update.add(stored.MERGED + name, consumed)
     if gone.image.config_version > kept.image.config_version:
         update.set_number(stored.VERSION, gone.image.config_version)
-    return [actions.update(update), _removed(sibling, gone)]
+    stored_hours = removal.stored_hours([sibling], usage_days)
+    return [actions.update(update), _removed(sibling, gone), *stored_hours]
 
 
 def can_merge(survivor: stored.StoredBucket, sibling: stored.StoredBucket) -> bool:
@@ -81,7 +100,7 @@ def can_merge(survivor: stored.StoredBucket, sibling: stored.StoredBucket) -> bo
         survivor.shard.n > 1
         and survivor.shard.survives
         and survivor.shard.sibling == sibling.shard
-        and survivor.digest == sibling.digest
+        and dict(survivor.whole_rates) == dict(sibling.whole_rates)
     )
 
 
@@ -108,35 +127,77 @@ class ShardMoves(NamedTuple):
     moves: list[Move]
 
 
-def gather(parts: Iterable[ShardMoves], write_id: str, admitted: int) -> list[Action]:
-    """Make the moves of several shards at once; the first one counts the admission."""
-    updates: list[Action] = []
+class Gathering(NamedTuple):
+    """A transaction of several shards.
+
+    ``store_first`` are finished hours that must be stored before it is sent, ``begins_hours`` the
+    origins and hours that it begins.
+    """
+
+    actions: list[Action]
+    store_first: list[OriginHour]
+    begins_hours: list[tuple[str, int]]
+
+
+def gather(
+    parts: Iterable[ShardMoves],
+    write_id: str,
+    admitted: int,
+    *,
+    now_ms: int,
+    usage_ms: int,
+    through_child: Collection[str] = (),
+) -> Gathering:
+    """Make the moves of several shards at once; the first one counts the admission.
+
+    ``through_child`` are the names of the limits that a child counts, too.
+    """
+    gathering = Gathering([], [], [])
     for part in parts:
-        update = bucket_update(
-            part.key, part.moves, WriteTrailer(write_id, 0 if updates else admitted)
-        )
-        require_same(update, part.bucket)
-        updates.append(actions.update(update))
-    return updates
+        bucket, first = part.bucket, not gathering.actions
+        trailer, counts = WriteTrailer(write_id, admitted if first else 0), None
+        if through_child or is_over(bucket, now_ms, usage_ms):
+            through = {
+                each.key: each.consumed_milli
+                for each in part.moves
+                if each.consumed_milli and plain_name(each.key) in through_child
+            }
+            counts = hour_counts(
+                FreshBucket(bucket),
+                bucket,
+                now_ms,
+                usage_ms=usage_ms,
+                through_milli=through,
+            )._replace(admitted=trailer.admitted)
+            turn = turn_of(bucket, counts, write_id)
+            trailer = WriteTrailer(turn.write_id)
+            if turn.store_first is not None:
+                gathering.store_first.append(turn.store_first)
+            if turn.begins_hour is not None:
+                gathering.begins_hours.append(turn.begins_hour)
+        update = bucket_update(part.key, part.moves, trailer)
+        require_same(update, bucket)
+        if counts is not None:
+            hour_updates.count(update, bucket, counts)
+        gathering.actions.append(actions.update(update))
+    return gathering
 
 
-def sweep(parent: Item, orphan: Item) -> list[Action]:
+def sweep(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:
     """Remove the orphan of a deleted bucket, as long as the parent says that it has no sibling.
 
     An entity can be deleted while its bucket is being split, and what that leaves behind would
-    stand in the way of the next split.
+    stand in the way of the next split. What it has counted by the hour is stored.
     """
     guard = UpdateExpression(_key(parent))
     guard.require_equal(stored.SHARDS, parent[stored.SHARDS])
     guard.require_equal(stored.GENERATION, parent[stored.GENERATION])
-    removed = UpdateExpression(_key(orphan))
-    removed.require_equal(stored.GENERATION, orphan[stored.GENERATION])
-    return [{"ConditionCheck": _condition(guard)}, {"Delete": _condition(removed)}]
+    removed = actions.delete_alike(orphan, removal.guards(orphan))
+    stored_hours = removal.stored_hours([orphan], usage_days)
+    return [{"ConditionCheck": _condition(guard)}, removed, *stored_hours]
 
 
-def _sibling(
-    item: Item, shard: Shard, limits: Mapping[str, LimitState], generation: int, write_id: str
-) -> Item:
+def _sibling(item: Item, shard: Shard, limits: Mapping[str, LimitState], generation: int) -> Item:
     """Return the item of a new shard; its counters start at 0."""
     namespace_id, entity_id, resource, _ = _place(item)
     bucket_id = (namespace_id, entity_id, resource, shard.number)
@@ -149,8 +210,7 @@ def _sibling(
     sibling[stored.SHARDS] = n(shard.n)
     sibling[stored.GENERATION] = n(generation)
     sibling[stored.WRITES] = n(1)
-    sibling[stored.ADMITTED] = n(0)
-    sibling[stored.WRITE_ID] = s(write_id)
+    sibling[ADMITTED] = n(0)
     return sibling
 
 
@@ -158,7 +218,9 @@ def _removed(item: Item, gone: stored.StoredBucket) -> Action:
     """Delete a shard as it was read: what it held is added to its sibling."""
     update = UpdateExpression(_key(item))
     require_same(update, gone)
-    update.require_equal(stored.GENERATION, n(gone.generation))
+    for name in (stored.GENERATION, stored.WRITES, ORIGIN):
+        if name in item:
+            update.require_equal(name, item[name])
     for name in gone.image.limits:
         for prefix in (stored.BALANCE, stored.CONSUMED):
             update.require_equal(prefix + name, item[prefix + name])

@@ -40,6 +40,8 @@ def _exact(value: Any) -> Any:
 def pack_bucket(image: BucketImage) -> bytes:
     """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
     limits, *fields = image
+    if image.through_children is None and not image.rejected:
+        del fields[-2:]  # as their defaults say
     flat: list[Any] = [fields]
     for key, (balance, rate, consumed, counted) in limits.items():
         flat += (key, balance, *rate, consumed, counted)
@@ -56,7 +58,10 @@ def unpack_bucket(packed: bytes) -> BucketImage:
 
 
 def pack_usage(usage: WindowUsage) -> bytes:
-    return pack((usage.counters, usage.events))
+    fields: list[Any] = [usage.counters, usage.events]
+    if usage.through_children or usage.rejected:
+        fields += (dict(usage.through_children), usage.rejected)
+    return pack(fields)
 
 
 def unpack_usage(hour: int, packed: bytes) -> WindowUsage:

@@ -16,9 +16,11 @@ from zae_limiter.models.config import LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
 
-BUCKET_FORMAT = 1  # counts up when the text of a bucket changes its meaning
+BUCKET_FORMAT = 2  # counts up when the text of a bucket changes its meaning
+_PLAIN_FORMAT = 1  # without what came through children and was rejected
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
 NAMESPACE_COLUMNS = "namespace_id, name, status, created_at, deleted_at"
+USAGE_COLUMNS = "hour, counters, events, through_children, rejected"
 EVENT_COLUMNS = "event_id, timestamp, action, entity_id, principal, resource, details"
 
 Row = tuple[Any, ...]
@@ -32,7 +34,7 @@ def encode_bucket(image: BucketImage) -> str:
 
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
     a third faster than ``json``, since this runs on every charge; limit names have no character
-    that JSON would escape.
+    that JSON would escape. ``{name: through children}, rejected`` follow where there are any.
     """
     limits = ",".join(
         [
@@ -40,15 +42,21 @@ def encode_bucket(image: BucketImage) -> str:
             for key, (balance, rate, consumed, counted) in image.limits.items()
         ]
     )
-    _, version, expires_ms, *counts = image
+    _, version, expires_ms, hour, admitted, counted, writes, through, rejected = image
     expires = "null" if expires_ms is None else expires_ms
-    return f"[{BUCKET_FORMAT},{{{limits}}},{version},{expires},{','.join(map(str, counts))}]"
+    text = f"{{{limits}}},{version},{expires},{hour},{admitted},{counted},{writes}"
+    if through is None and not rejected:
+        return f"[{_PLAIN_FORMAT},{text}]"
+    if through is None:
+        return f"[{BUCKET_FORMAT},{text},null,{rejected}]"
+    of_children = ",".join([f'"{name}":{amount}' for name, amount in through.items()])
+    return f"[{BUCKET_FORMAT},{text},{{{of_children}}},{rejected}]"
 
 
 def decode_bucket(text: str) -> BucketImage:
     try:
         form, limits, *rest = _decode(text)[0]
-        if form == BUCKET_FORMAT:
+        if form in (_PLAIN_FORMAT, BUCKET_FORMAT):
             states = {
                 key: LimitState(balance, Rate(*rate), consumed, counted)
                 for key, (balance, rate, consumed, counted) in limits.items()
@@ -118,12 +126,17 @@ def decode_event(row: Row) -> AuditEvent:
     return AuditEvent(event_id, timestamp, action, entity_id, principal, resource, body)
 
 
-def encode_usage(usage: WindowUsage) -> str:
-    return _encode(usage.counters)
+def encode_usage(usage: WindowUsage) -> Row:
+    hour, counters, events, through_children, rejected = usage
+    return hour, _encode(counters), events, _encode(dict(through_children)), rejected
 
 
-def decode_usage(hour: int, counters: str, events: int) -> WindowUsage:
-    return WindowUsage(hour, decode_document(counters), events)
+def decode_usage(
+    hour: int, counters: str, events: int, through_children: str, rejected: int
+) -> WindowUsage:
+    return WindowUsage(
+        hour, decode_document(counters), events, decode_document(through_children), rejected
+    )
 
 
 def encode_document(value: dict[str, Any]) -> str:

@@ -57,8 +57,33 @@ CREATE TABLE clock (
   next_since_ns INTEGER, next_offset_ns INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2)  # one script for each version, in order
-OWNED_TABLES = ("bucket", "usage", "config", "config_version", "entity", "audit", "record")
+_V3 = """
+ALTER TABLE usage ADD COLUMN through_children TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE usage ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX usage_by_namespace ON usage (namespace_id, hour);
+"""
+
+_V4 = """
+CREATE TABLE resource_in_use (
+  namespace_id TEXT NOT NULL, resource TEXT NOT NULL,
+  PRIMARY KEY (namespace_id, resource)) WITHOUT ROWID;
+INSERT INTO resource_in_use
+  SELECT namespace_id, resource FROM bucket UNION SELECT namespace_id, resource FROM usage;
+"""
+
+# One script for each version, in order. A script never changes once it was released: files of its
+# version exist. Another one is added instead.
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
+OWNED_TABLES = (
+    "bucket",
+    "usage",
+    "config",
+    "config_version",
+    "entity",
+    "audit",
+    "record",
+    "resource_in_use",
+)
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:

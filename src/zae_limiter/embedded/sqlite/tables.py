@@ -22,6 +22,12 @@ _PUT_BUCKET = (
     "INSERT INTO bucket VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
     "SET state = excluded.state, expires_ms = excluded.expires_ms"
 )
+_PUT_RESOURCE = "INSERT OR IGNORE INTO resource_in_use VALUES (?, ?)"
+_GET_USAGE = f"SELECT {stored.USAGE_COLUMNS} FROM usage WHERE {_BUCKET_KEY} AND hour = ?"
+_PUT_USAGE = (
+    f"INSERT OR REPLACE INTO usage (namespace_id, entity_id, resource, {stored.USAGE_COLUMNS}) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _IS_PURGING = "SELECT 1 FROM namespace WHERE namespace_id = ? AND status = 'purging'"
 _UNREAD = object()
 PAGE = 100  # rows of one read transaction, which takes less than a millisecond
@@ -66,6 +72,8 @@ class SqliteTables:
         if self._expiry.get(key, _UNREAD) == image.expires_ms:
             self._execute(_PUT_BUCKET_STATE, (state, *key))
         else:
+            if key not in self._expiry:  # a new bucket
+                self._execute(_PUT_RESOURCE, (namespace_id, resource))
             self._execute(_PUT_BUCKET, (*key, state, image.expires_ms))
             self._expiry[key] = image.expires_ms
         if len(self._decoded) >= MAX_DECODED:
@@ -119,13 +127,9 @@ class SqliteTables:
                 return
             after = rows[-1][1:3]
 
-    def bucket_resources(self, namespace_id: str) -> list[str]:
-        # One look into the index for each resource, however many buckets it has.
+    def resources_in_use(self, namespace_id: str) -> list[str]:
         return self._column(
-            "WITH RECURSIVE used(name) AS ("
-            "SELECT min(resource) FROM bucket WHERE namespace_id = ?1 UNION ALL "
-            "SELECT (SELECT min(resource) FROM bucket WHERE namespace_id = ?1 AND resource > name) "
-            "FROM used WHERE name IS NOT NULL) SELECT name FROM used WHERE name IS NOT NULL",
+            "SELECT resource FROM resource_in_use WHERE namespace_id = ? ORDER BY resource",
             (namespace_id,),
         )
 
@@ -143,15 +147,9 @@ class SqliteTables:
         self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
     ) -> None:
         key = (namespace_id, entity_id, resource, usage.hour)
-        row = self._execute(
-            f"SELECT hour, counters, events FROM usage WHERE {_BUCKET_KEY} AND hour = ?", key
-        ).fetchone()
+        row = self._execute(_GET_USAGE, key).fetchone()
         total = usage if row is None else stored.decode_usage(*row).plus(usage)
-        self._execute(
-            "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE "
-            "SET counters = excluded.counters, events = excluded.events",
-            (*key, stored.encode_usage(total), total.events),
-        )
+        self._execute(_PUT_USAGE, (*key[:3], *stored.encode_usage(total)))
 
     def usage_pages(
         self,
@@ -167,19 +165,16 @@ class SqliteTables:
         after = (from_hour, "", "")
         while True:
             rows = self._execute(
-                "SELECT hour, entity_id, resource, counters, events FROM usage "
+                f"SELECT entity_id, resource, {stored.USAGE_COLUMNS} FROM usage "
                 f"WHERE {where} AND hour >= ? AND hour < ? "
                 "AND (hour, entity_id, resource) > (?, ?, ?) "
                 "ORDER BY hour, entity_id, resource LIMIT ?",
                 (*values, after[0], to_hour, *after, page_size),
             ).fetchall()
-            yield [
-                BucketHour(row[1], row[2], stored.decode_usage(row[0], row[3], row[4]))
-                for row in rows
-            ]
+            yield [BucketHour(row[0], row[1], stored.decode_usage(*row[2:])) for row in rows]
             if len(rows) != page_size:
                 return
-            after = rows[-1][:3]
+            after = (rows[-1][2], *rows[-1][:2])
 
     def delete_usage(self, before_hour: int, limit: int) -> int:
         return self._execute(

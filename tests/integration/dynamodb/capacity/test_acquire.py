@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.dynamodb.capacity.world import API, RPM, TPM, USER
+from tests.support.dynamodb.seen import REGISTRY, USAGE
 from zae_limiter import Limit
 
 WARM = "acquire, warm"
@@ -83,10 +84,16 @@ async def test_after_idle_time_in_which_the_bucket_has_run_over(configured, cloc
 async def test_after_long_idle_time_when_the_configuration_is_still_cached(
     configured, clock, cost_of, days
 ):
-    client = await configured.client(config_cache_ttl=20 * 366 * 86_400)
+    client = await configured.client(config_cache_ttl=30 * 366 * 86_400)
     await client.take(rpm=60)
     clock.advance(days=days)
+    with cost_of("acquire, warm, first of an hour"):
+        await client.take(rpm=60)
+    clock.advance(minutes=2)
     with cost_of(WARM):
+        await client.take(rpm=60)
+    clock.advance(days=days)
+    with cost_of("acquire, warm, first of an hour, the hour before last not stored"):
         await client.take(rpm=60)
 
 
@@ -123,7 +130,8 @@ async def test_the_first_of_a_process_when_the_bucket_is_new(configured, cost_of
     client = await configured.client()
     with cost_of("acquire, first of a process, bucket is new") as seen:
         await client.take(rpm=1, tpm=100)
-    assert seen.operations == {"BatchGetItem": 1, "UpdateItem": 1}
+    of_resource = {"GetItem": 1, REGISTRY: 1}  # it is new, too
+    assert seen.operations == {"BatchGetItem": 1, "UpdateItem": 1, USAGE: 1, **of_resource}
 
 
 @pytest.mark.parametrize("used", [1, 59, 60])

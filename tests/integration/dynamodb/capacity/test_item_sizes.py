@@ -15,6 +15,8 @@ ENTITY, PARENT, RESOURCE = "e" * 40, "p" * 40, "r" * 40
 LARGE = 10_000_000  # tokens a minute
 CONSUMED = "123456789123"  # millitokens
 COUNTED = "1234567891"  # writes
+OF_HOUR = "600000000000"  # millitokens: 10 million a minute
+ADMITTED = "2880000"  # 800 a second
 
 
 @pytest.fixture
@@ -30,9 +32,9 @@ async def world(stack, proxy, endpoint, clock):
 
 @pytest.fixture
 def bucket_of(world, boto, endpoint, clock):
-    """The bucket of a long and busy life with these limits."""
+    """The bucket of a long and busy life with these limits, in its second hour."""
 
-    async def bucket_of(*limits):
+    async def bucket_of(*limits, entity_id=ENTITY):
         admin = world.admin
         await admin.create_entity(ENTITY, parent_id=PARENT, cascade=True)
         await admin.set_system_defaults(limits)
@@ -41,8 +43,12 @@ def bucket_of(world, boto, endpoint, clock):
             clock.advance(ms=12_347)
             async with limiter.acquire(ENTITY, RESOURCE, {limit.name: 7919 for limit in limits}):
                 pass
+        clock.advance(hours=1)
+        async with limiter.acquire(ENTITY, RESOURCE, {limit.name: 7919 for limit in limits}):
+            pass
         items = boto(endpoint).scan(TableName=world.table)["Items"]
-        [item] = [each for each in items if f"/BUCKET#{ENTITY}" in each["PK"]["S"]]
+        [item] = [each for each in items if f"/BUCKET#{entity_id}" in each["PK"]["S"]]
+        assert "ph" in item
         return {**item, **_grown(item)}
 
     return bucket_of
@@ -50,8 +56,10 @@ def bucket_of(world, boto, endpoint, clock):
 
 def _grown(item):
     """Counters as they are after years."""
-    counters = {name: {"N": CONSUMED} for name in item if name.startswith("c_")}
-    return {**counters, "wc": {"N": COUNTED}, "ac": {"N": COUNTED}, "cv": {"N": "4321"}}
+    counters = {name: {"N": CONSUMED} for name in item if name.startswith("c_") or name[0] == "b"}
+    of_hour = {name: {"N": OF_HOUR} for name in item if name[0] in "kuv" and name[1:].isdecimal()}
+    admitted = {name: {"N": ADMITTED} for name in ("ac", "ua", "rj", "ur")}
+    return {**counters, **of_hour, **admitted, "wc": {"N": COUNTED}, "cv": {"N": "4321"}}
 
 
 @pytest.mark.parametrize(
@@ -65,17 +73,20 @@ def test_numbers_are_counted_as_documented(number, size):
 async def test_two_limits_and_long_names(bucket_of):
     item = await bucket_of(Limit.per_minute("rpm", LARGE), Limit.per_minute("tpm", LARGE))
     assert item["parent_id"] == {"S": PARENT}
-    assert item_bytes(item) < 650
+    assert item_bytes(item) < 750
 
 
-async def test_eight_limits_and_long_names(bucket_of):
-    names = [letter * 6 for letter in string.ascii_lowercase[:8]]
-    item = await bucket_of(*(Limit.per_minute(name, LARGE) for name in names))
+@pytest.mark.parametrize("entity_id", [ENTITY, PARENT], ids=["child", "parent"])
+async def test_five_limits_and_long_names(bucket_of, entity_id):
+    names = [letter * 8 for letter in string.ascii_lowercase[:5]]
+    limits = [Limit.per_minute(name, LARGE) for name in names]
+    item = await bucket_of(*limits, entity_id=entity_id)
     assert {f"t_{name}" for name in names} <= item.keys()
+    assert ("k4" in item) is (entity_id == PARENT)
     assert item_bytes(item) <= 1024
 
 
-async def test_eight_limits_with_bursts(bucket_of):
-    names = [letter * 6 for letter in string.ascii_lowercase[:8]]
+async def test_five_limits_with_bursts(bucket_of):
+    names = [letter * 8 for letter in string.ascii_lowercase[:5]]
     limits = [Limit.per_minute(name, LARGE, burst=12_500_000) for name in names]
     assert item_bytes(await bucket_of(*limits)) <= 1024

@@ -22,6 +22,16 @@ def number(item, name):
     return int(item[name]["N"])
 
 
+def hour_of(item):
+    return number(item, "h") if "h" in item else None
+
+
+def began(item, key):
+    """What a limit had consumed when the hour began."""
+    name = "b" + item[f"p_{key}"]["S"].split(":")[3]
+    return number(item, name) if name in item else 0
+
+
 @dataclass
 class Pot:
     """One limit, in millitokens and milliseconds. ``turned`` counts changes since it was exact."""
@@ -83,12 +93,17 @@ class Replay:
     consumed: dict = field(default_factory=dict)
     admitted: int = 0
     writes: int = 0
+    hour: int | None = None
+    of_hour: int = 0  # admitted in the hour
+    began: dict = field(default_factory=dict)  # consumed when the hour began
+    of_earlier_hours: Counter = field(default_factory=Counter)  # of limits that are gone
 
     def follow(self, item, now_ms, most_returned=None):
         """The next write, as the store showed the item after it."""
         assert number(item, "wc") == self.writes + 1, "a write was not seen"
         most_returned = most_returned or Counter()
-        admitted = number(item, "ac") - self.admitted
+        admitted = number(item, "ac") - (self.of_hour if self.hour == hour_of(item) else 0)
+        self.admitted += admitted
         inherited = self._drop_missing(item, now_ms)
         for key in limits_of(item):
             pot = self._pot(key, parameters(item, key), now_ms)
@@ -117,7 +132,7 @@ class Replay:
 
     def totals(self):
         """Net consumption by name."""
-        totals = Counter()
+        totals = Counter(self.of_earlier_hours)
         for key, consumed in self.consumed.items():
             totals[plain(key)] += consumed
         return totals
@@ -146,11 +161,12 @@ class Replay:
             assert pot.at(now_ms) >= pot.capacity - pot.tolerance, ("was not full", key, pot)
             heirs = [each for each in limits_of(item) if plain(each) == plain(key)]
             heir = plain(key) if plain(key) in heirs else self._heir(heirs, item, key)
-            inherited[heir] += self.consumed.pop(key)
+            inherited[heir] += self.consumed.pop(key) - self.began.get(key, 0)
+            self.of_earlier_hours[plain(key)] += self.began.get(key, 0)
         return inherited
 
     def _heir(self, heirs, item, key):
-        gone = self.consumed[key]
+        gone = self.consumed[key] - self.began.get(key, 0)
         for each in heirs:
             if number(item, f"c_{each}") - self.consumed.get(each, 0) == gone:
                 return each
@@ -158,4 +174,5 @@ class Replay:
 
     def _note(self, item):
         self.consumed = {key: number(item, f"c_{key}") for key in limits_of(item)}
-        self.admitted, self.writes = number(item, "ac"), number(item, "wc")
+        self.began = {key: began(item, key) for key in limits_of(item)}
+        self.hour, self.of_hour, self.writes = hour_of(item), number(item, "ac"), number(item, "wc")

@@ -82,8 +82,10 @@ def _leave_older_limits(world, store):
         Key={"PK": item["PK"], "SK": item["SK"]},
         UpdateExpression="SET p_tpm = :rate, lh = :digest, t_tpm = :balance",
         ExpressionAttributeValues={
-            ":rate": {"S": "50:50:60"},
-            ":digest": {"S": bucket_item.digest_of({"tpm": bucket_item.unpack("50:50:60")})},
+            ":rate": {"S": "50:50:60:0"},
+            ":digest": {
+                "S": bucket_item.digest_of({"tpm": bucket_item.unpack("50:50:60")}, {"tpm": 0})
+            },
             ":balance": {"N": str(40_000 - (world.clock() - EPOCH_MS) * 50 // 60)},
         },
     )

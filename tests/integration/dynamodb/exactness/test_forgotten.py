@@ -17,6 +17,12 @@ SLOWER = Limit.custom("rpm", 10, 10, 120)
 WHO = pytest.mark.parametrize("knows_it", [True, False], ids=["who knows it", "a newcomer"])
 
 
+@pytest.fixture
+def stack(stack_without_usage):
+    """Buckets expire as soon as they may."""
+    return stack_without_usage
+
+
 def assert_remembered_until_full(world, entity_id=USER):
     ttl_ms = world.ttl_ms(entity_id)
     assert ttl_ms is None or ttl_ms >= world.full_at_ms(entity_id)

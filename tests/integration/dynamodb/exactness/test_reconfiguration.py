@@ -232,7 +232,7 @@ async def test_a_refund_to_a_limit_of_a_call_that_is_gone_is_not_given_to_anothe
     await client.take(rpm=10)
     with failing():
         async with client.acquire(rpm=2, limits=[NARROW]):
-            world.clock.advance(hours=1)
+            world.clock.advance(minutes=50)
             await client.repo.set_system_defaults([WIDE])
             await client.take(rpm=10)
             raise Failure
@@ -264,10 +264,10 @@ async def test_what_a_limit_of_a_call_has_consumed_stays_counted(world, stored_f
     if stored_first:
         await client.take(rpm=1)
     await client.take(rpm=3, limits=[NARROW])
-    world.clock.advance(hours=1)
+    world.clock.advance(minutes=50)
     await client.take(rpm=2, limits=[WIDE])  # drops the other, which is full
     await client.take(rpm=5)
-    world.clock.advance(hours=1)
+    world.clock.advance(minutes=5)
     await client.repo.set_system_defaults([TEN, TPM])
     await client.take(rpm=1)
     assert not [name for name in world.item() if "~" in name]

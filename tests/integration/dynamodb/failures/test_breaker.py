@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.failures.states import TEN
 from tests.support.dynamodb.world import together
@@ -34,10 +35,10 @@ async def test_silence_costs_three_calls_their_time_and_no_more(client, proxy):
             assert not is_open(client)
             await fails(client)
         assert is_open(client)
-        start = time.monotonic()
-        for _ in range(100):
-            await fails(client)
-        assert time.monotonic() - start < TIMEOUT_S
+        with Stopwatch() as watch:
+            for _ in range(100):
+                await fails(client)
+        assert watch.within(TIMEOUT_S)
 
 
 async def test_a_crowd_opens_it_together(client, proxy):
@@ -79,10 +80,11 @@ async def test_one_probe_at_a_time_and_at_most_one_a_second(client, proxy):
             start = time.monotonic()
             while time.monotonic() - start < 1.3:
                 await together(*(client.take(rpm=1) for _ in range(5)))
+            seconds = time.monotonic() - start
         probes = [each for each in measured.requests if each.operation == "GetItem"]
         # A probe is one read, which a repeatable request may send twice.
         assert len(probes) == len(measured.requests)
-        assert 1 <= len(probes) <= 4
+        assert 1 <= len(probes) <= 2 * (1 + int(seconds))
 
 
 async def test_any_answer_closes_it_at_once(client, proxy):

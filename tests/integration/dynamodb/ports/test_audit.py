@@ -1,6 +1,7 @@
 """The audit log: its form, and pages of it."""
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from zae_limiter import schema
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.identifiers import new_event_id
@@ -24,7 +25,7 @@ async def test_an_event_is_one_flat_item_that_expires(ports, raw):
     (item,) = [each for each in raw.all() if each["PK"] == s("ns-1/AUDIT#user")]
     assert item["SK"] == s(f"#AUDIT#{found.event_id}")
     assert item["ttl"] == n(NOW_MS // 1000 + 7 * 86_400)
-    assert item["GSI4PK"] == s(NS)
+    assert item["GSI4PK"] == s(schema.gsi4_pk_namespace(NS, "user"))
     assert (item["principal"], item["resource"]) == (s("me"), s("api"))
     assert item["timestamp"] == s("2026-01-01T00:00:00.005Z")
     assert item["action"] == s("limits_set")

@@ -1,12 +1,14 @@
 """What each operation costs, indexes included, as the store bills it and the documents say."""
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
+from tests.support.dynamodb.usage_rows import stored_row
+from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.attributes import n
 from zae_limiter.models.entity import Entity
+from zae_limiter.schema import PARTITIONS
 from zae_limiter.usage_report import UsageQuery
 
 
@@ -54,7 +56,7 @@ async def test_snapshots(ports, proxied, proxy):
 async def test_entities(proxied, proxy, raw):
     cost, entities = Meter(proxy), proxied.entities
     child = Entity("user", parent_id="team")
-    assert await cost(entities.create(NS, child, NOW_MS, None)) == (1, 0, 7)
+    assert await cost(entities.create(NS, child, NOW_MS, None)) == (2, 1, 7)  # is it purged?
     assert await cost(entities.create(NS, Entity("team"), NOW_MS, None)) == (1, 0, 6)
     assert await cost(entities.get(NS, "user")) == (1, 1, 0)
     assert await cost(entities.children(NS, "team")) == (1, 0.5, 0)
@@ -84,25 +86,24 @@ async def test_namespaces(proxied, proxy):
     assert await cost(namespaces.recover(red, NOW_MS)) == (3, 2, 8)
     await namespaces.soft_delete("red", NOW_MS)
     assert await cost(namespaces.begin_purge(red)) == (2, 1, 4)
-    assert await cost(namespaces.purge_batch(red, 500)) == (2, 0.5, 7)
-    assert await cost(namespaces.purge_batch(red, 500)) == (1, 0.5, 0)
+    partitions = schema.PARTITIONS
+    assert await cost(namespaces.purge_batch(red, 500)) == (partitions + 1, partitions / 2, 7)
+    assert await cost(namespaces.purge_batch(red, 500)) == (partitions, partitions / 2, 0)
     assert await cost(namespaces.finish_purge(red, NOW_MS)) == (2, 1, 9)
 
 
 async def test_history(proxied, proxy, raw):
     cost, hourly = Meter(proxy), UsageQuery.parse("hourly", None, None)
     hours = [WindowUsage(NOW_MS // HOUR_MS + hour, {"rpm": 1}, 1) for hour in range(100)]
-    raw.put(*(usage.encode(NS, BucketHour("user", "api", each), 2**31) for each in hours))
-    assert await cost(proxied.usage.page(NS, "user", "api", hourly, limit=50, next_key=None)) == (
-        1,
-        1.5,
-        0,
-    )
-    assert await cost(proxied.usage.page(NS, None, "api", hourly, limit=50, next_key=None)) == (
-        2,
-        38.5,
-        0,
-    )
+    raw.put(*(stored_row(NS, BucketHour("user", "api", each), 2**31) for each in hours))
+    page = proxied.usage.page
+    # The bucket, which has no live hours, and 52 rows, consistently.
+    assert await cost(page(NS, "user", "api", hourly, limit=50, next_key=None)) == (2, 4, 0)
+    # The partitions of the index; the one with entries is read three times; then rows by key.
+    calls, units, written = await cost(page(NS, None, "api", hourly, limit=50, next_key=None))
+    assert (calls, written) == (PARTITIONS + 3, 0)
+    assert 52 + PARTITIONS / 2 <= units <= 52 + PARTITIONS / 2 + 3
     assert await cost(proxied.audit.events(NS, "user", None, 100)) == (1, 1, 0)
     assert await cost(proxied.documents.get(NS, "version")) == (1, 1, 0)
-    assert await cost(proxied.documents.put(NS, "version", {})) == (1, 0, 2)
+    assert await cost(proxied.documents.put(NS, "version", {})) == (2, 1, 2)  # is it purged?
+    assert await cost(proxied.documents.put(NS, "version", {})) == (1, 0, 1)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.dynamodb.ports.world import NS
+from zae_limiter import schema
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
@@ -14,7 +15,8 @@ async def test_documents_stand_where_they_are_documented(ports, raw):
     await ports.documents.put(NS, "provisioner", {"managed": []})
     await ports.documents.put(NS, "else", {})
     assert raw.get(Key("_/SYSTEM#", "#VERSION"))["document"] == s('{"schema":1}')
-    assert raw.get(Key("ns-1/SYSTEM#", "#PROVISIONER"))["GSI4PK"] == s(NS)
+    index_key = raw.get(Key("ns-1/SYSTEM#", "#PROVISIONER"))["GSI4PK"]
+    assert index_key == s(schema.gsi4_pk_namespace(NS, "ns-1/SYSTEM##PROVISIONER"))
     assert raw.get(Key("ns-1/SYSTEM#", "#RECORD#else")) is not None
     assert await ports.documents.get(NS, "version") is None
 

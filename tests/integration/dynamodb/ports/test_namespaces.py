@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, limits
+from zae_limiter import schema
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
@@ -36,9 +37,19 @@ async def test_a_namespace_is_found_by_name_and_by_id(ports, raw):
     by_name, by_id = keys.namespace_by_name("red"), keys.namespace_by_id(namespace_id)
     assert by_name == ("_/SYSTEM#", "#NAMESPACE#red")
     assert by_id == ("_/SYSTEM#", f"#NSID#{namespace_id}")
-    common = {"GSI4PK": s("_"), "status": s("active"), "created_at": s("2026-01-01T00:00:00Z")}
-    assert raw.get(by_name) == {**by_name.attributes, **common, "namespace_id": s(namespace_id)}
-    assert raw.get(by_id) == {**by_id.attributes, **common, "namespace": s("red")}
+    common = {"status": s("active"), "created_at": s("2026-01-01T00:00:00Z")}
+    assert raw.get(by_name) == {
+        **by_name.attributes,
+        **common,
+        "GSI4PK": s(schema.gsi4_pk_namespace("_", "_/SYSTEM##NAMESPACE#red")),
+        "namespace_id": s(namespace_id),
+    }
+    assert raw.get(by_id) == {
+        **by_id.attributes,
+        **common,
+        "GSI4PK": s(schema.gsi4_pk_namespace("_", f"_/SYSTEM##NSID#{namespace_id}")),
+        "namespace": s("red"),
+    }
     await ports.namespaces.soft_delete("red", NOW_MS)
     assert raw.get(by_name) is None
     assert raw.get(by_id)["status"] == s("deleted")
@@ -133,8 +144,8 @@ async def filled(ports, raw, name, rows):
     raw.put(
         *(
             {
-                **Key(f"{namespace_id}/BUCKET#user#r{number}#0", "#STATE").attributes,
-                "GSI4PK": s(namespace_id),
+                **Key(f"{namespace_id}/BUCKET#user-{number}#api#0", "#STATE").attributes,
+                "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, f"user-{number}")),
             }
             for number in range(rows)
         )
@@ -170,8 +181,9 @@ async def test_a_purge_ends_although_a_client_goes_on_writing(ports, raw):
     while await ports.namespaces.purge_batch(red, 50):
         batches += 1
         assert batches < 20
-        written = Key(f"{red}/BUCKET#user#r{batches % 3}#0", "#STATE").attributes
-        raw.put({**written, "GSI4PK": s(red)})
+        user = f"user-{batches % 3}"
+        written = Key(f"{red}/BUCKET#{user}#api#0", "#STATE").attributes
+        raw.put({**written, "GSI4PK": s(schema.gsi4_pk_namespace(red, user))})
     await ports.namespaces.finish_purge(red, NOW_MS)
 
 

@@ -30,7 +30,7 @@ async def test_bringing_new_limits_to_all_shards_is_not_counted_as_charges(world
     await client.repo.set_system_defaults([rpm(200)])
     await client.take(rpm=1)
     after = client.repo.get_stats()
-    assert {item["p_rpm"]["S"] for item in world.items().values()} == {"200:200:60"}
+    assert {item["p_rpm"]["S"] for item in world.items().values()} == {"200::60:0"}
     assert (after.charges - before.charges, after.granted - before.granted) == (1, 1)
 
 

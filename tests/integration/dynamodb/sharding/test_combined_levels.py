@@ -11,7 +11,13 @@ from zae_limiter import Limit, RateLimitExceeded
 SHAPES = {f"even-{n}": EVEN[n] for n in (2, 4, 8, 32)} | {
     f"uneven-{n}": UNEVEN[n] for n in (3, 8, 32)
 }
-SHAPE = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+SHAPE = pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, id=name, marks=pytest.mark.slow if name == "even-32" else ())
+        for name, shape in SHAPES.items()
+    ],
+)
 SMALL = {name: shape for name, shape in SHAPES.items() if len(shape) < 8}
 SMALL_SHAPE = pytest.mark.parametrize("shape", SMALL.values(), ids=SMALL)
 TPM = Limit.per_minute("tpm", 10_000)
@@ -170,7 +176,9 @@ async def test_what_is_shown_is_the_whole(either, shape):
     assert (capacity.total_capacity, capacity.total_available) == (100, 50)
 
 
-@pytest.mark.parametrize("amount", [1, 20, 45])
+@pytest.mark.parametrize(
+    "amount", [20, *(pytest.param(amount, marks=pytest.mark.slow) for amount in (1, 45))]
+)
 async def test_a_client_that_always_wants_more_gets_all_of_the_rate(world, amount):
     """Who is told to wait comes back in time, and nothing has run over meanwhile."""
     await world.limits(HUNDRED)

@@ -195,12 +195,12 @@ HALF = {"rpm": 500_000, "slow": 1_500_000}
 
 @pytest.mark.parametrize("seed", [1])
 async def test_a_bucket_that_is_neither_full_nor_empty(world, crowd, seed):
-    await conserved(world, crowd, PLAN, seed, 4, HALF)
+    await conserved(world, crowd, PLAN, seed, 3, HALF)
 
 
 @pytest.mark.parametrize("seed", [2])
 async def test_a_bucket_that_is_empty_most_of_the_time(world, crowd, seed):
-    await conserved(world, crowd, EMPTY, seed, 4, HALF)
+    await conserved(world, crowd, EMPTY, seed, 3, HALF)
 
 
 @pytest.mark.parametrize("seed", [3])
@@ -209,7 +209,7 @@ async def test_a_fast_bucket_that_all_processes_want_all_of(world, crowd, seed):
 
     Processes agree on the time to a few milliseconds. Most of what there is, they get.
     """
-    await greedy(world, crowd, seed, 6)
+    await greedy(world, crowd, seed, 4)
 
 
 @pytest.mark.slow

@@ -204,12 +204,12 @@ class History:
         ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_a_history(world, seed):
     await History(world, seed).run()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [4, 5, *range(1000, 1200)])
+@pytest.mark.parametrize("seed", [*range(2, 6), *range(1000, 1200)])
 async def test_many_histories(world, seed):
     await History(world, seed).run()

@@ -147,7 +147,7 @@ async def test_a_lease_that_is_given_back(stale, world):
 
 
 @CHANGE
-@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 3])
 async def test_releases(stale, world, parts):
     for _ in range(parts):
         await stale.lease.release(rpm=30 // parts)
@@ -157,7 +157,7 @@ async def test_releases(stale, world, parts):
 
 
 @CHANGE
-@pytest.mark.parametrize("amount", [10, 41, 95])
+@pytest.mark.parametrize("amount", [pytest.param(10, marks=pytest.mark.slow), 41, 95])
 async def test_debts(stale, world, amount):
     """Nobody owes anything as long as others have something."""
     await stale.lease.adjust(rpm=amount)
@@ -186,7 +186,7 @@ async def test_resets(stale, world):
 
 
 @CHANGE
-@pytest.mark.parametrize("amount", [10, 60, 1000])
+@pytest.mark.parametrize("amount", [pytest.param(10, marks=pytest.mark.slow), 60, 1000])
 async def test_top_ups(stale, world, amount):
     await stale.client.repo.top_up(USER, API, {"rpm": amount})
     assert levels(world) == min(100, stale.left + amount)

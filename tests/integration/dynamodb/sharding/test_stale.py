@@ -8,7 +8,9 @@ from zae_limiter import Limit
 THOUSAND = Limit.per_minute("rpm", 3200)
 
 
-@pytest.mark.parametrize("number", [0, 5, 17, 31])
+@pytest.mark.parametrize(
+    "number", [0, 17, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, 31))]
+)
 async def test_the_one_shard_that_others_have_left_is_found(either, number):
     """All seemed full a moment ago."""
     await either.limits(THOUSAND)

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.dynamodb.sharding.world import EVEN, HUNDRED
 from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit
+from zae_limiter.admission.image import Rate
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import n, s
@@ -230,7 +231,7 @@ async def test_only_two_halves_with_the_same_limits_can_be_merged(world, bucket)
     assert transactions.can_merge(zero, two)
     assert not transactions.can_merge(two, zero)
     assert not transactions.can_merge(zero, one)
-    assert not transactions.can_merge(zero, two._replace(digest="other"))
+    assert not transactions.can_merge(zero, two._replace(rates={"rpm": Rate(1, 1, 1)}))
 
 
 async def test_a_shard_of_a_deleted_bucket_is_swept_before_the_new_one_is_split(world, bucket):

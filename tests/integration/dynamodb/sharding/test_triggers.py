@@ -13,6 +13,12 @@ REST_S = 2.0  # after that it looks again whether a shard wants another shape
 PER_S = 850  # writes that are too many for one item
 
 
+@pytest.fixture
+def stack(stack_without_usage):
+    """Buckets expire as soon as they may."""
+    return stack_without_usage
+
+
 async def pressed(world, *clients, per_s=PER_S, seconds=1):
     """Each client writes by itself, so that none of them shares a write."""
     for _ in range(seconds):

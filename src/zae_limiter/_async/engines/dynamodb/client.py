@@ -74,6 +74,7 @@ class DynamoClient:
     ) -> None:
         self.table = table
         self.request_timeout = _checked_timeout(request_timeout)
+        self.region, self.endpoint_url = region, endpoint_url
         self._access_source = AccessSource(region, endpoint_url)
         self._http = AHttp()
         self._calls_in_flight = InFlightCalls()

@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.dynamodb.items import audit
+from zae_limiter.dynamodb.items import audit, configs, keys
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.transact_items import Action
-from zae_limiter.dynamodb.recent_changes import RecentChanges
+from zae_limiter.dynamodb.recent_changes import ActiveNamespaces, RecentChanges
+from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.entity import Entity
+from zae_limiter.naming import RESERVED_NAMESPACE
 from zae_limiter.transport.calls import Deadline
 
 T = TypeVar("T")
@@ -31,8 +34,14 @@ class CacheListener(Protocol):
         """Take an entity; None if there is none."""
 
 
+DAY_MS = 86_400_000
+
+
 class TableContext:
-    """One table: its client, and how changes are committed, logged and noticed by caches."""
+    """One table: its client, and how changes are committed, logged and noticed by caches.
+
+    ``usage_days`` is how long the table keeps usage, ``usage_ms`` the same in milliseconds.
+    """
 
     def __init__(
         self,
@@ -45,14 +54,32 @@ class TableContext:
         self.listener = listener
         self.parallel = parallel
         self.recent_changes = RecentChanges()
+        self.active_namespaces = ActiveNamespaces()
         self._transactions = Transactions(client, self.recent_changes)
-        self._audit_retention_days = audit_retention_days
+        self.audit_days = audit_retention_days
+        self.keep_usage(DEFAULT_USAGE_DAYS)
+
+    def keep_usage(self, days: int) -> None:
+        """Keep usage that long, as all clients of the table do; 0 turns it off."""
+        self.usage_days, self.usage_ms = days, days * DAY_MS
 
     async def commit(
         self, namespace_id: str, plan: Callable[[Deadline], Awaitable[TransactionPlan[T]]]
     ) -> T:
         """Plan and write a change, again after a conflict with another writer."""
         return await self._transactions.commit(namespace_id, plan)
+
+    async def refuse_if_purging(self, namespace_id: str) -> None:
+        """Raise NamespaceStateError if all items of this namespace are being deleted.
+
+        For changes that neither read nor count the configuration, which the mark is part of.
+        """
+        active = self.active_namespaces
+        if namespace_id == RESERVED_NAMESPACE or active.is_known(namespace_id):
+            return
+        system = await get_item(self.client, keys.system_config(namespace_id))
+        configs.refuse_if_purging(namespace_id, system)
+        active.note(namespace_id)
 
     def log(
         self,
@@ -62,4 +89,4 @@ class TableContext:
         details: dict[str, Any] | None = None,
     ) -> Action:
         """Return the action of a transaction that writes its audit event."""
-        return audit.log(namespace_id, change.event(action, details), self._audit_retention_days)
+        return audit.log(namespace_id, change.event(action, details), self.audit_days)

@@ -21,7 +21,7 @@ CAPABILITIES = BackendCapabilities(
     durable=True,
     shared_between_processes=True,
     atomic_cascade=False,
-    usage_history=False,
+    usage_history=True,
     infrastructure=True,
 )
 
@@ -32,11 +32,14 @@ class DynamoEngine:
     capabilities = CAPABILITIES
 
     def __init__(self, client: DynamoClient, settings: Settings) -> None:
-        self._client = client
+        self._client = self.client = client
+        self.snapshot_windows = settings.snapshot_windows
         self.request_timeout = client.request_timeout
         self._parallel = Parallel(settings.parallel_mode)
         cache = BucketCache()
-        context = TableContext(client, cache, self._parallel, settings.audit_retention_days)
+        context = self._context = TableContext(
+            client, cache, self._parallel, settings.audit_retention_days
+        )
         self.buckets = DynamoBuckets(
             context,
             cache,
@@ -56,6 +59,14 @@ class DynamoEngine:
         """When the server last answered anything, a refusal or a fault included."""
         return self._client.answered_s
 
+    def keep_usage(self, days: int) -> None:
+        """Keep usage that long; 0 turns it off."""
+        self._context.keep_usage(days)
+
+    def keep_audit(self, days: int) -> None:
+        """Keep audit events that long."""
+        self._context.audit_days = days
+
     def stats(self) -> StoreStats:
         return self._client.counters.read()
 
@@ -63,6 +74,7 @@ class DynamoEngine:
         await self.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     async def close(self) -> None:
+        await self.buckets.close()
         await self._client.close()
         self._parallel.close()
 

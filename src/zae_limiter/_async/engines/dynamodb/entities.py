@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.partitions import InTurn
 from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
 from zae_limiter.concurrency.parallel import agather
@@ -23,7 +24,7 @@ from zae_limiter.schema import BucketKey
 from zae_limiter.transport.calls import Deadline
 
 OTHER_ACTIONS = 4  # of a deletion besides limits and buckets: entity, registry, version, event
-MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # limits and buckets that one deletion can take
+MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # actions for limits and buckets: 32 buckets at a time
 MAX_NAMED = 1000  # resources in the event of a deletion, which is one item of at most 400 KB
 MIN_INDEX_PAGE = 1000  # of the namespace's index, where entities are few among other items
 PARALLEL_QUERIES = 16  # of the buckets of unregistered entities; leaves throughput to acquires
@@ -55,6 +56,7 @@ class DynamoEntities:
             "cascade": entity.cascade,
             "metadata": entity.metadata,
         }
+        await self._context.refuse_if_purging(namespace_id)
         log = self._context.log(namespace_id, change, AuditAction.ENTITY_CREATED, details)
         writes = [actions.put_new(item), log]
         is_retry = False
@@ -111,23 +113,11 @@ class DynamoEntities:
 
         An id that was never created is listed where the index has the first bucket of it.
         """
-        query = Query(
-            self._client,
-            "GSI4PK = :namespace",
-            {
-                ":namespace": s(schema.gsi4_pk_namespace(namespace_id)),
-                ":meta": s(schema.sk_meta()),
-                ":state": s(schema.sk_state()),
-            },
-            index="GSI4",
-            only="SK = :meta OR SK = :state",
-            page_size=None if limit is None else max(limit, MIN_INDEX_PAGE),
-            after=entities.index_position(namespace_id, after) if after else None,
-        )
+        indexed = self._indexed(namespace_id, after, limit)
         page: list[Placed] = []
         judged: set[str] = set()
-        while not query.is_over:
-            listed = [Key.of(item) for item in await query.page()]
+        while not indexed.is_over:
+            listed = [Key.of(item) for item in await indexed.page()]
             while listed:
                 # No more than the page lacks: every unregistered id costs a query.
                 lacking = MAX_KEYS if limit is None else max(limit - len(page), PARALLEL_QUERIES)
@@ -136,6 +126,30 @@ class DynamoEntities:
                 if limit is not None and len(page) >= limit:
                     return page[:limit]
         return page
+
+    def _indexed(self, namespace_id: str, after: str, limit: int | None) -> InTurn:
+        """Return the index entries of entities and buckets after a cursor."""
+        partitions, position = schema.gsi4_partitions(namespace_id), None
+        if after:
+            position = entities.index_position(namespace_id, after)
+            partitions = partitions[partitions.index(text(position["GSI4PK"])) :]
+        queries = [
+            Query(
+                self._client,
+                "GSI4PK = :partition",
+                {
+                    ":partition": s(partition),
+                    ":meta": s(schema.sk_meta()),
+                    ":state": s(schema.sk_state()),
+                },
+                index="GSI4",
+                only="SK = :meta OR SK = :state",
+                page_size=None if limit is None else max(limit, MIN_INDEX_PAGE),
+                after=position if number == 0 else None,
+            )
+            for number, partition in enumerate(partitions)
+        ]
+        return InTurn(queries, self._context.parallel)
 
     async def set_parent(
         self,
@@ -239,7 +253,8 @@ class DynamoEntities:
             if items.is_empty:
                 return TransactionPlan(not deleted.is_empty, [])
             planned = items.first(MAX_ITEMS)
-            writes = entities.deletions(namespace_id, planned, registry)
+            days = self._context.usage_days
+            writes = entities.deletions(namespace_id, planned, registry, days)
             later = self._client.deadline()
             if planned != items:
                 return TransactionPlan(None, writes, deadline=later)

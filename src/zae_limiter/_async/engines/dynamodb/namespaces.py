@@ -6,6 +6,7 @@ from typing import Any
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.partitions import InTurn
 from zae_limiter._async.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
 from zae_limiter.dynamodb.items import configs, keys, system
@@ -33,7 +34,7 @@ class DynamoNamespaces:
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._client = context.client
-        self._passes: dict[str, list[Query]] = {}  # of each purge in progress, the last one last
+        self._passes: dict[str, list[InTurn]] = {}  # of each purge in progress, the last one last
 
     async def register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None = None
@@ -147,6 +148,7 @@ class DynamoNamespaces:
             return TransactionPlan(True, writes)
 
         self._passes.pop(namespace_id, None)
+        self._context.active_namespaces.forget(namespace_id)
         if await self._context.commit(RESERVED_NAMESPACE, plan):
             return 0
         reserved = namespace_id == RESERVED_NAMESPACE
@@ -167,20 +169,29 @@ class DynamoNamespaces:
         while True:
             if not passes or (passes[-1].is_over and len(passes) < MAX_PASSES):
                 passes.append(self._pass(namespace_id, limit))
-            batch = [Key.of(item) for item in await passes[-1].page()]
-            if not batch:
+            batch = [Key.of(item) for item in await passes[-1].take(limit)]
+            if not batch and (len(passes) == MAX_PASSES or not passes[-1].count):
                 return 0
             wanted = [key for key in batch if key != mark]
             try:
                 await batch_delete(self._client, wanted, self._context.parallel)
             finally:
                 self._context.recent_changes.note(namespace_id)
-            if wanted or len(passes) == 1:
+            if wanted or (batch and len(passes) == 1):
                 return len(batch) if len(passes) == 1 else len(wanted)
 
-    def _pass(self, namespace_id: str, limit: int) -> Query:
-        values = {":namespace": s(schema.gsi4_pk_namespace(namespace_id))}
-        return Query(self._client, "GSI4PK = :namespace", values, index="GSI4", page_size=limit)
+    def _pass(self, namespace_id: str, limit: int) -> InTurn:
+        queries = [
+            Query(
+                self._client,
+                "GSI4PK = :partition",
+                {":partition": s(partition)},
+                index="GSI4",
+                page_size=limit,
+            )
+            for partition in schema.gsi4_partitions(namespace_id)
+        ]
+        return InTurn(queries, self._context.parallel)
 
     async def finish_purge(
         self, namespace_id: str, now_ms: int, principal: str | None = None
@@ -228,6 +239,7 @@ class DynamoDocuments:
     """Small JSON documents, one item each."""
 
     def __init__(self, context: TableContext) -> None:
+        self._context = context
         self._client = context.client
 
     async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
@@ -243,4 +255,5 @@ class DynamoDocuments:
                 length,
                 f"must have at most {MAX_DOCUMENT_CHARACTERS} characters as JSON",
             )
+        await self._context.refuse_if_purging(namespace_id)
         await self._client.call("PutItem", {"Item": item}, repeatable=True)

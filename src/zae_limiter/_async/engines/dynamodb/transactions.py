@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.transact_items import REVISION, Action
 from zae_limiter.dynamodb.recent_changes import RecentChanges
@@ -116,6 +117,9 @@ class Transactions:
             conflict = await self._write(namespace_id, planned, planned.deadline or deadline)
             if conflict is None:
                 return planned.result
+            if isinstance(conflict, TransactionCanceled):
+                for reason in conflict.reasons:  # the condition on the mark of a purge
+                    configs.refuse_if_purging(namespace_id, reason.item)
             if not await backoff.pause():
                 raise RateLimiterUnavailable(
                     f"other writers keep changing the same items of table {self._client.table!r}; "

@@ -1,166 +1,203 @@
-"""Stored hours of usage in the order of time, read lazily and a day at a time.
+"""Hours of usage in the order of time, read lazily, a bounded number of them at a time.
 
-Days are the unit because the longest usage window is a day: a whole day can be added up at once.
+Stored rows are completed by the hours that bucket items still hold (``live_hours``), so that a
+query is complete up to the last charge that was acknowledged before it.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple, Protocol
 
 from zae_limiter import schema
+from zae_limiter._async.engines.dynamodb import live_hours
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
+from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.live_hours import LiveHours, RowId
+from zae_limiter._async.engines.dynamodb.partitions import Merged
+from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
 from zae_limiter.admission.usage import BucketHour
-from zae_limiter.dynamodb.items import usage
-from zae_limiter.dynamodb.items.attributes import s
+from zae_limiter.dynamodb.items import keys, system, usage
+from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.usage import window_key
+from zae_limiter.dynamodb.items.usage import UsageRow, window_key
 
-DAY = 24
 RESOURCE_PAGE = 25  # hours read per query while looking for resources: most have more than a day
+MAX_QUERY_PAGE = 1000  # rows of one Query: about what fits into its 1 MB
+HELD = 8000  # rows or keys that one listing holds in memory, over all of its queries: some 12 MB
+MIN_PAGE = 25  # keys of one Query: fewer cost as much
 AFTER_ALL_HOURS = "~"
 AFTER_ALL_USAGE = "#USAGE$"  # `$` comes right after `#`
 
 
 class HourRange(NamedTuple):
-    """Hours since 1970 from ``first`` to before ``end``, read ``page_size`` at a time."""
+    """Hours since 1970 from ``first`` to before ``end``, about ``wanted`` of them needed.
+
+    By resource, the first hour may start at an entity.
+    """
 
     first: int
     end: int
-    page_size: int | None = None
+    wanted: int = MAX_QUERY_PAGE
+    first_entity: str = ""
+
+    def page_size(self, queries: int) -> int:
+        """Return how many rows each of several queries reads at a time."""
+        # Twice the average: queries that have more to read are seldom read twice.
+        wanted = 2 * self.wanted // queries if queries > 1 else self.wanted
+        return min(max(wanted, MIN_PAGE), MAX_QUERY_PAGE, max(HELD // queries, MIN_PAGE))
 
 
-class HourSource(Protocol):
-    """Stored hours in the order of time, read page by page."""
+class RowSource(Protocol):
+    """Stored rows in the order of time."""
 
-    async def page(self) -> list[BucketHour]:
-        """Read the next hours; the list is empty only at the end."""
+    async def take(self) -> list[UsageRow]:
+        """Read the next rows; the list is empty only at the end."""
 
 
-class EntityHours:
-    """The hours of one entity on one resource: a range of keys in the entity's partition."""
+class EntityRows:
+    """Rows of one entity: for each resource a range of keys in the entity's partition."""
 
     def __init__(
-        self,
-        client: DynamoClient,
-        namespace_id: str,
-        entity_id: str,
-        resource: str,
-        hours: HourRange,
+        self, context: TableContext, partition: str, resources: list[str], hours: HourRange
     ) -> None:
-        self._query = Query(
-            client,
-            "PK = :pk AND SK BETWEEN :first AND :last",
-            {
-                ":pk": s(schema.pk_entity(namespace_id, entity_id)),
-                ":first": s(schema.sk_usage(resource, window_key(hours.first))),
-                ":last": s(schema.sk_usage(resource, window_key(hours.end - 1))),
-            },
-            consistent=False,
-            page_size=hours.page_size,
-        )
+        queries = [
+            Query(
+                context.client,
+                "PK = :pk AND SK BETWEEN :first AND :last",
+                {
+                    ":pk": s(partition),
+                    ":first": s(schema.sk_usage(resource, window_key(hours.first))),
+                    ":last": s(schema.sk_usage(resource, window_key(hours.end - 1))),
+                },
+                page_size=hours.page_size(len(resources)),
+            )
+            for resource in resources
+        ]
+        self._merged = Merged(queries, context.parallel, _hour_in_key)
+        self._count = min(hours.wanted, MAX_QUERY_PAGE)
 
-    async def page(self) -> list[BucketHour]:
-        return [usage.decode(item) for item in await self._query.page()]
+    async def take(self) -> list[UsageRow]:
+        return [usage.decode_row(item) for item in await self._merged.take(self._count)]
 
 
-class ResourceHours:
-    """The hours of all entities on one resource: keys from the index, then the items."""
+def _hour_in_key(item: Item) -> str:
+    return text(item["SK"]).rpartition(usage.DELIMITER)[2]
+
+
+class ResourceRows:
+    """Rows of all entities on some resources: keys from the index, then the items."""
+
+    def __init__(self, context: TableContext, partitions: list[str], hours: HourRange) -> None:
+        self._client = context.client
+        queries = [
+            Query(
+                context.client,
+                "GSI2PK = :pk AND GSI2SK BETWEEN :first AND :last",
+                {
+                    ":pk": s(partition),
+                    ":first": s(_index_key(hours.first, hours.first_entity)),
+                    ":last": s(_index_key(hours.end)),
+                },
+                index="GSI2",
+                page_size=hours.page_size(len(partitions)),
+            )
+            for partition in partitions
+        ]
+        self._merged = Merged(queries, context.parallel, lambda entry: text(entry["GSI2SK"]))
+        self._count = min(hours.wanted, MAX_KEYS)
+
+    async def take(self) -> list[UsageRow]:
+        while entries := await self._merged.take(self._count):
+            indexed = [Key.of(entry) for entry in entries]
+            items = await batch_get(self._client, indexed, consistent=True)
+            if items:  # rows may have expired since they were indexed
+                return [usage.decode_row(items[key]) for key in indexed if key in items]
+        return []
+
+
+def _index_key(hour: int, entity_id: str = "") -> str:
+    """Return where an hour begins in the index: before its entities, or at one of them."""
+    return schema.gsi2_sk_usage(window_key(hour), entity_id).rstrip("#")
+
+
+class UsageHours:
+    """The hours of a query, stored ones and live ones, none earlier than those before."""
 
     def __init__(
-        self, client: DynamoClient, namespace_id: str, resource: str, hours: HourRange
+        self, client: DynamoClient, namespace_id: str, rows: RowSource, live: LiveHours
     ) -> None:
         self._client = client
-        # An index key is the hour with an entity behind it, and so sorts after the hour alone.
-        before_end = schema.gsi2_sk_usage(window_key(hours.end), "").rstrip("#")
-        self._query = Query(
-            client,
-            "GSI2PK = :pk AND GSI2SK BETWEEN :first AND :last",
-            {
-                ":pk": s(schema.gsi2_pk_resource(namespace_id, resource)),
-                ":first": s(schema.gsi2_sk_usage(window_key(hours.first), "").rstrip("#")),
-                ":last": s(before_end),
-            },
-            index="GSI2",
-            page_size=hours.page_size,
-        )
-
-    async def page(self) -> list[BucketHour]:
-        rows: list[BucketHour] = []
-        while not rows and not self._query.is_over:
-            keys = [Key.of(item) for item in await self._query.page()]
-            items = await batch_get(self._client, keys, consistent=False)
-            rows = [usage.decode(items[key]) for key in keys if key in items]
-        return rows
-
-
-class BufferedHours:
-    """A source whose rows can be looked at before they are taken."""
-
-    def __init__(self, source: HourSource) -> None:
-        self._source = source
-        self._rows: deque[BucketHour] = deque()
+        self._namespace_id = namespace_id
+        self._rows = rows
+        self._live = live
         self._is_over = False
 
-    async def next_day(self) -> int | None:
-        """Return the day of the next row; None at the end."""
-        if not self._rows and not self._is_over:
-            self._rows.extend(await self._source.page())
-            self._is_over = not self._rows
-        return self._rows[0].usage.hour // DAY if self._rows else None
-
-    async def take(self, day: int) -> list[BucketHour]:
-        """Take all rows of the next day."""
-        rows: list[BucketHour] = []
-        while await self.next_day() == day:
-            rows.append(self._rows.popleft())
-        return rows
-
-
-class MergedDays:
-    """Several sources merged in the order of time, a day at a time."""
-
-    def __init__(self, sources: list[BufferedHours]) -> None:
-        self._sources = sources
-
     async def next(self) -> list[BucketHour]:
-        """Return the rows of the next day that has any, sorted by hour; none at the end."""
-        days = [await source.next_day() for source in self._sources]
-        first = min((day for day in days if day is not None), default=None)
-        if first is None:
-            return []
-        rows: list[BucketHour] = []
-        for source, day in zip(self._sources, days, strict=True):
-            if day == first:
-                rows += await source.take(first)
-        return sorted(rows, key=lambda row: row.usage.hour)
+        """Return the next hours in which anything was counted; none at the end."""
+        while not self._is_over:
+            stored = await self._rows.take()
+            self._is_over = not stored
+            rows = await live_hours.resolve(
+                self._client, self._namespace_id, self._with_live(stored)
+            )
+            counted = [_bucket_hour(row) for row in rows]
+            if hours := [hour for hour in counted if not hour.usage.is_empty]:
+                return hours
+        return []
+
+    def _with_live(self, stored: list[UsageRow]) -> list[UsageRow]:
+        """Complete rows by live hours, and add those that no row has; at the end all that are left.
+
+        More rows of the last hour may follow, so live hours from there on are kept.
+        """
+        rows = [live_hours.completed(row, self._live.pop(RowId.of(row), {})) for row in stored]
+        passed = [row_id for row_id in self._live if self._is_over or row_id.hour < stored[-1].hour]
+        for hour, entity_id, resource in passed:
+            origins = self._live.pop(RowId(hour, entity_id, resource))
+            rows.append(UsageRow(entity_id, resource, hour, origins))
+        return sorted(rows, key=RowId.of)
 
 
-async def merged_days(
-    client: DynamoClient,
-    namespace_id: str,
-    entity_id: str | None,
-    resource: str | None,
-    hours: HourRange,
-) -> MergedDays:
-    """Return the days of an entity, of a resource, or of both."""
+def _bucket_hour(row: UsageRow) -> BucketHour:
+    origin_hours = live_hours.stored_origins(row).values()
+    return BucketHour(row.entity_id, row.resource, usage.window_usage(row.hour, origin_hours))
+
+
+class Subject(NamedTuple):
+    """What usage is asked for: an entity, a resource, both, or a whole namespace."""
+
+    namespace_id: str
+    entity_id: str | None
+    resource: str | None
+
+
+async def usage_hours(context: TableContext, subject: Subject, hours: HourRange) -> UsageHours:
+    """Return the hours of an entity, of a resource, of both, or of a whole namespace."""
+    namespace_id, entity_id, resource = subject
+    live: LiveHours = {}
+    rows: RowSource
     if hours.first >= hours.end:
-        return MergedDays([])
-    if entity_id is None:
-        return MergedDays(
-            [BufferedHours(ResourceHours(client, namespace_id, resource or "", hours))]
+        rows = EntityRows(context, "", [], hours)
+    elif entity_id is not None:
+        found = await live_hours.of_entity(context.client, namespace_id, entity_id, resource)
+        live = {row_id: found[row_id] for row_id in found if hours.first <= row_id.hour < hours.end}
+        partition = schema.pk_entity(namespace_id, entity_id)
+        resources = [resource] if resource else await _used_resources(context.client, partition)
+        rows = EntityRows(context, partition, resources, hours)
+    else:
+        resources = (
+            [resource] if resource else await _resources_in_use(context.client, namespace_id)
         )
-    resources = [resource] if resource else await _used_resources(client, namespace_id, entity_id)
-    return MergedDays(
-        [
-            BufferedHours(EntityHours(client, namespace_id, entity_id, name, hours))
+        partitions = [
+            partition
             for name in resources
+            for partition in schema.gsi2_partitions(namespace_id, name)
         ]
-    )
+        rows = ResourceRows(context, partitions, hours)
+    return UsageHours(context.client, namespace_id, rows, live)
 
 
-async def _used_resources(client: DynamoClient, namespace_id: str, entity_id: str) -> list[str]:
+async def _used_resources(client: DynamoClient, partition: str) -> list[str]:
     """Find the resources that an entity has used: each query skips the hours of the last one."""
     resources: dict[str, None] = {}
     after = schema.sk_usage("", "").rstrip("#")
@@ -168,15 +205,15 @@ async def _used_resources(client: DynamoClient, namespace_id: str, entity_id: st
         query = Query(
             client,
             "PK = :pk AND SK BETWEEN :after AND :end",
-            {
-                ":pk": s(schema.pk_entity(namespace_id, entity_id)),
-                ":after": s(after),
-                ":end": s(AFTER_ALL_USAGE),
-            },
-            consistent=False,
+            {":pk": s(partition), ":after": s(after), ":end": s(AFTER_ALL_USAGE)},
             page_size=RESOURCE_PAGE,
         )
         resources |= dict.fromkeys(usage.resource_of(item) for item in await query.page())
         if query.is_over:
             return list(resources)
         after = schema.sk_usage(list(resources)[-1], AFTER_ALL_HOURS)
+
+
+async def _resources_in_use(client: DynamoClient, namespace_id: str) -> list[str]:
+    registry = await get_item(client, keys.resources_in_use(namespace_id))
+    return system.registered_resources(registry)

@@ -20,7 +20,6 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
-from zae_limiter.exceptions import NamespaceStateError
 from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
 from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
 from zae_limiter.models.entity import Entity
@@ -78,7 +77,9 @@ class DynamoConfigs:
             configs.decode(items.get(key))
             for key in _level_keys(namespace_id, *_own_levels(entity_id, resource))
         ]
-        shared = shared or _shared_config(namespace_id, resource, items)
+        if shared is None:
+            shared = _shared_config(namespace_id, resource, items)
+            self._context.active_namespaces.note(namespace_id)
         return ConfigSnapshot(
             version=shared.version,
             entity=entity,
@@ -195,8 +196,7 @@ def _shared_config(namespace_id: str, resource: str, items: ItemsByKey) -> Share
     resource_item, system_item = (
         items.get(key) for key in _level_keys(namespace_id, *_shared_levels(resource))
     )
-    if configs.is_purging(system_item):
-        raise NamespaceStateError(namespace_id, "is being purged; register a new namespace")
+    configs.refuse_if_purging(namespace_id, system_item)
     return SharedConfig(
         configs.decode_version(system_item),
         configs.decode(resource_item),

@@ -23,7 +23,7 @@ CAPABILITIES = BackendCapabilities(
     durable=True,
     shared_between_processes=True,
     atomic_cascade=False,
-    usage_history=False,
+    usage_history=True,
     infrastructure=True,
 )
 
@@ -34,11 +34,14 @@ class DynamoEngine:
     capabilities = CAPABILITIES
 
     def __init__(self, client: DynamoClient, settings: Settings) -> None:
-        self._client = client
+        self._client = self.client = client
+        self.snapshot_windows = settings.snapshot_windows
         self.request_timeout = client.request_timeout
         self._parallel = Parallel(settings.parallel_mode)
         cache = BucketCache()
-        context = TableContext(client, cache, self._parallel, settings.audit_retention_days)
+        context = self._context = TableContext(
+            client, cache, self._parallel, settings.audit_retention_days
+        )
         self.buckets = DynamoBuckets(
             context,
             cache,
@@ -58,6 +61,14 @@ class DynamoEngine:
         """When the server last answered anything, a refusal or a fault included."""
         return self._client.answered_s
 
+    def keep_usage(self, days: int) -> None:
+        """Keep usage that long; 0 turns it off."""
+        self._context.keep_usage(days)
+
+    def keep_audit(self, days: int) -> None:
+        """Keep audit events that long."""
+        self._context.audit_days = days
+
     def stats(self) -> StoreStats:
         return self._client.counters.read()
 
@@ -65,6 +76,7 @@ class DynamoEngine:
         self.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     def close(self) -> None:
+        self.buckets.close()
         self._client.close()
         self._parallel.close()
 

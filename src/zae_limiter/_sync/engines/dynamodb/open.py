@@ -4,13 +4,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import logging
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table
+from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
-from zae_limiter.dynamodb.table import check_version_record, new_version_record, table_name
+from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.dynamodb.table import (
+    FUNCTIONS_VERSION,
+    WINDOWS_OFFERED,
+    audit_days_of,
+    check_version_record,
+    new_version_record,
+    table_name,
+    unfinished_migration,
+    usage_days_of,
+)
 from zae_limiter.exceptions import (
     InfrastructureError,
     InfrastructureNotFoundError,
@@ -18,9 +30,15 @@ from zae_limiter.exceptions import (
     ValidationError,
 )
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
-from zae_limiter.settings import Settings
+from zae_limiter.settings import WINDOWS, Settings, check_windows
 from zae_limiter.store_url import StoreUrl, check_region
 from zae_limiter.transport.errors import Denied, Refused
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.engines.dynamodb.migrating import OnProgress
+    from zae_limiter.models.backend import MigrationReport
+
+logger = logging.getLogger(__name__)
 
 WITHOUT_AWS = "pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB"
 
@@ -28,51 +46,104 @@ WITHOUT_AWS = "pass url='sqlite:///limits.db' or 'memory://' to work without Dyn
 def open_dynamodb(url: StoreUrl, settings: Settings) -> DynamoEngine:
     """Open an engine on the table of the URL's stack. Options of the URL win over settings.
 
-    A missing table is created if ``provision`` is "table". A ``ServerClock`` is set by the dates
+    A missing table is created as ``provision`` says. A ``ServerClock`` is set by the dates
     that the server sends; any other clock is left alone.
     """
-    clock, options = settings.clock, url.options
-    client = DynamoClient(
-        table_name(url.place),
-        region=check_region(options.get("region") or settings.region),
-        endpoint_url=options.get("endpoint_url") or settings.endpoint_url,
-        request_timeout=settings.request_timeout,
-        server_clock=clock if isinstance(clock, ServerClock) else None,
-    )
+    client = _client(url, settings)
     try:
         engine = DynamoEngine(client, settings)
-        _prepare(client, engine, settings.provision)
+        _prepare(client, engine, settings)
     except BaseException:
         client.close()
         raise
     return engine
 
 
-def _prepare(client: DynamoClient, engine: DynamoEngine, provision: str) -> None:
-    """Check that the table exists, is ours, and has a schema that this version understands."""
-    record = _version_record(client.table, engine, may_be_missing=provision == "table")
-    if record is not None:
-        check_version_record(record, client.table)
-        return
-    if provision == "table":
-        make_table(client)
-    if provision != "never":
-        engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, new_version_record())
+def migrate_dynamodb(
+    url: StoreUrl, settings: Settings, *, dry_run: bool, on_progress: OnProgress | None
+) -> MigrationReport:
+    """Bring the table of the URL's stack to the current schema, or count what would change."""
+    from zae_limiter._sync.engines.dynamodb.migrating import Migrator
 
-
-def _version_record(
-    table: str, engine: DynamoEngine, *, may_be_missing: bool
-) -> dict[str, Any] | None:
+    client, parallel = _client(url, settings), Parallel(settings.parallel_mode)
     try:
-        return engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
-    except InfrastructureNotFoundError:
-        if may_be_missing:
-            return None
+        return Migrator(client, parallel).run(dry_run=dry_run, on_progress=on_progress)
+    finally:
+        client.close()
+        parallel.close()
+
+
+def _client(url: StoreUrl, settings: Settings) -> DynamoClient:
+    clock, options = settings.clock, url.options
+    return DynamoClient(
+        table_name(url.place),
+        region=check_region(options.get("region") or settings.region),
+        endpoint_url=options.get("endpoint_url") or settings.endpoint_url,
+        request_timeout=settings.request_timeout,
+        server_clock=clock if isinstance(clock, ServerClock) else None,
+    )
+
+
+def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Settings) -> None:
+    """Check that the table exists, is ours, and has a schema that this version understands.
+
+    How long usage and audit events are kept is decided when the table is made, and read by every
+    client.
+    """
+    provision = settings.provision
+    exists, record = _version_record(engine)
+    if not exists:
+        _provide(client, settings)
+        _, record = _version_record(engine)
+    if record is None:
+        if provision == "table":  # it may have been created just now, by another client
+            make_table(client)
+        record = _first_record(settings)
+        if provision != "never":
+            engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, record)
+    check_version_record(record, client.table)
+    unfinished = unfinished_migration(record, client.table)
+    if unfinished is not None:
+        logger.warning(unfinished)
+    engine.keep_usage(usage_days_of(record))
+    audit_days = audit_days_of(record)
+    if audit_days is not None:
+        engine.keep_audit(audit_days)
+    if WINDOWS_OFFERED in record and settings.snapshot_windows == WINDOWS:  # else it was chosen
+        engine.snapshot_windows = check_windows(record[WINDOWS_OFFERED])
+    if settings.auto_update and record.get(FUNCTIONS_VERSION, __version__) != __version__:
+        from zae_limiter._sync.infra.opening import update_older_functions
+
+        update_older_functions(client, record)
+
+
+def _provide(client: DynamoClient, settings: Settings) -> None:
+    """Create what is missing: the table alone, or the stack that it belongs to."""
+    if settings.provision == "never":
         raise InfrastructureNotFoundError(
-            table, f"there is no such table, and provision='table' creates it; {WITHOUT_AWS}"
-        ) from None
+            client.table, f"there is no such table, and provision='table' creates it; {WITHOUT_AWS}"
+        )
+    if settings.provision == "table":
+        make_table(client)
+        return
+    from zae_limiter._sync.infra.opening import deploy_missing
+
+    deploy_missing(client, settings)
+
+
+def _first_record(settings: Settings) -> dict[str, Any]:
+    days = settings.usage_retention_days
+    return new_version_record() if days is None else new_version_record(days)
+
+
+def _version_record(engine: DynamoEngine) -> tuple[bool, dict[str, Any] | None]:
+    """Return whether the table exists, and its version record."""
+    try:
+        return True, engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
+    except InfrastructureNotFoundError:
+        return False, None
     except (PermissionDenied, Refused, ValidationError) as error:
-        _explain(table, error)
+        _explain(engine.client.table, error)
 
 
 def _explain(table: str, error: PermissionDenied | Refused | ValidationError) -> NoReturn:

@@ -14,6 +14,7 @@ from zae_limiter.testing import FakeClock
 
 LIMITS = [Limit.per_minute("rpm", 1000)]
 TIMEOUT_S = 0.5
+NOT_LONG_S = 10  # on any machine; a leader that is silent counts as lost after 60 s
 
 
 async def take(limiter):
@@ -61,7 +62,7 @@ def main(namespace, url):
         kept = close_in_mid_write(limiter, proxy)
         refused, slowest = asyncio.run(later_callers(limiter))
         sys.stdout.write(f"refused {'one' if refused <= 1 else refused}\n")
-        sys.stdout.write(f"waited {'not long' if slowest < TIMEOUT_S + 1 else slowest}\n")
+        sys.stdout.write(f"waited {'not long' if slowest < NOT_LONG_S else slowest}\n")
         sys.stdout.flush()
         os._exit(0 if kept is not None else 1)  # what the closed loop has left would complain
 

@@ -64,7 +64,7 @@ class ConditionalWriter:
         """Repeat the write if that cannot apply it twice: after an answer nothing is in flight."""
         if attempt.guarded_retry is None:
             return await self._look_for(attempt, fault, deadline)
-        return await self._repeat(attempt, attempt.guarded_retry(), fault, deadline)
+        return await self._repeat(attempt, attempt.guarded_retry, fault, deadline)
 
     async def _repeat_if_unread(
         self, attempt: Attempt, silence: NoAnswer, deadline: Deadline
@@ -84,12 +84,12 @@ class ConditionalWriter:
         if last != attempt.previous_write_id:
             raise silence
         self._counters.add(repeated_writes=1)
-        return await self._repeat(attempt, attempt.guarded_retry(), silence, deadline)
+        return await self._repeat(attempt, attempt.guarded_retry, silence, deadline)
 
     async def _repeat(
         self,
         attempt: Attempt,
-        guarded: UpdateExpression,
+        guarded: Callable[[], UpdateExpression],
         doubt: ServerFault | NoAnswer,
         deadline: Deadline,
     ) -> Item:
@@ -97,8 +97,8 @@ class ConditionalWriter:
 
         However often it is sent, it is applied once: that changes the write id.
         """
-        text = guarded.text(self._client.table)
         for _ in range(MAX_CLOSED_CONNECTIONS):
+            text = guarded().text(self._client.table)  # a bucket is created under another origin
             try:
                 answer = await self._client.call("UpdateItem", text, deadline=deadline)
                 item: Item = answer["Attributes"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from zae_limiter._async.engines.dynamodb.buckets.write_loop import WriteLoop
 from zae_limiter.concurrency.async_shield import ashield
@@ -82,7 +84,7 @@ class GroupCommit:
         return outcomes[0]
 
 
-async def _woken(pending: PendingChange) -> None:
+def _woken(pending: PendingChange) -> Coroutine[Any, Any, None]:
     """Wait for the leader, which must be done by the follower's own deadline."""
     assert isinstance(pending.waiter, AWaiter)
-    await pending.waiter.wait(pending.deadline.left() + GRACE_S)
+    return pending.waiter.wait(pending.deadline.left() + GRACE_S)

@@ -25,7 +25,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.models.audit import AuditAction, AuditedChange
-from zae_limiter.models.limit import MILLI
+from zae_limiter.models.timestamps import MILLI
 from zae_limiter.transport.calls import Deadline
 
 Images = dict[Shard, BucketImage]

@@ -11,7 +11,9 @@ from zae_limiter._async.engines.dynamodb.buckets.conditional_write import Condit
 from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._async.engines.dynamodb.buckets.manual_refill import ManualRefill
 from zae_limiter._async.engines.dynamodb.buckets.queries import BucketQueries, IndexedBuckets
+from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
+from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.buckets.write_loop import WriteLoop
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardWriter
@@ -31,9 +33,9 @@ from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange
+from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange, Rejected
 from zae_limiter.dynamodb.cascade import compensation, doubtful_first, outcome_without_grant
-from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.counters import Counters, RejectedCounts
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
@@ -43,6 +45,9 @@ from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer, ServerFault
 
 CHARGE_SHARE = 0.75  # of the time that is left; the rest is for refunds if one bucket rejects
+MAX_LAST_COUNTS = 200  # buckets whose last rejections are written when the engine is closed
+LAST_COUNTS_S = 1.0  # for all of them: closing must not take long
+AT_ONCE = 16  # of these writes
 MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
 
 logger = logging.getLogger(__name__)
@@ -66,14 +71,27 @@ class DynamoBuckets:
         self._parallel = table.parallel
         self._rejections = RejectionCache(cache, counters, rejection_cache_ttl)
         reader = ShardReader(client, cache)
-        self._queries = BucketQueries(client, reader)
+        self._queries = BucketQueries(client, reader, table.parallel)
         self._manual_refill = ManualRefill(table, cache, reader)
         writer, upkeep, throttled = (
             ConditionalWriter(client),
-            BucketUpkeep(client, cache),
+            BucketUpkeep(table, cache),
             ThrottledItems(),
         )
-        group_commit = GroupCommit(WriteLoop(writer, cache, upkeep, throttled, counters))
+        usage_rows = self._usage_rows = UsageRows(table)
+        self._rejected, self._resources = RejectedCounts(), ResourcesInUse(client)
+        write_loop = WriteLoop(
+            writer,
+            cache,
+            upkeep,
+            throttled,
+            counters=counters,
+            resources=self._resources,
+            rejected=self._rejected,
+            usage_rows=usage_rows,
+            table=table,
+        )
+        group_commit = GroupCommit(write_loop)
         self.resharder = Resharder(
             client,
             writer,
@@ -83,10 +101,20 @@ class DynamoBuckets:
             throttled=throttled,
             counters=counters,
             max_shards=max_shards,
+            usage_rows=usage_rows,
+        )
+        multi_shard = MultiShardWriter(
+            client,
+            writer,
+            group_commit,
+            reader,
+            cache=cache,
+            counters=counters,
+            usage_rows=usage_rows,
         )
         self._router = ShardRouter(
             group_commit,
-            MultiShardWriter(client, writer, group_commit, reader, cache=cache, counters=counters),
+            multi_shard,
             self.resharder,
             cache=cache,
             reader=reader,
@@ -135,7 +163,7 @@ class DynamoBuckets:
         return await self._queries.page(listed, after, limit, clock)
 
     async def resources(self, namespace_id: str) -> list[str]:
-        return await self._queries.resources(namespace_id)
+        return await self._resources.all(namespace_id)
 
     async def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
@@ -182,17 +210,40 @@ class DynamoBuckets:
         if rejected is not None:
             pending.outcome = rejected
         else:
+            grant: Grant | None = None
             try:
                 await self._router.submit(pending)
             finally:
                 if type(pending.outcome) is Applied:
-                    receipt.outcome = Grant(charges)
-            if type(pending.outcome) is Applied:
-                return Grant(charges)
+                    grant = receipt.outcome = Grant(charges)
+            if grant is not None:
+                return grant
+        self._count_rejections([pending])
         outcome = receipt.outcome = outcome_without_grant(
             charges, [pending], self._cache, request.clock()
         )
         return outcome
+
+    async def close(self) -> None:
+        """Write the rejections that no write has counted yet, as far as that takes no time.
+
+        Raises no outage. May be called twice.
+        """
+        rejected = list(self._rejected.take_all().items())[:MAX_LAST_COUNTS]
+        if rejected and self._usage_rows.kept_ms:
+            deadline = Deadline(LAST_COUNTS_S)
+            for start in range(0, len(rejected), AT_ONCE):
+                batch = rejected[start : start + AT_ONCE]
+                await agather(
+                    self._parallel,
+                    *(partial(self._usage_rows.add_rejected, *each, deadline) for each in batch),
+                )
+
+    def _count_rejections(self, charges: list[PendingChange]) -> None:
+        """Count acquires that a bucket has rejected; its next write adds them to its hour."""
+        for each in charges:
+            if type(each.outcome) is Rejected and each.change.admitted:
+                self._rejected.add(each.bucket_id)
 
     async def _charge_all(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
@@ -215,6 +266,7 @@ class DynamoBuckets:
             outcome = Grant(charges)
         else:
             await self._refund(charges, pending, whole)
+            self._count_rejections(pending)
             outcome = outcome_without_grant(charges, pending, self._cache, request.clock())
         receipt.outcome = outcome
         return outcome
@@ -286,8 +338,8 @@ class DynamoBuckets:
 def _pending(
     namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
 ) -> PendingChange:
-    entity_id, resource, in_force, amounts_milli = charge
+    entity_id, resource, in_force, amounts_milli, through_child = charge
     _, clock, _, refreshed, is_acquire, speculative, _ = request
-    change = BucketChange(in_force, amounts_milli, True, int(is_acquire), refreshed)
+    change = BucketChange(in_force, amounts_milli, True, int(is_acquire), refreshed, through_child)
     bucket_id = BucketId(namespace_id, entity_id, resource)
     return PendingChange(bucket_id, change, clock, deadline, look_first=not speculative)

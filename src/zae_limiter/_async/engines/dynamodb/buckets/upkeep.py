@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
@@ -25,8 +25,9 @@ logger = logging.getLogger(__name__)
 class BucketUpkeep:
     """Reads and writes that only some charges need."""
 
-    def __init__(self, client: DynamoClient, cache: BucketCache) -> None:
-        self._client = client
+    def __init__(self, table: TableContext, cache: BucketCache) -> None:
+        self._client = table.client
+        self._table = table
         self._cache = cache
 
     async def entity_link(
@@ -57,7 +58,7 @@ class BucketUpkeep:
         Two concurrent debts each set the TTL for their own amount only; the returned item shows
         their sum, so the TTL is corrected after the write.
         """
-        until = expires_ms(image, in_force, now_ms)
+        until = expires_ms(image, in_force, now_ms, self._table.usage_ms)
         body = later_expiry(bucket_item.key(*shard_id), until).action()
         with suppress(ConditionFailed):  # another client has extended it
             try:

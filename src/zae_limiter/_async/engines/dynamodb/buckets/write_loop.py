@@ -7,14 +7,19 @@ backoff until the deadline.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
+from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
+from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
+from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
+from zae_limiter.concurrency.parallel import agather
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import (
     UNKNOWN_BUCKET,
@@ -36,9 +41,10 @@ from zae_limiter.dynamodb.buckets.pending import (
 )
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, ReadFirst, Step, plan
 from zae_limiter.dynamodb.buckets.writes import SINGLE_CHARGE, Attempt, WriteContext
-from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.counters import Counters, RejectedCounts
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket, new_write_id
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket, new_write_id
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.calls import Deadline
@@ -57,13 +63,23 @@ class WriteLoop:
         cache: BucketCache,
         upkeep: BucketUpkeep,
         throttled: ThrottledItems,
+        *,
         counters: Counters,
+        resources: ResourcesInUse,
+        rejected: RejectedCounts,
+        usage_rows: UsageRows,
+        table: TableContext,
     ) -> None:
+        self._resources = resources
         self._writer = writer
         self._cache = cache
         self._upkeep = upkeep
         self._throttled = throttled
         self._counters = counters
+        self._rejected = rejected
+        self._usage_rows = usage_rows
+        self._table = table
+        self._turning: set[ShardId] = set()  # items whose hour a write under way turns
 
     async def run(self, group: Sequence[PendingChange]) -> list[Outcome]:
         """Return the outcome of every change; they share one item, and the first one leads."""
@@ -118,18 +134,22 @@ class WriteLoop:
                 item = await self._writer.read(bucket_item.key(*shard_id), deadline)
                 known = self._cache.store_authoritative(shard_id, item, now_ms, known.bucket)
                 read = False
-            context = WriteContext(shard_id, now_ms, new_write_id(now_ms))  # an id per attempt
+            context = self._context(shard_id, now_ms)
             undecided = [at for at, decision in enumerate(decisions) if decision is None]
             changes = [group[at].change for at in undecided]
             if draft is not None:
                 bucket, change = draft.cached.bucket, leader.change
-                step: Step = writes.charge(bucket, draft.moves, change, change.in_force, context)
+                step: Step = writes.charge(
+                    draft.cached, bucket, draft.moves, change, change.in_force, context
+                )
                 draft = None
             else:
                 link = NO_LINK
                 if known.bucket is None:
                     link = await self._upkeep.entity_link(*shard_id[:2], deadline)
                 step = plan(known, changes, context, link)
+            if context.rejected and not (isinstance(step, Attempt) and step.rejected):
+                self._rejected.add(leader.bucket_id, context.rejected)  # not with this write
             if isinstance(step, ReadFirst):
                 read = True
                 continue
@@ -139,12 +159,26 @@ class WriteLoop:
                 rebased = rebased or step.structural
                 known, decided = await self._attempt(step, known, changes, context, deadline)
             else:
+                if isinstance(step, NothingToWrite) and step.late_credits:
+                    await self._credit_late(step.late_credits, context, deadline)
                 decided = _decided_without_write(changes, step, now_ms)
             for at, outcome in zip(undecided, decided, strict=True):
                 decisions[at] = outcome
             if None not in decisions:
                 return True
         return False
+
+    def _context(self, shard_id: ShardId, now_ms: int) -> WriteContext:
+        """Return the context of one attempt, with an id of its own."""
+        rejected = self._rejected.take(shard_id.bucket_id) if self._rejected.counts else 0
+        return WriteContext(
+            shard_id,
+            now_ms,
+            new_write_id(now_ms),
+            self._table.usage_ms,
+            rejected,
+            shard_id in self._turning,
+        )
 
     async def _attempt(
         self,
@@ -155,17 +189,24 @@ class WriteLoop:
         deadline: Deadline,
     ) -> tuple[KnownBucket, Sequence[Outcome | None]]:
         """Send one write; return what it shows of the bucket, and what it decides."""
-        shard_id, now_ms, _ = context
+        shard_id, now_ms = context.shard_id, context.now_ms
         self._counters.writes[attempt.plain_moves, attempt.clamp_moves].add()
         try:
             on_throttled = partial(self._throttled.add, shard_id)
-            item = await self._writer.write(attempt, deadline, on_throttled)
+            if attempt.begins_hour is None and attempt.store_first is None:
+                item = await self._writer.write(attempt, deadline, on_throttled)
+            else:
+                item = await self._begin_hour(attempt, shard_id, deadline)
         except ConditionFailed as failed:
             self._counters.add(refused_writes=1)
+            if attempt.rejected:
+                self._rejected.add(shard_id.bucket_id, attempt.rejected)
             fresh = self._cache.store_authoritative(shard_id, failed.item, now_ms, known.bucket)
             return fresh, [None] * len(changes)
         bucket = bucket_item.decode(item, known.bucket)
         self._cache.store(shard_id, bucket, now_ms, attempt.net_milli)
+        if attempt.begins_hour is not None and attempt.store_first is None:
+            await self._announce(bucket, shard_id, deadline)
         image, in_force = bucket.image, changes[0].in_force
         decided: Sequence[Outcome | None]
         if attempt.applied_positions is SINGLE_CHARGE and bucket.shard.n == 1:
@@ -177,10 +218,56 @@ class WriteLoop:
             decided = [None] * len(changes)
         else:
             decided = _decided_by_write(changes, attempt.applied_positions, bucket, now_ms)
+            if attempt.late_credits:
+                await self._credit_late(attempt.late_credits, context, deadline)
+        if known.bucket is None and image.writes == 1:  # this write has created the bucket
+            await self._resources.add(shard_id.namespace_id, shard_id.resource, deadline)
         if is_too_early(image):
             own = in_force.at(bucket.shard)
             await self._upkeep.extend_ttl(shard_id, image, own, now_ms, deadline)
         return FreshBucket(bucket), decided
+
+    async def _begin_hour(self, attempt: Attempt, shard_id: ShardId, deadline: Deadline) -> Item:
+        """Send a write that begins an hour, or drops one from the item.
+
+        A finished hour that it drops is stored before: nothing else has it. The next one is
+        announced beside that, or else after the write: at most one more round trip.
+        """
+        on_throttled, bucket_id = partial(self._throttled.add, shard_id), shard_id.bucket_id
+        rows, begins_hour = self._usage_rows, attempt.begins_hour
+        if attempt.store_first is not None:
+            calls = [partial(rows.store, bucket_id, attempt.store_first, deadline)]
+            if begins_hour is not None:
+                calls.append(partial(rows.announce, bucket_id, *begins_hour, deadline))
+            await agather(self._table.parallel, *calls)
+        self._turning.add(shard_id)
+        try:
+            item = await self._writer.write(attempt, deadline, on_throttled)
+        finally:
+            self._turning.discard(shard_id)
+        return item
+
+    async def _announce(self, bucket: StoredBucket, shard_id: ShardId, deadline: Deadline) -> None:
+        """Announce the hour that a bucket has begun.
+
+        As the item shows it: a repeated first write has created it under another origin.
+        """
+        if bucket.hours is not None and self._table.usage_ms:
+            hours = bucket.hours
+            await self._usage_rows.announce(shard_id.bucket_id, hours.origin, hours.hour, deadline)
+
+    async def _credit_late(
+        self,
+        credits_milli: Mapping[str, tuple[int, int]],
+        context: WriteContext,
+        deadline: Deadline,
+    ) -> None:
+        """Count credits to a bucket or limit that does not exist as usage of this hour."""
+        if context.usage_ms:
+            hour, bucket_id = context.now_ms // HOUR_MS, context.shard_id.bucket_id
+            await self._usage_rows.credit_late(
+                bucket_id, hour, context.write_id, credits_milli, deadline
+            )
 
     def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""

@@ -10,6 +10,7 @@ from zae_limiter._async.engines.dynamodb.buckets.conditional_write import (
     ConditionalWriter,
 )
 from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
+from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import Backoff
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
@@ -33,6 +34,7 @@ from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import decode, new_write_id
 from zae_limiter.dynamodb.items.bucket import key as key_of
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update, require_same
+from zae_limiter.dynamodb.items.hours import TURN_MARK, shard_of
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.sharding import transactions
@@ -66,6 +68,7 @@ class MultiShardWriter:
         *,
         cache: BucketCache,
         counters: Counters,
+        usage_rows: UsageRows,
     ) -> None:
         self._client = client
         self._writer = writer
@@ -73,6 +76,7 @@ class MultiShardWriter:
         self._reader = reader
         self._cache = cache
         self._counters = counters
+        self._usage_rows = usage_rows
 
     async def charge(self, pending: PendingChange) -> Outcome:
         """Gather a charge that no shard holds by itself."""
@@ -215,10 +219,19 @@ class MultiShardWriter:
     ) -> bool:
         """Write to several shards at once; False on a conflict. Raises if that is unknown."""
         write_id = new_write_id(now_ms)
-        actions = transactions.gather(parts, write_id, admitted)
+        gathering = transactions.gather(
+            parts,
+            write_id,
+            admitted,
+            now_ms=now_ms,
+            usage_ms=self._usage_rows.kept_ms,
+            through_child=pending.change.through_child,
+        )
         bucket_id = pending.bucket_id
+        for origin_hour in gathering.store_first:
+            await self._usage_rows.store(bucket_id, origin_hour, pending.deadline)
         try:
-            if not await self._send(actions, parts[0], write_id, pending.deadline):
+            if not await self._send(gathering.actions, parts[0], write_id, pending.deadline):
                 return False
         except (NoAnswer, ServerFault):
             self._counters.add(unknown_writes=1)
@@ -227,8 +240,14 @@ class MultiShardWriter:
             raise
         if pending.change.is_charge:
             self._counters.add(gathers=1)
+        for origin, hour in gathering.begins_hours:
+            await self._usage_rows.announce(bucket_id, origin, hour, pending.deadline)
+        begun = {shard_of(origin) for origin, _ in gathering.begins_hours}
         for part in parts:
             bucket = part.bucket
+            if bucket.shard.number in begun:  # the answer does not show its finished hour
+                self._cache.invalidate(bucket_id.shard(bucket.shard.number))
+                continue
             image = after(bucket.image, part.moves)
             image = image._replace(writes=image.writes + 1)
             shard_id = bucket_id.shard(bucket.shard.number)
@@ -247,7 +266,7 @@ class MultiShardWriter:
                 item = await self._writer.read(first.key, deadline)
             except InfrastructureError:
                 raise doubt from None
-            if item is None or decode(item).write_id != write_id:
+            if item is None or decode(item).write_id.removeprefix(TURN_MARK) != write_id:
                 raise
             return True
 

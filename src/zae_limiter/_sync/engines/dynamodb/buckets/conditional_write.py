@@ -64,7 +64,7 @@ class ConditionalWriter:
         """Repeat the write if that cannot apply it twice: after an answer nothing is in flight."""
         if attempt.guarded_retry is None:
             return self._look_for(attempt, fault, deadline)
-        return self._repeat(attempt, attempt.guarded_retry(), fault, deadline)
+        return self._repeat(attempt, attempt.guarded_retry, fault, deadline)
 
     def _repeat_if_unread(self, attempt: Attempt, silence: NoAnswer, deadline: Deadline) -> Item:
         """Repeat a write that was sent just when the server closed the idle connection.
@@ -82,12 +82,12 @@ class ConditionalWriter:
         if last != attempt.previous_write_id:
             raise silence
         self._counters.add(repeated_writes=1)
-        return self._repeat(attempt, attempt.guarded_retry(), silence, deadline)
+        return self._repeat(attempt, attempt.guarded_retry, silence, deadline)
 
     def _repeat(
         self,
         attempt: Attempt,
-        guarded: UpdateExpression,
+        guarded: Callable[[], UpdateExpression],
         doubt: ServerFault | NoAnswer,
         deadline: Deadline,
     ) -> Item:
@@ -95,8 +95,8 @@ class ConditionalWriter:
 
         However often it is sent, it is applied once: that changes the write id.
         """
-        text = guarded.text(self._client.table)
         for _ in range(MAX_CLOSED_CONNECTIONS):
+            text = guarded().text(self._client.table)  # a bucket is created under another origin
             try:
                 answer = self._client.call("UpdateItem", text, deadline=deadline)
                 item: Item = answer["Attributes"]

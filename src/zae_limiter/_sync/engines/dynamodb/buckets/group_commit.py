@@ -87,4 +87,4 @@ class GroupCommit:
 def _woken(pending: PendingChange) -> None:
     """Wait for the leader, which must be done by the follower's own deadline."""
     assert isinstance(pending.waiter, Waiter)
-    pending.waiter.wait(pending.deadline.left() + GRACE_S)
+    return pending.waiter.wait(pending.deadline.left() + GRACE_S)

@@ -8,29 +8,37 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter._sync.engines.dynamodb.partitions import InTurn, Merged, Sweep
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.shards.tree import is_whole
 from zae_limiter.clock import Clock
+from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import entities, keys
-from zae_limiter.dynamodb.items.attributes import Item, s
+from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.sharding.known_shards import whole_image
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
 MIN_INDEX_PAGE = 1000  # of the namespace's index, where buckets are some among other items
+# Of one partition of a resource, besides twice its share of a page: most pages then take one
+# query of each partition.
+MIN_PARTITION_PAGE = 8
+_BUCKETS, _AFTER_BUCKETS = "BUCKET#", "BUCKET$"  # `$` comes right after `#`
+_AFTER = "!"  # behind the sort key of a first shard: no other sort key begins with that
 
 
 class BucketQueries:
     """Finds buckets through the indexes, which hold keys only, and reads the items by key."""
 
-    def __init__(self, client: DynamoClient, reader: ShardReader) -> None:
+    def __init__(self, client: DynamoClient, reader: ShardReader, parallel: Parallel) -> None:
         self._client = client
         self._reader = reader
+        self._parallel = parallel
 
     def image(self, bucket_id: BucketId, clock: Clock) -> BucketImage | None:
         """Return one bucket with all of its shards combined; None if it does not exist."""
@@ -119,7 +127,7 @@ class BucketQueries:
                 return [], None
             return self.states(*listed, clock), None
         # One more than the page shows whether there is another one.
-        keys_of_page = self._first_shards(listed, after, limit + 1)
+        keys_of_page = self.first_shards(listed, after, limit + 1)
         shown = keys_of_page[:limit]
         shards = self._read(shown)
         images = {key: whole_image(buckets, clock()) for key, buckets in shards.items()}
@@ -134,77 +142,98 @@ class BucketQueries:
         ]
         return states, _entity_and_resource(shown[-1]) if len(keys_of_page) > limit else None
 
-    def resources(self, namespace_id: str) -> list[str]:
-        """Return the resources of all buckets; the keys of everything in the namespace are read."""
-        query = IndexedBuckets(namespace_id).query(self._client, None, None)
-        names: set[str] = set()
-        while not query.is_over:
-            names.update(_entity_and_resource(Key.of(item))[1] for item in query.page())
-        return sorted(names)
-
-    def _first_shards(
+    def first_shards(
         self, listed: IndexedBuckets, after: tuple[str, str] | None, limit: int
     ) -> list[Key]:
         """Return keys of the buckets' first shards, of which every bucket has one."""
         first_shards: list[Key] = []
-        query = listed.query(self._client, after, max(limit, MIN_INDEX_PAGE))
-        while not query.is_over and len(first_shards) < limit:
-            indexed = map(Key.of, query.page())
-            first_shards += [key for key in indexed if not schema.parse_bucket_pk(key.pk).shard_id]
+        if listed.resource is not None:
+            size = limit // schema.PARTITIONS * 2 + MIN_PARTITION_PAGE
+            queries = listed.queries(self._client, after, size)
+            merged = Merged(queries, self._parallel, lambda entry: text(entry["GSI2SK"]))
+            while len(first_shards) < limit and (entries := merged.take(limit)):
+                first_shards += _first_shards(entries)
+        else:
+            queries = listed.queries(self._client, after, max(limit, MIN_INDEX_PAGE))
+            in_turn = InTurn(queries, self._parallel)
+            while len(first_shards) < limit and (entries := in_turn.page()):
+                first_shards += _first_shards(entries)
         return first_shards[:limit]
 
     def _keys(self, namespace_id: str, entity_id: str | None, resource: str | None) -> list[Key]:
-        query = IndexedBuckets(namespace_id, entity_id, resource).query(self._client, None, None)
-        return [Key.of(item) for item in query.all()]
+        queries = IndexedBuckets(namespace_id, entity_id, resource).queries(self._client)
+        return [Key.of(item) for item in Sweep(queries, self._parallel).all()]
 
 
 class IndexedBuckets(NamedTuple):
-    """Buckets of an entity, of a resource, or of a whole namespace, as an index lists them."""
+    """Buckets of an entity, of a resource, or of a whole namespace, as an index lists them.
+
+    Those of an entity are in the order of resources, those of a resource in the order of
+    entities; those of a namespace are in no order, but always in the same.
+    """
 
     namespace_id: str
     entity_id: str | None = None
     resource: str | None = None
 
-    def query(
-        self, client: DynamoClient, after: tuple[str, str] | None, page_size: int | None
-    ) -> Query:
-        """Return the query of their keys, starting after the first shard of a bucket."""
-        index, partition = self._partition()
-        condition, values = f"{index}PK = :pk", {":pk": s(partition)}
-        if index == "GSI4":  # it has no sort key, and lists everything of the namespace
-            only = "SK = :state"
-            values[":state"] = s(schema.sk_state())
-        else:
-            only = None
-            condition += f" AND begins_with({index}SK, :sk)"
-            values[":sk"] = s("BUCKET#")
-        return Query(
-            client,
-            condition,
-            values,
-            index=index,
-            only=only,
-            page_size=page_size,
-            after=None if after is None else self._position(*after),
-        )
-
-    def _partition(self) -> tuple[str, str]:
+    def queries(
+        self,
+        client: DynamoClient,
+        after: tuple[str, str] | None = None,
+        page_size: int | None = None,
+    ) -> list[Query]:
+        """Return the queries of their keys, starting after the first shard of a bucket."""
         if self.entity_id is not None:
-            return "GSI3", schema.gsi3_pk_entity(self.namespace_id, self.entity_id)
+            partition = schema.gsi3_pk_entity(self.namespace_id, self.entity_id)
+            first = _BUCKETS if after is None else schema.gsi3_sk_bucket(after[1], 0) + _AFTER
+            return [_sorted_query(client, "GSI3", partition, first, page_size)]
         if self.resource is not None:
-            return "GSI2", schema.gsi2_pk_resource(self.namespace_id, self.resource)
-        return "GSI4", schema.gsi4_pk_namespace(self.namespace_id)
+            first = _BUCKETS if after is None else schema.gsi2_sk_bucket(after[0], 0) + _AFTER
+            return [
+                _sorted_query(client, "GSI2", partition, first, page_size)
+                for partition in schema.gsi2_partitions(self.namespace_id, self.resource)
+            ]
+        return self._queries_of_all(client, after, page_size)
 
-    def _position(self, entity_id: str, resource: str) -> Item:
-        """Return where a bucket is in the index, also if it has expired."""
-        index, partition = self._partition()
-        position = keys.bucket(self.namespace_id, entity_id, resource).attributes
-        position[f"{index}PK"] = s(partition)
-        if index == "GSI3":
-            position["GSI3SK"] = s(schema.gsi3_sk_bucket(resource, 0))
-        elif index == "GSI2":
-            position["GSI2SK"] = s(schema.gsi2_sk_bucket(entity_id, 0))
-        return position
+    def _queries_of_all(
+        self, client: DynamoClient, after: tuple[str, str] | None, page_size: int | None
+    ) -> list[Query]:
+        """Return queries of an index that has no sort key and lists everything."""
+        partitions, position = schema.gsi4_partitions(self.namespace_id), None
+        if after is not None:
+            key = keys.bucket(self.namespace_id, *after)
+            index_key = keys.namespace_index(self.namespace_id, key, after[0])
+            position = {**key.attributes, **index_key}  # also if the bucket has expired
+            partitions = partitions[partitions.index(text(index_key["GSI4PK"])) :]
+        return [
+            Query(
+                client,
+                "GSI4PK = :pk",
+                {":pk": s(partition), ":state": s(schema.sk_state())},
+                index="GSI4",
+                only="SK = :state",
+                page_size=page_size,
+                after=position if number == 0 else None,
+            )
+            for number, partition in enumerate(partitions)
+        ]
+
+
+def _sorted_query(
+    client: DynamoClient, index: str, partition: str, first: str, page_size: int | None
+) -> Query:
+    return Query(
+        client,
+        f"{index}PK = :pk AND {index}SK BETWEEN :first AND :last",
+        {":pk": s(partition), ":first": s(first), ":last": s(_AFTER_BUCKETS)},
+        index=index,
+        page_size=page_size,
+    )
+
+
+def _first_shards(entries: list[Item]) -> list[Key]:
+    indexed = map(Key.of, entries)
+    return [key for key in indexed if not schema.parse_bucket_pk(key.pk).shard_id]
 
 
 def _entity_and_resource(key: Key) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from functools import partial
 
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
+from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.dynamodb.transactions import transact
@@ -56,6 +57,7 @@ class Resharder:
         throttled: ThrottledItems,
         counters: Counters,
         max_shards: int,
+        usage_rows: UsageRows,
     ) -> None:
         self._client = client
         self._writer = writer
@@ -66,6 +68,7 @@ class Resharder:
         self._cooldown = ReshardCooldown()
         self._counters = counters
         self._max_shards = max_shards
+        self._usage_rows = usage_rows
 
     def reshard_if_due(self, pending: PendingChange) -> None:
         """Split or merge around the item of a change, if that is due. Raises no outage."""
@@ -107,10 +110,13 @@ class Resharder:
             shards = self._reader.read_all(bucket_id, clock, deadline)
             if shard not in shards or 2 * shard.n > self._max_shards:
                 return False
+            if shards[shard].bucket.hours is None:
+                return False  # the next charge brings the item to the schema with hours
             now_ms = clock()
             actions = transactions.split(shards[shard].item, now_ms, new_write_id(now_ms))
             if self._transact(actions, deadline):
                 self._counters.add(splits=1)
+                self._announce(bucket_id, actions, deadline)
                 self._read(bucket_id, shard.halves(), clock, deadline)
                 return True
             self._sweep(bucket_id, shard, clock, deadline)
@@ -135,15 +141,31 @@ class Resharder:
                 if not self._align_limits(bucket_id, (kept, gone), in_force, now_ms, deadline):
                     return False
                 continue
-            until = _expires_ms(kept.bucket, gone.bucket, in_force, now_ms)
+            until = _expires_ms(
+                kept.bucket, gone.bucket, in_force, now_ms, self._usage_rows.kept_ms
+            )
             write_id = new_write_id(now_ms)
-            actions = transactions.merge(kept.item, gone.item, now_ms, write_id, until)
+            actions = transactions.merge(
+                kept.item,
+                gone.item,
+                now_ms,
+                write_id,
+                until,
+                usage_days=self._usage_rows.kept_days,
+            )
             if self._transact(actions, deadline):
                 self._counters.add(merges=1)
                 self._read(bucket_id, (shard, shard.sibling), clock, deadline)
                 self._extend_ttl(bucket_id, in_force, now_ms, deadline)
                 return True
         return False
+
+    def _announce(self, bucket_id: BucketId, actions: list[Action], deadline: Deadline) -> None:
+        """Announce the hour that the new half begins."""
+        if self._usage_rows.kept_ms:
+            hours = decode(actions[1]["Put"]["Item"]).hours
+            assert hours is not None
+            self._usage_rows.announce(bucket_id, hours.origin, hours.hour, deadline)
 
     def _merge_quiet_shards(self, pending: PendingChange) -> None:
         """Merge one pair that was quiet for long; the sibling is read to be sure of that."""
@@ -174,9 +196,13 @@ class Resharder:
             target = rebase(bucket.image, in_force.at(bucket.shard), now_ms)
             if target.limits.keys() != bucket.image.limits.keys():
                 shard_id = bucket_id.shard(bucket.shard.number)
-                context = WriteContext(shard_id, now_ms, new_write_id(now_ms))
+                context = WriteContext(
+                    shard_id, now_ms, new_write_id(now_ms), self._usage_rows.kept_ms
+                )
+                attempt = writes.rebase(bucket, target, in_force, context)
+                if attempt.store_first is not None:
+                    self._usage_rows.store(bucket_id, attempt.store_first, deadline)
                 with suppress(ConditionFailed):
-                    attempt = writes.rebase(bucket, target, in_force, context)
                     self._writer.write(attempt, deadline)
                     changed = True
         return changed
@@ -203,7 +229,8 @@ class Resharder:
         parent, orphan = (items.get(number) for number in numbers)
         if parent is None or orphan is None or decode(parent).shard != shard:
             return
-        self._transact(transactions.sweep(parent, orphan), deadline)
+        actions = transactions.sweep(parent, orphan, self._usage_rows.kept_days)
+        self._transact(actions, deadline)
 
     def _transact(self, actions: list[Action], deadline: Deadline) -> bool:
         # Repeatable: each action requires the generation that it counts up.
@@ -211,11 +238,11 @@ class Resharder:
 
 
 def _expires_ms(
-    kept: StoredBucket, gone: StoredBucket, in_force: InForce, now_ms: int
+    kept: StoredBucket, gone: StoredBucket, in_force: InForce, now_ms: int, usage_ms: int
 ) -> int | None:
     """Return the TTL of the bucket after its last merge; shards have none."""
     if kept.shard.n > 2:
         return None
     shards = {each.shard: each.image for each in (kept, gone)}
     image = combine(shards, kept.whole_rates, now_ms)
-    return expires_ms(image, in_force, now_ms)
+    return expires_ms(image, in_force, now_ms, usage_ms)

@@ -13,7 +13,6 @@ from zae_limiter._sync.engines.dynamodb.sharding.multi_shard import MultiShardWr
 from zae_limiter._sync.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.rebase import has_limits
-from zae_limiter.admission.shards.pressure import SPLIT_PER_S
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pending import (
@@ -78,9 +77,7 @@ class ShardRouter:
             outcome = self._among_shards(pending, outcome)
         entry = self._cache.get(pending.shard_id)
         if entry is not None and (
-            entry.pressure.per_s > SPLIT_PER_S
-            or entry.bucket.shard.n > 1
-            or self._throttled.until_s
+            entry.pressure.is_high or entry.bucket.shard.n > 1 or self._throttled.until_s
         ):
             self._resharder.reshard_if_due(pending)
         return outcome

@@ -1,0 +1,107 @@
+"""Writing usage rows: hours that buckets have finished, or begin."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+
+from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.dynamodb.items import usage
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.items.bucket_updates import rejected_write
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
+
+MAX_STORED = 10_000  # hours that need not be stored again; bounds memory
+# A caller whose charge begins an hour waits no longer than that for the announcement.
+ANNOUNCE_S = 0.25
+
+logger = logging.getLogger(__name__)
+
+
+class UsageRows:
+    """All writes here are harmless if they are repeated or come late."""
+
+    def __init__(self, table: TableContext) -> None:
+        self._client = table.client
+        self._table = table
+        self._stored: BoundedDict[tuple[BucketId, str, int], bool] = BoundedDict(MAX_STORED)
+
+    @property
+    def kept_ms(self) -> int:
+        """How long usage is kept; 0 if it is not counted by the hour at all."""
+        return self._table.usage_ms
+
+    @property
+    def kept_days(self) -> int:
+        return self._table.usage_days
+
+    async def store(self, bucket_id: BucketId, origin_hour: OriginHour, deadline: Deadline) -> None:
+        """Store a finished hour; returns when that is certain.
+
+        Raises NotSent if it is not: the write that waits for it is not made then.
+        """
+        stored = (bucket_id, origin_hour.origin, origin_hour.hour)
+        if stored in self._stored:
+            return
+        expires_s = usage.expires_s(origin_hour.hour, self.kept_days)
+        try:
+            await self._write(usage.store(bucket_id, origin_hour, expires_s), deadline)
+        except (NoAnswer, ServerFault) as error:
+            raise NotSent(
+                "the usage of an earlier hour could not be stored; try again", cause=error
+            ) from error
+        self._stored.put(stored, True)
+
+    async def announce(
+        self, bucket_id: BucketId, origin: str, hour: int, deadline: Deadline
+    ) -> None:
+        """Announce that an hour runs in a bucket. A failure is ignored: it only hides the hour
+        from queries of a whole resource until it is stored."""
+        expires_s = usage.expires_s(hour, self.kept_days)
+        announced = usage.announce(bucket_id, hour, origin, expires_s)
+        try:
+            await self._write(announced, Deadline(min(ANNOUNCE_S, deadline.left())))
+        except ZAELimiterError:
+            logger.debug(
+                "could not announce the usage of %r on %r",
+                bucket_id.entity_id,
+                bucket_id.resource,
+                exc_info=True,
+            )
+
+    async def credit_late(
+        self,
+        bucket_id: BucketId,
+        hour: int,
+        write_id: str,
+        amounts_milli: Mapping[str, tuple[int, int]],
+        deadline: Deadline,
+    ) -> None:
+        """Count a credit to a bucket that does not exist any more. Raises no outage."""
+        expires_s = usage.expires_s(hour, self.kept_days)
+        credit = usage.late_credit(bucket_id, hour, write_id, amounts_milli, expires_s)
+        try:
+            await self._write(credit, deadline)
+        except ZAELimiterError:
+            logger.warning(
+                "could not count a late refund to %r on %r as usage",
+                bucket_id.entity_id,
+                bucket_id.resource,
+                exc_info=True,
+            )
+
+    async def add_rejected(self, bucket_id: BucketId, count: int, deadline: Deadline) -> None:
+        """Add rejections to the hour that runs in a bucket, if there is one. Raises no outage."""
+        if deadline.left() <= 0:
+            return
+        with suppress(ZAELimiterError, ConditionFailed):
+            await self._write(rejected_write(bucket_id, count), deadline)
+
+    async def _write(self, update: UpdateExpression, deadline: Deadline) -> None:
+        await self._client.call("UpdateItem", update.action(), deadline=deadline, repeatable=True)

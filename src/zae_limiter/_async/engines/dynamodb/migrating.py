@@ -1,0 +1,147 @@
+"""Run the migrations of a table: resumable, repeatable, and by several runners at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.requests import get_item
+from zae_limiter.concurrency.parallel import Parallel, agather
+from zae_limiter.dynamodb import table
+from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+from zae_limiter.dynamodb.migrations import Migration, Rewrite, pending
+from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.models.backend import MigrationProgress, MigrationReport
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import ConditionFailed
+
+PAGE_ITEMS = 500  # read at a time; a resumed run repeats at most one page
+PARALLEL_WRITES = 8  # leaves connections and throughput to acquires
+CALL_S = 30.0  # a table that throttles delays a migration and does not end it
+PLACE_RECORD = "migration"  # the document that says how far the running migration has come
+
+logger = logging.getLogger(__name__)
+
+OnProgress = Callable[[MigrationProgress], None]
+
+
+class Migrator:
+    """Rewrites every item of a table, page by page, and notes after each how far it has come.
+
+    The version record is changed first, so that clients of the older version cannot open the
+    table any more, and its note that a migration runs is removed last. A run that is ended in
+    between is resumed by the next one.
+    """
+
+    def __init__(
+        self, client: DynamoClient, parallel: Parallel, page_items: int = PAGE_ITEMS
+    ) -> None:
+        self._client = client
+        self._parallel = parallel
+        self._page_items = page_items
+
+    async def run(
+        self, *, dry_run: bool = False, on_progress: OnProgress | None = None
+    ) -> MigrationReport:
+        """Bring the table to the current schema; with ``dry_run`` count what would change."""
+        record = await self._document(VERSION_RECORD)
+        before = table.version_of(record)
+        if before > table.SCHEMA_VERSION:
+            raise IncompatibleSchemaError(
+                before,
+                table.SCHEMA_VERSION,
+                f"update zae-limiter to migrate table {self._client.table!r}",
+            )
+        total = MigrationProgress("", 0, 0)
+        for migration in pending(before):
+            if not dry_run:
+                await self._begin(migration.version - 1)
+            done = await self._migrate(migration, dry_run, on_progress)
+            total = total.plus(done)
+        if pending(before) and not dry_run:
+            await self._end()
+        return MigrationReport(before, table.SCHEMA_VERSION, total.read, total.changed, dry_run)
+
+    async def _migrate(
+        self, migration: Migration, dry_run: bool, on_progress: OnProgress | None
+    ) -> MigrationProgress:
+        rewrite = migration.begin()
+        after = await self._place(migration)
+        progress = MigrationProgress(migration.summary, 0, 0)
+        while True:
+            body: dict[str, Any] = {"Limit": self._page_items, "ConsistentRead": True}
+            if after is not None:
+                body["ExclusiveStartKey"] = after
+            answer = await self._client.call("Scan", body, deadline=Deadline(CALL_S))
+            items: list[Item] = answer.get("Items", [])
+            changed = await self._rewrite(rewrite, items, dry_run)
+            after = answer.get("LastEvaluatedKey")
+            if not dry_run:
+                await self._put_place(migration, after)
+            progress = progress._replace(
+                read=progress.read + len(items), changed=progress.changed + changed
+            )
+            if on_progress is not None:
+                on_progress(progress)
+            if after is None:
+                logger.info("table %s: migrated, %s", self._client.table, progress.migration)
+                return progress
+
+    async def _rewrite(self, rewrite: Rewrite, items: list[Item], dry_run: bool) -> int:
+        """Write the new form of a page and return how many updates that takes."""
+        updates = [update for item in items for update in rewrite(item)]
+        if not dry_run:
+            for some in _groups(updates):
+                await agather(
+                    self._parallel, *(lambda update=update: self._write(update) for update in some)
+                )
+        return len(updates)
+
+    async def _write(self, update: UpdateExpression) -> None:
+        with suppress(ConditionFailed):  # deleted, or another runner has rewritten it
+            await self._client.call(
+                "UpdateItem", update.action(), deadline=Deadline(CALL_S), repeatable=True
+            )
+
+    # --- records
+
+    async def _begin(self, from_version: int) -> None:
+        """Keep clients of the older version out."""
+        record = await self._document(VERSION_RECORD)
+        await self._put(VERSION_RECORD, table.record_during_migration(record, from_version))
+
+    async def _end(self) -> None:
+        record = await self._document(VERSION_RECORD)
+        await self._put(VERSION_RECORD, table.record_after_migration(record))
+        key = keys.record(RESERVED_NAMESPACE, PLACE_RECORD)
+        await self._client.call("DeleteItem", {"Key": key.attributes}, repeatable=True)
+
+    async def _place(self, migration: Migration) -> Item | None:
+        """Return the key that an unfinished run has come to; None for the beginning."""
+        place = await self._document(PLACE_RECORD)
+        if place is None or place["version"] != migration.version:
+            return None
+        after: Item | None = place["after"]
+        return after
+
+    async def _put_place(self, migration: Migration, after: Item | None) -> None:
+        await self._put(PLACE_RECORD, {"version": migration.version, "after": after})
+
+    async def _document(self, key: str) -> dict[str, Any] | None:
+        item = await get_item(self._client, keys.record(RESERVED_NAMESPACE, key))
+        return None if item is None else system.decode_document(item)
+
+    async def _put(self, key: str, value: dict[str, Any]) -> None:
+        item = system.encode_document(RESERVED_NAMESPACE, key, value)
+        await self._client.call("PutItem", {"Item": item}, repeatable=True)
+
+
+def _groups(updates: list[UpdateExpression]) -> Iterator[list[UpdateExpression]]:
+    for start in range(0, len(updates), PARALLEL_WRITES):
+        yield updates[start : start + PARALLEL_WRITES]

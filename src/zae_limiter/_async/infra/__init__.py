@@ -1,0 +1,1 @@
+"""Stacks: create, change, delete and find them."""

@@ -1,0 +1,110 @@
+"""Stack and table behind a repository, and the constructor from before ``Repository.open``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from zae_limiter._async.repository.context import RepositoryMixin
+from zae_limiter.exceptions import InfrastructureError
+
+if TYPE_CHECKING:
+    from zae_limiter._async.builder import RepositoryBuilder
+    from zae_limiter._async.infra.deployment import Deleted, Deployed, Deployment
+    from zae_limiter.models.stack import StackOptions, Status
+
+
+class StackPlace(NamedTuple):
+    """Where a stack is."""
+
+    name: str
+    region: str | None
+    endpoint_url: str | None
+
+
+class Unopened(NamedTuple):
+    """A repository that was constructed, not opened: how to open it, and its stack."""
+
+    builder: RepositoryBuilder
+    place: StackPlace
+    options: StackOptions | None
+
+
+class InfrastructureMethods(RepositoryMixin):
+    """Create and delete the stack or table of a repository, and report on it."""
+
+    _unopened: Unopened | None = None
+
+    async def create_stack(
+        self, stack_options: StackOptions | None = None, *, wait: bool = True
+    ) -> Deployed:
+        """Deploy the stack with these options, or bring an existing one to them."""
+        from zae_limiter.models.stack import StackOptions
+
+        if stack_options is None and self._unopened is not None:
+            stack_options = self._unopened.options
+        deployment = self._deployment()
+        try:
+            return await deployment.deploy(stack_options or StackOptions(), wait=wait)
+        finally:
+            await deployment.close()
+
+    async def delete_stack(self, *, wait: bool = True) -> Deleted:
+        """Delete the stack and everything in its table, of all namespaces.
+
+        This cannot be undone. A bucket that holds archived audit events stays, and is named.
+        """
+        deployment = self._deployment()
+        try:
+            return await deployment.delete(wait=wait)
+        finally:
+            await deployment.close()
+
+    async def get_status(self) -> Status:
+        """Return the state of the stack, its table and its functions."""
+        from zae_limiter._async.infra.status import read_status
+
+        return await read_status(*self._place())
+
+    async def create_table(self) -> None:
+        """Create the table alone unless it exists, on any endpoint that speaks DynamoDB."""
+        from zae_limiter._async.engines.dynamodb.client import DynamoClient
+        from zae_limiter._async.engines.dynamodb.provisioning import make_table
+
+        if not self._has_infrastructure():
+            return  # a file is created when it is opened
+        place = self._place()
+        client = DynamoClient(place.name, region=place.region, endpoint_url=place.endpoint_url)
+        try:
+            await make_table(client)
+        finally:
+            await client.close()
+
+    async def delete_table(self) -> None:
+        """Delete everything in the store, of all namespaces. This cannot be undone."""
+        await self._context.engine.delete_all()
+        self._context.cache.clear()
+
+    def _has_infrastructure(self) -> bool:
+        if self._unopened is not None:
+            return True
+        return self._context.engine.capabilities.infrastructure
+
+    def _place(self) -> StackPlace:
+        if self._unopened is not None:
+            return self._unopened.place
+        engine = self._context.engine
+        if not engine.capabilities.infrastructure:
+            raise InfrastructureError(
+                f"{engine.capabilities.engine} stores have no stack; stacks are for DynamoDB"
+            )
+        from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
+
+        if not isinstance(engine, DynamoEngine):
+            raise InfrastructureError(f"{type(engine).__name__} says nothing about its stack")
+        client = engine.client
+        return StackPlace(client.table, client.region, client.endpoint_url)
+
+    def _deployment(self) -> Deployment:
+        from zae_limiter._async.infra.deployment import Deployment
+
+        return Deployment(*self._place())

@@ -1,0 +1,82 @@
+"""In which form a write counts for the hour of its stamp: whether it turns the bucket's hour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log
+from typing import NamedTuple
+
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.dynamodb.buckets.cache import KnownBucket
+from zae_limiter.dynamodb.items.bucket import StoredBucket
+from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
+from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
+from zae_limiter.dynamodb.items.usage import OriginHour
+
+# How many writes of other clients since the hour began make it likely that they have turned it: the
+# chance of no write is e to the minus of that. A wrong guess costs one refused write either way.
+PROBABLY_TURNED = log(2)
+# With a finished hour to be stored first, a turn that comes too late costs three writes: then a
+# chance of a quarter is enough.
+MAYBE_TURNED = log(4 / 3)
+NO_AMOUNTS: Mapping[str, int] = {}
+
+
+class Turn(NamedTuple):
+    """What a write that turns an hour leaves and needs besides its clauses.
+
+    ``store_first`` is a finished hour that the write drops from the item, so it must be stored
+    before the write is sent. ``begins_hour`` is the origin and hour that the write begins.
+    """
+
+    write_id: str
+    store_first: OriginHour | None = None
+    begins_hour: tuple[str, int] | None = None
+
+
+def is_over(bucket: StoredBucket, now_ms: int, usage_ms: int) -> bool:
+    """Tell whether the hour that was seen in the item is over; never if no usage is kept."""
+    if not usage_ms:
+        return False
+    hours = bucket.hours
+    return hours is None or now_ms // HOUR_MS > hours.hour
+
+
+def hour_counts(
+    known: KnownBucket,
+    bucket: StoredBucket,
+    now_ms: int,
+    *,
+    usage_ms: int,
+    is_turning: bool = False,
+    through_milli: Mapping[str, int] = NO_AMOUNTS,
+) -> HourCounts:
+    """Decide the form of a write, from the bucket as it is known.
+
+    A bucket that was read just now is taken literally. ``is_turning`` says that another write of
+    this client that turns the hour is under way.
+    """
+    hour = now_ms // HOUR_MS
+    if bucket.hours is None:
+        origin = new_origin(bucket.shard.number)
+        return HourCounts(HourForm.BEGIN, hour, 0, 0, through_milli, None, origin)
+    if not is_over(bucket, now_ms, usage_ms):
+        return HourCounts(HourForm.COUNT, hour, 0, 0, through_milli)
+    since_ms = now_ms - max(hour * HOUR_MS, known.at_ms)
+    enough = PROBABLY_TURNED if bucket.finished is None else MAYBE_TURNED
+    turned_by_others = known.others_per_s * since_ms / 1000 > enough
+    if not known.is_fresh and (is_turning or turned_by_others):
+        return HourCounts(HourForm.LATE, hour, 0, 0, through_milli)
+    finished = None if bucket.finished is None else bucket.finished.hour
+    return HourCounts(HourForm.TURN, hour, 0, 0, through_milli, finished)
+
+
+def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:
+    """Return what the write needs and leaves if it turns an hour; else just its id."""
+    if counts.form is HourForm.BEGIN:
+        return Turn(TURN_MARK + write_id, None, (counts.origin, counts.hour))
+    if counts.form is HourForm.TURN:
+        assert bucket.hours is not None
+        begins_hour = (bucket.hours.origin, counts.hour)
+        return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)
+    return Turn(write_id)

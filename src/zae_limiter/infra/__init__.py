@@ -1,0 +1,1 @@
+"""The CloudFormation stack: names, template, policies and function packages, without a call."""

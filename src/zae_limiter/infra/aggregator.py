@@ -1,0 +1,235 @@
+"""The aggregator in the template: function, event source, queue, log group, archive and alarms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zae_limiter.infra import names
+
+Resource = dict[str, Any]
+
+RUNTIME = "python3.12"  # one place; packages are tried on 3.11 to 3.13
+ARCHITECTURE = "arm64"  # a fifth cheaper than x86_64
+HANDLER = "index.handler"
+# CloudFormation replaces a function's code only if this text changes, and then with this text:
+# it must stay as it is for ever. The code itself comes by UpdateFunctionCode.
+PLACEHOLDER = (
+    'def handler(event, context):\n    raise RuntimeError("no code yet: run zae-limiter upgrade")\n'
+)
+BATCH_SIZE = 1000  # records of an invocation; a record is a turned hour or an expired event
+BATCH_WINDOW_S = 5
+RETRIES = 3
+MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
+ITERATOR_AGE_MS = 3_600_000  # an hour behind: stream records are kept for a day
+TURNED_HOURS = {"dynamodb": {"NewImage": {"op": {"S": [{"prefix": "~"}]}}}}
+REMOVED_EVENTS = {"dynamodb": {"OldImage": {"SK": {"S": [{"prefix": "#AUDIT#"}]}}}}
+
+_STACK = "${AWS::StackName}"
+_FUNCTION = {"Fn::Sub": names.aggregator_function(_STACK)}
+
+
+def resources() -> dict[str, Resource]:
+    return {
+        "AggregatorLogGroup": {
+            "Type": "AWS::Logs::LogGroup",
+            "Condition": "HasAggregator",
+            "UpdateReplacePolicy": "Delete",
+            "DeletionPolicy": "Delete",
+            "Properties": {
+                "LogGroupName": {"Fn::Sub": names.log_group(names.aggregator_function(_STACK))},
+                "RetentionInDays": {"Ref": "LogRetentionDays"},
+            },
+        },
+        "AggregatorDeadLetterQueue": {
+            "Type": "AWS::SQS::Queue",
+            "Condition": "HasAggregator",
+            "UpdateReplacePolicy": "Delete",
+            "DeletionPolicy": "Delete",
+            "Properties": {
+                "QueueName": {"Fn::Sub": names.dead_letter_queue(_STACK)},
+                "MessageRetentionPeriod": MESSAGE_RETENTION_S,
+                "SqsManagedSseEnabled": True,
+            },
+        },
+        "Aggregator": _function(),
+        "AggregatorEventSource": _event_source(),
+        "AuditArchive": _archive(),
+        **_alarms(),
+    }
+
+
+def _function() -> Resource:
+    return {
+        "Type": "AWS::Lambda::Function",
+        "Condition": "HasAggregator",
+        "DependsOn": "AggregatorLogGroup",
+        "Properties": {
+            "FunctionName": _FUNCTION,
+            "Description": "Stores finished hours of usage and archives audit events",
+            "Runtime": RUNTIME,
+            "Architectures": [ARCHITECTURE],
+            "Handler": HANDLER,
+            "Code": {"ZipFile": PLACEHOLDER},
+            "Role": {
+                "Fn::If": [
+                    "HasOwnRole",
+                    {"Ref": "AggregatorRoleArn"},
+                    {"Fn::GetAtt": ["AggregatorRole", "Arn"]},
+                ]
+            },
+            "Timeout": {"Ref": "LambdaTimeout"},
+            "MemorySize": {"Ref": "LambdaMemory"},
+            "ReservedConcurrentExecutions": _if("HasConcurrency", {"Ref": "ReservedConcurrency"}),
+            "TracingConfig": {"Mode": {"Fn::If": ["HasTracing", "Active", "PassThrough"]}},
+            "Environment": {
+                "Variables": {
+                    "TABLE_NAME": {"Ref": "Table"},
+                    "ARCHIVE_BUCKET_NAME": {"Fn::If": ["HasArchive", {"Ref": "AuditArchive"}, ""]},
+                }
+            },
+        },
+    }
+
+
+def _event_source() -> Resource:
+    hours, removed = _pattern(TURNED_HOURS), _pattern(REMOVED_EVENTS)
+    return {
+        "Type": "AWS::Lambda::EventSourceMapping",
+        "Condition": "HasAggregator",
+        "Properties": {
+            "EventSourceArn": {"Fn::GetAtt": ["Table", "StreamArn"]},
+            "FunctionName": {"Ref": "Aggregator"},
+            "StartingPosition": "TRIM_HORIZON",
+            "BatchSize": BATCH_SIZE,
+            "MaximumBatchingWindowInSeconds": BATCH_WINDOW_S,
+            "MaximumRetryAttempts": RETRIES,
+            "BisectBatchOnFunctionError": True,
+            "FunctionResponseTypes": ["ReportBatchItemFailures"],
+            "FilterCriteria": {"Filters": {"Fn::If": ["HasArchive", [hours, removed], [hours]]}},
+            "DestinationConfig": {
+                "OnFailure": {"Destination": {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}}
+            },
+        },
+    }
+
+
+def _pattern(pattern: dict[str, Any]) -> dict[str, str]:
+    return {"Pattern": json.dumps(pattern, separators=(",", ":"))}
+
+
+def _archive() -> Resource:
+    return {
+        "Type": "AWS::S3::Bucket",
+        "Condition": "HasArchive",
+        # Archived events outlive the stack: deleting them is for their owner to decide.
+        "DeletionPolicy": "Retain",
+        "UpdateReplacePolicy": "Retain",
+        "Properties": {
+            "BucketEncryption": {
+                "ServerSideEncryptionConfiguration": [
+                    {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+                ]
+            },
+            "PublicAccessBlockConfiguration": {
+                "BlockPublicAcls": True,
+                "BlockPublicPolicy": True,
+                "IgnorePublicAcls": True,
+                "RestrictPublicBuckets": True,
+            },
+            "LifecycleConfiguration": {
+                "Rules": [
+                    {
+                        "Id": "ToGlacier",
+                        "Status": "Enabled",
+                        "Prefix": "audit/",
+                        "Transitions": [
+                            {
+                                "StorageClass": "GLACIER",
+                                "TransitionInDays": {"Ref": "AuditArchiveGlacierDays"},
+                            }
+                        ],
+                    }
+                ]
+            },
+        },
+    }
+
+
+def _alarms() -> dict[str, Resource]:
+    function = {"FunctionName": {"Ref": "Aggregator"}}
+    queue = {"QueueName": {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "QueueName"]}}
+    duration = {"Ref": "LambdaDurationThresholdMs"}
+    return {
+        "AggregatorErrors": _alarm(
+            "aggregator-errors", "The aggregator fails", "AWS/Lambda/Errors", function, 0
+        ),
+        "AggregatorDuration": _alarm(
+            "aggregator-duration",
+            "The aggregator nears its timeout",
+            "AWS/Lambda/Duration",
+            function,
+            duration,
+            statistic="Maximum",
+        ),
+        "AggregatorIteratorAge": _alarm(
+            "aggregator-iterator-age",
+            "The aggregator is an hour behind the stream",
+            "AWS/Lambda/IteratorAge",
+            function,
+            ITERATOR_AGE_MS,
+            statistic="Maximum",
+        ),
+        "AggregatorDeadLetters": _alarm(
+            "aggregator-dlq",
+            "Records were given up; they are in the dead letter queue",
+            "AWS/SQS/ApproximateNumberOfMessagesVisible",
+            queue,
+            0,
+            statistic="Maximum",
+        ),
+        "TableThrottles": {
+            **_alarm(
+                "table-throttles",
+                "DynamoDB throttles writes to the table",
+                "AWS/DynamoDB/WriteThrottleEvents",
+                {"TableName": {"Ref": "Table"}},
+                0,
+            ),
+            "Condition": "HasAlarms",
+        },
+    }
+
+
+def _alarm(
+    name: str,
+    description: str,
+    metric: str,
+    dimensions: dict[str, Any],
+    threshold: Any,
+    *,
+    statistic: str = "Sum",
+) -> Resource:
+    namespace, _, metric_name = metric.rpartition("/")
+    return {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Condition": "HasAggregatorAlarms",
+        "Properties": {
+            "AlarmName": {"Fn::Sub": f"{_STACK}-{name}"},
+            "AlarmDescription": description,
+            "Namespace": namespace,
+            "MetricName": metric_name,
+            "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+            "Statistic": statistic,
+            "Period": 300,
+            "EvaluationPeriods": 1,
+            "Threshold": threshold,
+            "ComparisonOperator": "GreaterThanThreshold",
+            "TreatMissingData": "notBreaching",
+            "AlarmActions": _if("HasTopic", [{"Ref": "AlarmSnsTopic"}]),
+        },
+    }
+
+
+def _if(condition: str, value: Any) -> dict[str, Any]:
+    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}

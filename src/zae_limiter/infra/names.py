@@ -1,0 +1,71 @@
+"""Names of the parts of a stack."""
+
+from __future__ import annotations
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.stack import NAME_FORMAT_GAP, StackOptions
+
+MAX_ROLE_NAME = 64  # IAM's bound
+MAX_POLICY_NAME = 120  # IAM allows 128; the documents promise 120
+MAX_COMPONENT = 8  # so that a name that fits today fits every later version
+
+ROLES = ("aggr", "prov", "app", "admin", "read")
+POLICIES = ("acq", "full", "read", "ns-acq", "ns-full", "ns-read")
+LEGACY_PREFIX = "ZAEL-"  # stacks of older versions carry it; new ones do not
+
+
+def aggregator_function(stack: str) -> str:
+    return f"{stack}-aggregator"
+
+
+def provisioner_function(stack: str) -> str:
+    return f"{stack}-limits-provisioner"
+
+
+def dead_letter_queue(stack: str) -> str:
+    return f"{stack}-aggregator-dlq"
+
+
+def log_group(function: str) -> str:
+    return f"/aws/lambda/{function}"
+
+
+def role(stack: str, component: str, name_format: str | None = None) -> str:
+    """Return the name of a role, with the format of the account applied."""
+    return _formatted(f"{stack}-{component}", name_format, MAX_ROLE_NAME, "role_name_format")
+
+
+def policy(stack: str, component: str, name_format: str | None = None) -> str:
+    """Return the name of a managed policy, with the format of the account applied."""
+    return _formatted(f"{stack}-{component}", name_format, MAX_POLICY_NAME, "policy_name_format")
+
+
+def check_names(stack: str, options: StackOptions) -> None:
+    """Raise ValidationError if a format makes a name too long, before anything is created."""
+    for component in ROLES:
+        role(stack, component, options.role_name_format)
+    for component in POLICIES:
+        policy(stack, component, options.policy_name_format)
+
+
+def split_format(name_format: str | None) -> tuple[str, str]:
+    """Return what a format puts before and after the name; the template's parameters."""
+    before, _, after = (name_format or NAME_FORMAT_GAP).partition(NAME_FORMAT_GAP)
+    return before, after
+
+
+def user_name(stack: str) -> str:
+    """Return the name that a user gave to a stack of this or an older version."""
+    return stack.removeprefix(LEGACY_PREFIX)
+
+
+def _formatted(name: str, name_format: str | None, longest: int, field: str) -> str:
+    formatted = (name_format or NAME_FORMAT_GAP).replace(NAME_FORMAT_GAP, name)
+    if len(formatted) > longest:
+        raise ValidationError(
+            field,
+            name_format,
+            f"makes the name {formatted!r} longer than {longest} characters; shorten it or the "
+            "stack's name",
+        )
+    return formatted

@@ -1,0 +1,115 @@
+"""Function packages: zips of what a handler imports, built from the installed package.
+
+Imports are followed in the source text, also those inside functions; blocks for type checkers are
+left out. The functions have no third-party code. The same sources give the same bytes, so that the
+digest tells whether a deployed function is up to date.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+OWN_PACKAGES = ("zae_limiter", "zae_limiter_aggregator")
+AGGREGATOR = "zae_limiter_aggregator.handler"
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold; any constant would do
+_READABLE = 0o644 << 16  # Lambda runs as another user than the one that unpacks
+# Lambda looks for this module: the placeholder of the template has the same name.
+_ENTRY = "index.py"
+
+
+class FunctionPackage(NamedTuple):
+    """The zip of a function, and Lambda's digest of it."""
+
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Return the digest as GetFunctionConfiguration shows it (CodeSha256)."""
+        return base64.b64encode(hashlib.sha256(self.content).digest()).decode()
+
+
+def aggregator_package() -> FunctionPackage:
+    """Build the package of the aggregator."""
+    return build(AGGREGATOR)
+
+
+def build(entry: str) -> FunctionPackage:
+    """Build a package whose ``index.handler`` is the ``handler`` of the entry module."""
+    files = {_ENTRY: f'from {entry} import handler\n\n__all__ = ["handler"]\n'.encode()}
+    for name, path in sorted(_modules(entry).items()):
+        inside = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
+        files[inside] = path.read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for inside, content in files.items():
+            info = zipfile.ZipInfo(inside, _ZIP_EPOCH)
+            info.external_attr = _READABLE
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return FunctionPackage(buffer.getvalue())
+
+
+def _modules(entry: str) -> dict[str, Path]:
+    """Return the files of all own modules that importing and using ``entry`` may need."""
+    found: dict[str, Path] = {}
+    waiting = [entry]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        path = _file_of(name)
+        if path is None:  # a name inside a module, not a module
+            continue
+        found[name] = path
+        parent = name.rpartition(".")[0]
+        if parent:
+            waiting.append(parent)
+        is_package = path.name == "__init__.py"
+        waiting += _imported(path, name if is_package else parent)
+    return found
+
+
+def _file_of(name: str) -> Path | None:
+    try:
+        spec = find_spec(name)
+    except (ModuleNotFoundError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def _imported(path: Path, package: str) -> Iterator[str]:
+    for node in _runtime_nodes(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join(package.split(".")[: -node.level + 1 or None] + base.split("."))
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] in OWN_PACKAGES)
+
+
+def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Iterate over a tree without the blocks that only type checkers read."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and _is_for_type_checkers(child.test):
+            for other in child.orelse:
+                yield other
+                yield from _runtime_nodes(other)
+            continue
+        yield child
+        yield from _runtime_nodes(child)
+
+
+def _is_for_type_checkers(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"

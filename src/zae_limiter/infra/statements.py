@@ -1,0 +1,80 @@
+"""Policies: the calls that each role makes, and the statements that permit just these.
+
+A transaction is authorised by its parts: TransactWriteItems needs the rights of the Put, Update,
+Delete and ConditionCheck actions in it, TransactGetItems those of GetItem.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Statement = dict[str, Any]
+
+NAMESPACE_TAG = "zael_namespace_id"
+REGISTRY_KEYS = "_/*"  # version record and namespaces, which every client reads when it opens
+
+# The calls of single items, as tests/integration/dynamodb/policies records them: a call too many
+# or too few fails there.
+READ_CALLS = ("BatchGetItem", "GetItem")
+WRITE_CALLS = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
+STREAM_CALLS = ("DescribeStream", "GetRecords", "GetShardIterator")
+AGGREGATOR_CALLS = ("GetItem", "UpdateItem")  # GetItem: how long usage is kept
+
+TABLE_ARN: dict[str, Any] = {"Fn::GetAtt": ["Table", "Arn"]}
+INDEX_ARNS: dict[str, Any] = {"Fn::Sub": "${Table.Arn}/index/*"}
+
+
+def actions(service: str, calls: tuple[str, ...]) -> list[str]:
+    return [f"{service}:{call}" for call in sorted(set(calls))]
+
+
+def allow(sid: str, calls: list[str], resources: list[Any], **rest: Any) -> Statement:
+    return {"Sid": sid, "Effect": "Allow", "Action": calls, "Resource": resources, **rest}
+
+
+def document(*statements: Statement) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _leading_keys(pattern: Any) -> dict[str, Any]:
+    return {"Condition": {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]}}}
+
+
+OWN_KEYS = f"${{aws:PrincipalTag/{NAMESPACE_TAG}}}/*"
+
+
+def _namespace(calls: tuple[str, ...], *, queries: bool) -> dict[str, Any]:
+    """Permit calls on the caller's own namespace, and reading the registry."""
+    own = _leading_keys(OWN_KEYS)
+    registry = _leading_keys(REGISTRY_KEYS)
+    permitted = [
+        allow("OwnItems", actions("dynamodb", calls), [TABLE_ARN], **own),
+        allow("Registry", actions("dynamodb", (*READ_CALLS, "Query")), [TABLE_ARN], **registry),
+    ]
+    if queries:
+        permitted.append(_queries("OwnQueries", **own))
+    return document(*permitted)
+
+
+def _whole_table(calls: tuple[str, ...], *, queries: bool) -> dict[str, Any]:
+    permitted = [allow("Items", actions("dynamodb", calls), [TABLE_ARN])]
+    if queries:
+        permitted.append(_queries("Queries"))
+        permitted.append(allow("Status", ["dynamodb:DescribeTable"], [TABLE_ARN]))
+    return document(*permitted)
+
+
+def _queries(sid: str, **rest: Any) -> Statement:
+    return allow(sid, ["dynamodb:Query"], [TABLE_ARN, INDEX_ARNS], **rest)
+
+
+def policy_documents() -> dict[str, dict[str, Any]]:
+    """Return the document of each managed policy, by component."""
+    return {
+        "acq": _whole_table(READ_CALLS + WRITE_CALLS, queries=False),
+        "full": _whole_table(READ_CALLS + WRITE_CALLS, queries=True),
+        "read": _whole_table(READ_CALLS, queries=True),
+        "ns-acq": _namespace(READ_CALLS + WRITE_CALLS, queries=False),
+        "ns-full": _namespace(READ_CALLS + WRITE_CALLS, queries=True),
+        "ns-read": _namespace(READ_CALLS, queries=True),
+    }

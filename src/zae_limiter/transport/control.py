@@ -1,0 +1,149 @@
+"""Calls to CloudFormation, Lambda and other services of the control plane, over botocore.
+
+DynamoDB itself goes over our own wire; these calls are few, and their protocols are many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from typing import Any
+
+from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
+from zae_limiter.transport.messages import parse_endpoint
+
+CONNECT_S = 5.0
+READ_S = 60.0  # of one answer; UpdateFunctionCode carries the package
+ATTEMPTS = 6  # the control plane throttles; botocore backs off between attempts
+LOCAL_REGION = "us-east-1"
+_DENIED = ("AccessDenied", "Unauthorized", "InvalidClientTokenId", "SignatureDoesNotMatch")
+
+
+class ControlError(InfrastructureError):
+    """The control plane has refused a call; ``code`` is its name for the reason."""
+
+    def __init__(self, service: str, code: str, reason: str) -> None:
+        self.service = service
+        self.code = code
+        self.reason = reason
+        super().__init__(f"{service} refused the call ({code}): {reason}")
+
+    @property
+    def is_throttling(self) -> bool:
+        return "Throttl" in self.code or self.code == "RequestLimitExceeded"
+
+
+class Control:
+    """A control plane of one region or endpoint. Calls block; any thread may make them."""
+
+    def __init__(self, region: str | None = None, endpoint_url: str | None = None) -> None:
+        self.region = region
+        self.endpoint_url = endpoint_url
+        self._clients: dict[str, Any] = {}
+        self._session: Any = None
+        self._lock = threading.Lock()
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Call an operation by botocore's method name; raise our own errors."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
+        except ClientError as error:
+            raise _refused(service, operation, error) from error
+        except BotoCoreError as error:
+            raise self._failed(service, error) from error
+        return answer
+
+    def pages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Call an operation until there is no further page."""
+        pages: list[dict[str, Any]] = []
+        token: dict[str, str] = {}
+        while not pages or token:
+            answer = self.call(service, operation, **parameters, **token)
+            pages.append(answer)
+            following = answer.get("NextToken")
+            token = {"NextToken": following} if following else {}
+        return pages
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
+
+    def _client(self, service: str) -> Any:
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._new_client(service)
+            return self._clients[service]
+
+    def _new_client(self, service: str) -> Any:
+        from botocore.config import Config
+        from botocore.session import Session
+
+        if self._session is None:
+            self._session = Session()
+            self._session.register_component("data_loader", _service_models())
+        session = self._session
+        options: dict[str, Any] = {"region_name": self.region}
+        if self.endpoint_url and parse_endpoint(self.endpoint_url).is_local:
+            options["region_name"] = (
+                self.region or session.get_config_variable("region") or LOCAL_REGION
+            )
+            if session.get_credentials() is None:  # a local server does not check
+                options |= {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+        config = Config(
+            connect_timeout=CONNECT_S,
+            read_timeout=READ_S,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        )
+        return session.create_client(
+            service, endpoint_url=self.endpoint_url, config=config, **options
+        )
+
+    def _failed(self, service: str, error: Exception) -> Exception:
+        """Translate an error that botocore raises without an answer."""
+        kind = type(error).__name__
+        if kind == "NoRegionError":
+            return ValidationError(
+                "region", None, "is not known; pass --region, or set AWS_REGION or a profile"
+            )
+        if "Credential" in kind or "Token" in kind or kind in ("ProfileNotFound", "SSOError"):
+            return PermissionDenied(
+                f"AWS credentials were not found or have expired ({kind}); set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role"
+            )
+        where = self.endpoint_url or f"region {self.region or 'of the AWS configuration'}"
+        return InfrastructureError(
+            f"{service} cannot be reached at {where} ({kind}); check the region, the endpoint "
+            "and the network"
+        )
+
+
+class AControl(Control):
+    """The same for an event loop: each call runs in a worker thread."""
+
+    async def acall(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        return await asyncio.to_thread(self.call, service, operation, **parameters)
+
+    async def apages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self.pages, service, operation, **parameters)
+
+
+@functools.cache
+def _service_models() -> Any:
+    """Return botocore's descriptions of services, which take longer to read than most calls."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
+
+
+def _refused(service: str, operation: str, error: Any) -> Exception:
+    details = error.response.get("Error", {})
+    code, message = str(details.get("Code", "")), str(details.get("Message", ""))
+    if any(word in code for word in _DENIED):
+        return PermissionDenied(f"{service}:{operation} is not permitted ({code}): {message}")
+    return ControlError(service, code, message)

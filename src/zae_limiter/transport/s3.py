@@ -1,0 +1,93 @@
+"""PutObject of S3: one signed request, and what its response means."""
+
+from __future__ import annotations
+
+import re
+import time
+from hashlib import sha256
+from hmac import digest
+from typing import NamedTuple
+from urllib.parse import quote
+
+from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
+from zae_limiter.transport.messages import Destination, HttpResponse
+from zae_limiter.transport.proxy import authorization_header
+from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key
+
+SERVICE = "s3"
+_CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,80})</Code>")
+_THROTTLED = frozenset({"SlowDown", "ServiceUnavailable", "RequestLimitExceeded"})
+_LATER = frozenset({"RequestTimeout", "OperationAborted"})  # succeed when they are repeated
+
+
+class S3Object(NamedTuple):
+    """An object to put: where it goes, and what it holds. ``path`` starts with ``/``."""
+
+    path: str
+    body: bytes
+    content_type: str = "application/octet-stream"
+    content_encoding: str = ""
+
+
+def put_object(
+    destination: Destination,
+    region: str,
+    stored: S3Object,
+    credentials: Credentials,
+    epoch_s: float,
+) -> bytes:
+    """Build the whole signed request, as it is sent.
+
+    Unlike other services S3 wants the digest of the body as a header, and paths encoded once.
+    """
+    endpoint, proxy = destination.endpoint, destination.proxy
+    path = endpoint.path.rstrip("/") + quote(stored.path, safe="/~")
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(int(epoch_s)))
+    body_digest = sha256(stored.body).hexdigest()
+    headers = {
+        "content-type": stored.content_type,
+        "host": endpoint.host_header,
+        "x-amz-content-sha256": body_digest,
+        "x-amz-date": stamp,
+    }
+    if stored.content_encoding:
+        headers["content-encoding"] = stored.content_encoding
+    if credentials.token is not None:
+        headers["x-amz-security-token"] = credentials.token
+    names = sorted(headers)
+    lines = "".join(f"{name}:{headers[name]}\n" for name in names)
+    canonical = f"PUT\n{path}\n\n{lines}\n{';'.join(names)}\n{body_digest}"
+    scope = f"{stamp[:8]}/{region}/{SERVICE}/aws4_request"
+    hashed = sha256(canonical.encode()).hexdigest()
+    to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashed}"
+    key = signing_key(credentials, stamp[:8], region, SERVICE)
+    signature = digest(key, to_sign.encode(), "sha256").hex()
+    target, proxy_header = path, ""
+    if proxy is not None and destination.is_forwarded:
+        target = endpoint._replace(path=path).url
+        proxy_header = authorization_header(proxy)
+    head = (
+        f"PUT {target} HTTP/1.1\r\n{proxy_header}"
+        + "".join(f"{name}: {headers[name]}\r\n" for name in names)
+        + f"user-agent: {USER_AGENT}\r\naccept-encoding: identity\r\n"
+        f"authorization: AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, "
+        f"SignedHeaders={';'.join(names)}, Signature={signature}\r\n"
+        f"content-length: {len(stored.body)}\r\n\r\n"
+    )
+    return head.encode() + stored.body
+
+
+def check_put(response: HttpResponse, path: str) -> None:
+    """Raise the error that a response other than success means."""
+    if response.status == 200:
+        return
+    found = _CODE.search(response.body)
+    code = found.group(1).decode() if found else str(response.status)
+    message = f"S3 refused to store {path!r} ({code})"
+    if code in _THROTTLED or response.status in (429, 503):
+        raise Throttled(f"{message}; it is tried again", code=code, of_item=False)
+    if response.status >= 500 or code in _LATER:
+        raise ServerFault(f"S3 failed to store {path!r} ({code})")
+    if response.status in (401, 403):
+        raise Denied(f"{message}; check the rights of the role and the bucket's policy", code=code)
+    raise Refused(f"{message}; check that the bucket exists and is in this region", code=code)

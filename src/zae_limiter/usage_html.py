@@ -1,0 +1,203 @@
+"""Usage as one HTML page that needs nothing else: no script, no font, no picture from elsewhere.
+
+Made to be mailed or archived: charts are inline SVG, and all texts are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
+from zae_limiter.visualization import (
+    COLOURS,
+    UsageSeries,
+    axis_ticks,
+    labelled_windows,
+    through_children_text,
+    usage_series,
+)
+
+MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
+MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
+# The chart in units of its own, about pixels; the page scales it to its width.
+WIDTH, HEIGHT = 900, 200
+LEFT, RIGHT, TOP, BOTTOM = 80, 10, 10, 24  # room for the labels of both axes
+Y_TICKS, MAX_LABELS = 4, 8
+
+# Programs that honour it load nothing from elsewhere, even if a text got past the escaping.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE = (
+    "body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:960px;padding:0 1em;"
+    "color:#222;background:#fff}h1{font-size:1.4em}h2{font-size:1.1em;margin:1.6em 0 .4em}"
+    "table{border-collapse:collapse;margin:.6em 0}th,td{padding:.2em .7em;text-align:left;"
+    "border-bottom:1px solid #ddd}.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "svg{width:100%;height:auto}.q{color:#666}"
+)
+_EACH_TOKEN_ONCE = (
+    "Totals over several entities count each token once: what parents used through their children "
+    "is shown apart."
+)
+_APPROXIMATE = "Rejected calls are approximate."
+
+
+def usage_page(
+    subject: str, windows: Sequence[UsageSnapshot], window_type: str, summary: UsageSummary
+) -> str:
+    """Return a page with totals, a chart for each limit, and a table of the windows."""
+    unit = "hours" if window_type == "hourly" else "days" if window_type == "daily" else "months"
+    span = f"{summary.min_window_start} to {summary.max_window_start}"
+    parts = [f"<p>{summary.window_count:,} {unit} with usage, {escape(span)}.</p>"]
+    if not windows:
+        parts = ["<p>No usage is recorded for that.</p>"]
+    else:
+        parts += [_totals(summary, unit.removesuffix("s")), *_charts(windows, window_type)]
+        parts += ["<h2>Windows</h2>", _windows(windows)]
+        parts.append(f'<p class="q">{_EACH_TOKEN_ONCE} {_APPROXIMATE} Times are in UTC.</p>')
+    return _page(f"Usage of {subject}", parts)
+
+
+def ranking_page(subject: str, ranking: UsageRanking) -> str:
+    """Return a page with the largest consumers and parents."""
+    by = "calls" if ranking.by is None else ranking.by
+    parts = [
+        f"<p>By {escape(by)}, from {escape(ranking.start_time)} to {escape(ranking.end_time)}.</p>",
+        _entities(ranking.consumers) if ranking.consumers else "<p>No usage is recorded.</p>",
+    ]
+    if ranking.parents:
+        parts += ["<h2>Parents, with what came through children</h2>", _entities(ranking.parents)]
+    parts.append(f'<p class="q">{_APPROXIMATE} Times are in UTC.</p>')
+    return _page(f"Largest consumers of {subject}", parts)
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    body = "\n".join(parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def _totals(summary: UsageSummary, unit: str) -> str:
+    rows = [
+        (
+            name,
+            f"{total:,}",
+            f"{summary.through_children.get(name, 0):,}",
+            f"{summary.average[name]:,.1f}",
+        )
+        for name, total in sorted(summary.total.items())
+    ]
+    heads = ("limit", "total", "through children", f"average per {unit}")
+    rejected = f"<p>{summary.rejected:,} calls were rejected.</p>"
+    return _table(heads, rows, texts=1) + rejected
+
+
+def _windows(windows: Sequence[UsageSnapshot]) -> str:
+    names = sorted({name for snapshot in windows for name in snapshot.counters})
+    heads = ("window", "entity", "resource", *names, "calls", "rejected", "through children")
+    rows = (
+        (
+            snapshot.window_start,
+            snapshot.entity_id,
+            snapshot.resource,
+            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
+            f"{snapshot.total_events:,}",
+            f"{snapshot.rejected:,}",
+            through_children_text(snapshot.through_children),
+        )
+        for snapshot in windows[:MAX_ROWS]
+    )
+    left_out = ""
+    if len(windows) > MAX_ROWS:
+        left_out = f"<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
+    return _table(heads, rows, texts=3) + left_out
+
+
+def _entities(usages: Sequence[EntityUsage]) -> str:
+    names = sorted({name for usage in usages for name in usage.counters})
+    heads = ("entity", *names, "calls", "rejected", "through children")
+    rows = (
+        (
+            usage.entity_id,
+            *(f"{usage.counters.get(name, 0):,}" for name in names),
+            f"{usage.total_events:,}",
+            f"{usage.rejected:,}",
+            through_children_text(usage.through_children),
+        )
+        for usage in usages
+    )
+    return _table(heads, rows, texts=1)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int) -> str:
+    """Return a table; columns after the first ``texts`` are aligned to the right."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}>{escape(cell)}</{tag}>"
+            if index < texts
+            else f'<{tag} class="n">{escape(cell)}</{tag}>'
+            for index, cell in enumerate(cells)
+        )
+
+    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    head = f"<tr>{line('th', heads)}</tr>"
+    return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+# --- charts ----------------------------------------------------------------------------------
+
+
+def _charts(windows: Sequence[UsageSnapshot], window_type: str) -> list[str]:
+    parts = []
+    for index, series in enumerate(usage_series(windows, window_type)):
+        parts.append(f"<h2>{escape(series.title)}</h2>")
+        parts.append(svg_chart(series, COLOURS[index % len(COLOURS)]))
+    return parts
+
+
+def svg_chart(series: UsageSeries, colour: str) -> str:
+    """Return bars over windows as an SVG element; negative ones hang below the zero line."""
+    ticks = axis_ticks(series, Y_TICKS)
+    low, high = ticks[0], ticks[-1]
+    step = (WIDTH - LEFT - RIGHT) / len(series.totals)
+
+    def y(value: int) -> float:
+        return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
+
+    lines = "".join(
+        f'<line x1="{LEFT}" y1="{y(tick)}" x2="{WIDTH - RIGHT}" y2="{y(tick)}" '
+        f'stroke="{"#888" if tick == 0 else "#ddd"}"/>'
+        f'<text x="{LEFT - 6}" y="{y(tick) + 4}" text-anchor="end">{tick:,}</text>'
+        for tick in ticks
+    )
+    labels = "".join(
+        f'<text x="{LEFT + step * (index + 0.5):.1f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(series.label(index))}</text>"
+        for index in labelled_windows(series, MAX_LABELS)
+    )
+    shapes = []
+    for index, total in enumerate(series.totals):
+        left, top, bottom = LEFT + step * index, y(max(total, 0)), y(min(total, 0))
+        if total:
+            shapes.append((index, f"M{left:.1f} {top}h{step * 0.9:.2f}V{bottom}H{left:.1f}z"))
+    if len(shapes) <= MAX_TITLED_BARS:
+        bars = "".join(
+            f'<path d="{shape}"><title>{escape(series.label(index))}: '
+            f"{series.totals[index]:,} {series.quantity}</title></path>"
+            for index, shape in shapes
+        )
+    else:
+        bars = f'<path d="{"".join(shape for _, shape in shapes)}"/>'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="11" '
+        f'aria-label="{escape(series.title)}">'
+        f'{lines}<g fill="{colour}">{bars}</g>{labels}</svg>'
+    )

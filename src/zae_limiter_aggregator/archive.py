@@ -1,0 +1,101 @@
+"""Expired audit events as objects for S3: gzipped JSON lines, by the day of the events.
+
+    audit/year=2026/month=01/day=31/{digest of its event ids}.jsonl.gz
+
+The same events always make the same object, so a repeated delivery writes nothing new. If Lambda
+delivers them again in other batches, an event may be in two objects: its ``event_id`` tells.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from zae_limiter.dynamodb.items import audit
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter_aggregator.stream import ExpiredEvent
+
+FOLDER = "audit"
+UNKNOWN_DAY = "0000-00-00"  # of an event whose time cannot be read
+_DAY_DIGITS = len("2026-01-31")
+_DIGEST_BYTES = 16  # 128 bits: two objects of a day must not have the same name by chance
+_encode = json.JSONEncoder(
+    separators=(",", ":"), ensure_ascii=False, sort_keys=True, default=str
+).encode
+
+
+class ArchiveObject(NamedTuple):
+    """An object of the archive, and the records whose events it holds."""
+
+    name: str
+    body: bytes
+    sequence_numbers: list[str]
+
+
+class _Line(NamedTuple):
+    """One event: its id, its day, its JSON, and the record that brought it."""
+
+    event_id: str
+    day: str
+    text: str
+    sequence_number: str
+
+
+def archive_objects(events: Iterable[ExpiredEvent]) -> list[ArchiveObject]:
+    """Return the objects that hold the events of a batch, one for each day."""
+    days: dict[str, dict[str, list[_Line]]] = {}
+    for event in events:
+        line = _line(event)
+        days.setdefault(line.day, {}).setdefault(line.text, []).append(line)
+    return [_object(day, lines) for day, lines in sorted(days.items())]
+
+
+def _object(day: str, by_text: Mapping[str, list[_Line]]) -> ArchiveObject:
+    """Write each event once, in the order of ids, which is that of time."""
+    firsts = sorted(lines[0] for lines in by_text.values())
+    named = hashlib.blake2s("\n".join(line.event_id for line in firsts).encode())
+    digest = named.hexdigest()[: 2 * _DIGEST_BYTES]
+    year, month, day_of_month = day.split("-")
+    text = "".join(f"{line.text}\n" for line in firsts)
+    return ArchiveObject(
+        f"{FOLDER}/year={year}/month={month}/day={day_of_month}/{digest}.jsonl.gz",
+        gzip.compress(text.encode(), mtime=0),  # without a time, so that it is always the same
+        [line.sequence_number for lines in by_text.values() for line in lines],
+    )
+
+
+def _line(event: ExpiredEvent) -> _Line:
+    item = event.item
+    namespace_id = _text(item, "PK").partition("/")[0]
+    try:
+        decoded = audit.decode(item)
+        fields: dict[str, Any] = {
+            "namespace_id": namespace_id,
+            "event_id": decoded.event_id,
+            "timestamp": decoded.timestamp,
+            "action": decoded.action,
+            "entity_id": decoded.entity_id,
+            "principal": decoded.principal,
+            "resource": decoded.resource,
+            "details": decoded.details,
+        }
+    except (RateLimiterUnavailable, TypeError, AttributeError):  # as it was stored, if damaged
+        fields = {"namespace_id": namespace_id, "damaged_item": item}
+    event_id = _text(item, "event_id") or _text(item, "SK")
+    return _Line(event_id, _day(item), _encode(fields), event.sequence_number)
+
+
+def _day(item: Item) -> str:
+    day = _text(item, "timestamp")[:_DAY_DIGITS]
+    is_day = len(day) == _DAY_DIGITS and day.count("-") == 2 and day.replace("-", "").isdecimal()
+    return day if is_day else UNKNOWN_DAY
+
+
+def _text(item: object, name: str) -> str:
+    value = item.get(name) if isinstance(item, Mapping) else None
+    text = value.get("S") if isinstance(value, Mapping) else None
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,73 @@
+"""The entry point of the Lambda function that reads the table's stream.
+
+Environment: ``TABLE_NAME``; ``ARCHIVE_BUCKET_NAME`` if expired audit events are archived.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from zae_limiter_aggregator.processor import RESERVE_S, Processor
+from zae_limiter_aggregator.report import Log
+from zae_limiter_aggregator.wire import Wire
+
+TABLE, ARCHIVE = "TABLE_NAME", "ARCHIVE_BUCKET_NAME"
+DEFAULT_TIME_S = 60.0  # where the context does not tell how much time is left
+_SETTINGS = (
+    TABLE,
+    ARCHIVE,
+    "AWS_ACCESS_KEY_ID",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_DYNAMODB",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_REGION",
+    "AWS_SESSION_TOKEN",
+)
+
+_warm: dict[tuple[str, ...], tuple[Wire, Processor]] = {}  # at most one
+
+
+def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, list[dict[str, str]]]:
+    """Process a batch of stream records; return those that have to be delivered again."""
+    log = Log(str(getattr(context, "aws_request_id", "") or ""))
+    left_s = _seconds_left(context)
+    deadline = time.monotonic() + max(left_s - RESERVE_S, left_s / 2)
+    records = event.get("Records") or []
+    processor = _processor(os.environ)
+    result = processor.process(records, log, deadline)
+    values = {
+        "Records": result.processed_count,
+        "Hours": result.snapshots_updated,
+        "Archived": result.events_archived,
+        "Failures": len(result.failed),
+        "Skipped": result.skipped,
+        "Lag": result.lag_ms,
+    }
+    log.metrics(values, Table=os.environ[TABLE])
+    return result.response()
+
+
+def close() -> None:
+    """End all threads and connections; the next batch starts new ones."""
+    while _warm:
+        _, (wire, processor) = _warm.popitem()
+        processor.close()
+        wire.close()
+
+
+def _processor(environment: Mapping[str, str]) -> Processor:
+    """Return the processor of this environment; a warm function keeps its connections."""
+    settings = tuple(environment.get(name, "") for name in _SETTINGS)
+    if settings not in _warm:
+        close()
+        wire = Wire(environment[TABLE], environment)
+        _warm[settings] = wire, Processor(wire, environment.get(ARCHIVE) or None)
+    return _warm[settings][1]
+
+
+def _seconds_left(context: Any) -> float:
+    remaining = getattr(context, "get_remaining_time_in_millis", None)
+    return DEFAULT_TIME_S if remaining is None else remaining() / 1000

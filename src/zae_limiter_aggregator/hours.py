@@ -1,0 +1,59 @@
+"""The writes that a finished hour needs: store it, then clear it in the bucket item."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zae_limiter.dynamodb.items import hours, usage
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter_aggregator.stream import ParsedBucketRecord
+
+
+class HourId(NamedTuple):
+    """Identifies a finished hour: all records that show it carry the same value."""
+
+    partition_key: str
+    origin: str
+    hour: int
+
+
+class FinishedHour(NamedTuple):
+    """A finished hour, and the sequence numbers of all records that show it."""
+
+    record: ParsedBucketRecord
+    sequence_numbers: list[str]
+
+    def store(self, table: str, retention_days: int) -> str:
+        """Return the UpdateItem that stores the hour; repeating it changes nothing."""
+        record, finished = self.record, self.record.finished
+        assert finished is not None
+        bucket_id = BucketId(record.namespace_id, record.entity_id, record.resource)
+        expires_s = usage.expires_s(finished.hour, retention_days)
+        return usage.store_text(table, bucket_id, finished, expires_s)
+
+    def clear(self, table: str) -> str:
+        """Return the UpdateItem that clears the hour, unless a client has turned it over."""
+        assert self.record.state is not None
+        return hours.clear_text(table, self.record.key, self.record.state)
+
+
+class FinishedHours:
+    """The finished hours of a batch, each once."""
+
+    def __init__(self) -> None:
+        self._hours: dict[HourId, FinishedHour] = {}
+
+    def add(self, record: ParsedBucketRecord) -> None:
+        """Add the finished hour of a record, if it has one."""
+        finished = record.finished
+        if finished is None:
+            return
+        hour_id = HourId(record.key["PK"]["S"], finished.origin, finished.hour)
+        known = self._hours.get(hour_id)
+        if known is None:
+            self._hours[hour_id] = FinishedHour(record, [record.sequence_number])
+        else:
+            known.sequence_numbers.append(record.sequence_number)
+
+    def all(self) -> list[FinishedHour]:
+        return list(self._hours.values())

@@ -1,0 +1,253 @@
+"""One batch of stream records: finished hours are stored and cleared, expired events archived.
+
+Every write may be repeated, late or out of order without a change to what is stored. A record
+fails if a later attempt may succeed; one that can never be processed is skipped, so that it does
+not hold up those behind it. Neither loses usage: a finished hour stays in its bucket item until it
+is stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS, USAGE_DAYS
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.transport.errors import ConditionFailed, Refused
+from zae_limiter_aggregator import stream
+from zae_limiter_aggregator.hours import FinishedHour, FinishedHours
+from zae_limiter_aggregator.report import Log
+
+WORKERS = 16  # threads that wait for answers; each has a connection of its own
+CHUNK = 16  # hours that a thread takes at a time: fewer are not worth a thread
+RETENTION_CHECK_S = 300.0  # how often a warm function reads the retention again
+RESERVE_S = 11.0  # before the function's timeout: a store and a clear may take 5 s each
+MAX_LOGGED = 20  # failures of one batch that are logged one by one
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from zae_limiter_aggregator.archive import ArchiveObject
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Calls(Protocol):
+    """What is called: DynamoDB on one table, and S3."""
+
+    @property
+    def table(self) -> str: ...
+
+    def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
+        """Call an operation of DynamoDB; a mapping without a table's name gets it."""
+
+    def put_object(self, bucket: str, name: str, body: bytes) -> None:
+        """Put an object into a bucket."""
+
+
+class ProcessResult:
+    """What became of a batch.
+
+    ``failed`` are the sequence numbers of records that have to be delivered again; ``errors`` says
+    why, and why others were skipped. ``lag_ms`` is the age of the oldest record. It is not a
+    dataclass: importing those takes a fifth of a cold start.
+    """
+
+    __slots__ = (
+        "errors",
+        "events_archived",
+        "failed",
+        "lag_ms",
+        "processed_count",
+        "skipped",
+        "snapshots_updated",
+    )
+
+    def __init__(self, processed_count: int = 0, lag_ms: int = 0) -> None:
+        self.processed_count = processed_count
+        self.lag_ms = lag_ms
+        self.snapshots_updated = self.events_archived = self.skipped = 0
+        self.failed: list[str] = []
+        self.errors: list[str] = []
+
+    def response(self) -> dict[str, list[dict[str, str]]]:
+        """Return the answer that Lambda expects: it delivers again from the first failure on."""
+        return {"batchItemFailures": [{"itemIdentifier": number} for number in self.failed]}
+
+
+class Processor:
+    """Processes batches; keeps connections and the retention between them."""
+
+    def __init__(self, calls: Calls, archive_bucket: str | None = None) -> None:
+        self._calls = calls
+        self._archive_bucket = archive_bucket
+        self._retention_days = 0
+        self._retention_until = 0.0
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """End the threads; the next large batch starts new ones."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def process(self, records: Sequence[Any], log: Log, deadline: float) -> ProcessResult:
+        """Process the records of one batch; ``deadline`` is on the monotonic clock."""
+        result = ProcessResult(processed_count=len(records), lag_ms=_lag_ms(records))
+        finished, expired = self._parse(records, result, log)
+        if finished:
+            self._store_hours(finished, result, log, deadline)
+        if expired and self._archive_bucket:
+            # Imported with the first event: most batches have none.
+            from zae_limiter_aggregator.archive import archive_objects
+
+            for stored in archive_objects(expired):
+                self._archive(stored, self._archive_bucket, result, log, deadline=deadline)
+        # Sorted as Lambda compares them: by value, not as text.
+        result.failed = sorted(set(result.failed), key=lambda number: (len(number), number))
+        return result
+
+    def _parse(
+        self, records: Sequence[Any], result: ProcessResult, log: Log
+    ) -> tuple[list[FinishedHour], list[stream.ExpiredEvent]]:
+        finished, expired = FinishedHours(), list[stream.ExpiredEvent]()
+        for record in records:
+            try:
+                parsed = stream.parse(record)
+            except stream.MalformedRecord as error:
+                _skip(result, log, stream.sequence_number(record) or "", error)
+                continue
+            if isinstance(parsed, stream.ParsedBucketRecord):
+                finished.add(parsed)
+            elif parsed is not None:
+                expired.append(parsed)
+        return finished.all(), expired
+
+    # --- hours
+
+    def _store_hours(
+        self, finished: list[FinishedHour], result: ProcessResult, log: Log, deadline: float
+    ) -> None:
+        try:
+            retention_days = self._retention()
+        except ZAELimiterError as error:
+            for hour in finished:
+                _fail(result, log, hour.sequence_numbers, error)
+            return
+        if not retention_days:  # usage is turned off
+            return
+
+        def store(hours: Sequence[FinishedHour]) -> list[Exception | None]:
+            return [self._store(hour, retention_days, deadline) for hour in hours]
+
+        for hour, failure in zip(finished, self._in_threads(store, finished), strict=True):
+            if failure is None:
+                result.snapshots_updated += 1
+            elif _is_final(failure):
+                _skip(result, log, hour.sequence_numbers[0], failure)
+            else:
+                _fail(result, log, hour.sequence_numbers, failure)
+
+    def _in_threads(self, work: Callable[[Sequence[T]], list[R]], tasks: Sequence[T]) -> list[R]:
+        """Return the results in order; many tasks are divided among threads."""
+        workers = min(WORKERS, -(-len(tasks) // CHUNK))
+        if workers == 1:
+            return work(tasks)
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="zael-aggregator")
+        size = -(-len(tasks) // workers)
+        parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+        return [outcome for part in self._pool.map(work, parts) for outcome in part]
+
+    def _store(self, hour: FinishedHour, retention_days: int, deadline: float) -> Exception | None:
+        """Store an hour, then clear it in its bucket; return the error if it is not stored."""
+        try:
+            _check_time(deadline)
+            self._calls.call("UpdateItem", hour.store(self._calls.table, retention_days))
+        except Exception as error:  # noqa: BLE001 - one hour must not fail the others
+            return error
+        try:
+            self._calls.call("UpdateItem", hour.clear(self._calls.table))
+        except ConditionFailed:  # it was cleared or turned over before, or the bucket is gone
+            pass
+        except Exception as error:  # noqa: BLE001 - as above; a later delivery clears it
+            return error
+        return None
+
+    def _retention(self) -> int:
+        """Return for how many days usage is kept: clients and aggregator must agree on it."""
+        now = time.monotonic()
+        if now >= self._retention_until:
+            from zae_limiter.dynamodb.items import system
+
+            key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes
+            item = self._calls.call("GetItem", {"Key": key, "ConsistentRead": True}).get("Item")
+            record = {} if item is None else system.decode_document(item)
+            self._retention_days = int(record.get(USAGE_DAYS, DEFAULT_USAGE_DAYS))
+            self._retention_until = now + RETENTION_CHECK_S
+        return self._retention_days
+
+    # --- audit events
+
+    def _archive(
+        self,
+        stored: ArchiveObject,
+        bucket: str,
+        result: ProcessResult,
+        log: Log,
+        *,
+        deadline: float,
+    ) -> None:
+        try:
+            _check_time(deadline)
+            self._calls.put_object(bucket, stored.name, stored.body)
+        except Exception as error:  # noqa: BLE001 - the events are gone from the table: try again
+            _fail(result, log, stored.sequence_numbers, error)
+        else:
+            result.events_archived += len(stored.sequence_numbers)
+
+
+def _check_time(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise TimeoutError("the function's time is nearly over")
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether another attempt would end the same way: a refused request, or a defect of ours."""
+    return isinstance(error, Refused) or not isinstance(error, ZAELimiterError | TimeoutError)
+
+
+def _fail(result: ProcessResult, log: Log, numbers: Iterable[str], error: Exception) -> None:
+    result.failed += numbers
+    _note(result, log, "a record has to be delivered again", error)
+
+
+def _skip(result: ProcessResult, log: Log, number: str, error: Exception) -> None:
+    result.skipped += 1
+    _note(result, log, "a record was skipped: no retry can help", error, sequence_number=number)
+
+
+def _note(
+    result: ProcessResult, log: Log, message: str, error: Exception, **fields: object
+) -> None:
+    result.errors.append(f"{message}: {error}")
+    if len(result.errors) <= MAX_LOGGED:
+        log.error(message, error=str(error), error_type=type(error).__name__, **fields)
+
+
+def _lag_ms(records: Iterable[Any]) -> int:
+    """Return the age of the oldest record."""
+    created = [
+        seconds
+        for record in records
+        if isinstance(record, dict)
+        and isinstance(change := record.get("dynamodb"), dict)
+        and isinstance(seconds := change.get("ApproximateCreationDateTime"), int | float)
+    ]
+    return max(0, int((time.time() - min(created)) * 1000)) if created else 0

@@ -1,0 +1,110 @@
+"""A bucket whose hours are read from its items and from the usage rows, without the package."""
+
+import json
+from collections import Counter
+
+from tests.integration.dynamodb.sharding import world as sharded
+from tests.support.dynamodb.world import API, USER
+
+HOUR_MS = 3_600_000
+
+
+def number(item, name):
+    return int(item.get(name, {"N": "0"})["N"])
+
+
+class World(sharded.World):
+    """Usage by hour, added up from all items and rows of an entity."""
+
+    @property
+    def hour(self):
+        return self.clock() // HOUR_MS
+
+    def next_hour(self, ms=0):
+        """Go to the border, or so far behind it."""
+        self.clock.set((self.hour + 1) * HOUR_MS + ms)
+
+    def rows(self, entity_id=USER):
+        """By hour, the origins of each row with what they hold."""
+        partition = f"{self._repositories[0].namespace_id}/ENTITY#{entity_id}"
+        body = {
+            "KeyConditionExpression": "PK = :pk AND begins_with(SK, :sk)",
+            "ExpressionAttributeValues": {
+                ":pk": {"S": partition},
+                ":sk": {"S": f"#USAGE#{API}#"},
+            },
+            "ConsistentRead": True,
+        }
+        items = self._raw.call("Query", body)["Items"]
+        return {_hour_of(item): _origins(item) for item in items}
+
+    def counted(self, limit="rpm", entity_id=USER):
+        """Millitokens by hour: stored ones, and what items still hold."""
+        return {hour: sums[limit] for hour, sums in self._sums(entity_id).items() if sums[limit]}
+
+    def through(self, limit="rpm", entity_id=USER):
+        sums = self._sums(entity_id, part=1)
+        return {hour: counts[limit] for hour, counts in sums.items() if counts[limit]}
+
+    def events(self, entity_id=USER, *, rejected=False):
+        sums = self._sums(entity_id, part=int(rejected))
+        return {hour: counts[""] for hour, counts in sums.items() if counts[""]}
+
+    def _sums(self, entity_id, part=0):
+        hours = {}  # (hour, origin) -> amounts: an origin counts an hour once
+        for item in self.items(entity_id).values():
+            origin, slots = item["o"]["S"], _slots(item)
+            hours[number(item, "h"), origin] = {
+                **{
+                    limit: (
+                        number(item, f"c_{limit}") - number(item, f"b{i}"),
+                        number(item, f"k{i}"),
+                    )
+                    for limit, i in slots.items()
+                },
+                "": (number(item, "ac"), number(item, "rj")),
+            }
+            if "ph" in item:
+                hours[number(item, "ph"), origin] = {
+                    **{
+                        limit: (number(item, f"u{i}"), number(item, f"v{i}"))
+                        for limit, i in slots.items()
+                    },
+                    "": (number(item, "ua"), number(item, "ur")),
+                }
+        for hour, origins in self.rows(entity_id).items():
+            for origin, amounts in origins.items():
+                if amounts is not None:
+                    before = hours.setdefault((hour, origin), amounts)
+                    assert before == amounts, "two values of one hour"
+        sums = {}
+        for (hour, _), amounts in hours.items():
+            for name, pair in amounts.items():
+                sums.setdefault(hour, Counter())[name.partition("~")[0]] += pair[part]
+        return sums
+
+
+def _slots(item):
+    return {
+        name[2:]: int(value["S"].split(":")[3])
+        for name, value in item.items()
+        if name.startswith("p_")
+    }
+
+
+def _hour_of(row):
+    from datetime import UTC, datetime
+
+    text = row["SK"]["S"].rpartition("#")[2]
+    return int(datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
+
+
+def _origins(row):
+    """What each origin has stored; None while it is open."""
+    return {
+        name[2:]: None
+        if value["S"] == "open"
+        else {limit: tuple(pair) for limit, pair in json.loads(value["S"]).items()}
+        for name, value in row.items()
+        if name.startswith("o_")
+    }

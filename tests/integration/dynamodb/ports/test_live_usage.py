@@ -1,0 +1,118 @@
+"""Usage that is not stored yet: it is read from the buckets that count it."""
+
+import pytest
+
+from tests.integration.dynamodb.ports.test_usage import register
+from tests.integration.dynamodb.ports.world import NOW_MS, NS
+from tests.support.dynamodb.usage_rows import bucket_with_hours
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.dynamodb.items import hours, usage
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.usage_report import UsageQuery
+
+HOUR = NOW_MS // HOUR_MS
+HOURLY = UsageQuery.parse("hourly", None, None)
+USER = BucketId(NS, "user", "api")
+SUBJECTS = [("user", "api"), ("user", None), (None, "api"), (None, None)]
+
+
+@pytest.fixture
+def write(raw):
+    """Send an update, as clients and the aggregator do."""
+
+    def send(update):
+        raw.boto.update_item(TableName=raw.table, **update.action())
+
+    register(raw, ["api"])
+    return send
+
+
+async def used(ports, subject, limit=100):
+    """Return the tokens of each hour, by hour after the first one."""
+    page, key = await ports.usage.page(NS, *subject, HOURLY, limit=limit, next_key=None)
+    assert key is None
+    return {int(each.window_start[11:13]): each.counters.get("rpm", 0) for each in page}
+
+
+def counted(origin, hour, tokens, admitted=1):
+    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, admitted, 0)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_an_announced_hour_is_read_from_its_bucket(ports, raw, write, subject):
+    raw.put(bucket_with_hours(USER, "0.a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
+    write(usage.announce(USER, HOUR + 2, "0.a", 2**31))
+    write(usage.announce(USER, HOUR + 5, "0.a", 2**31))
+    assert await used(ports, subject) == {2: 3, 5: 7}
+
+
+@pytest.mark.parametrize("subject", [("user", "api"), ("user", None)])
+async def test_usage_of_an_entity_needs_no_announcement(ports, raw, write, subject):
+    raw.put(bucket_with_hours(USER, "0.a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
+    write(usage.store(USER, counted("0.a", HOUR + 1, 2), 2**31))
+    write(usage.store(USER, counted("0.b", HOUR + 2, 10), 2**31))
+    assert await used(ports, subject) == {1: 2, 2: 13, 5: 7}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_all_shards_are_added_up(ports, raw, write, subject):
+    for number, shards in ((0, 4), (1, 2), (2, 4)):
+        origin = f"{number}.x"
+        raw.put(bucket_with_hours(USER, origin, HOUR + 1, 10 + number, shards=shards))
+        write(usage.announce(USER, HOUR + 1, origin, 2**31))
+    write(usage.store(USER, counted("3.gone", HOUR + 1, 100), 2**31))
+    assert await used(ports, subject) == {1: 133}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_a_stored_hour_is_final(ports, raw, write, subject):
+    """The bucket has turned since, or holds the same hour until it is cleared."""
+    raw.put(bucket_with_hours(USER, "0.a", HOUR + 5, 7, finished=(HOUR + 2, 3)))
+    write(usage.store(USER, counted("0.a", HOUR + 2, 3), 2**31))
+    write(usage.announce(USER, HOUR + 2, "0.a", 2**31))
+    write(usage.announce(USER, HOUR + 5, "0.a", 2**31))
+    assert await used(ports, subject) == {2: 3, 5: 7}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_an_hour_of_another_life_of_the_bucket_is_not_counted(ports, raw, write, subject):
+    raw.put(bucket_with_hours(USER, "0.new", HOUR + 2, 7))
+    write(usage.announce(USER, HOUR + 2, "0.old", 2**31))
+    write(usage.announce(USER, HOUR + 2, "0.new", 2**31))
+    assert await used(ports, subject) == {2: 7}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_an_announced_hour_without_a_bucket_is_nothing(ports, write, subject):
+    write(usage.announce(USER, HOUR + 2, "0.a", 2**31))
+    assert await used(ports, subject) == {}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_a_late_credit_makes_an_hour_negative(ports, write, subject):
+    write(usage.late_credit(USER, HOUR + 3, "65f.1", {"rpm": (-5000, 0)}, 2**31))
+    assert await used(ports, subject) == {3: -5}
+
+
+@pytest.mark.parametrize("read", range(4))
+@pytest.mark.parametrize("subject", SUBJECTS)
+async def test_an_hour_that_is_stored_during_the_query_is_counted_once(
+    proxied, proxy, raw, write, subject, read
+):
+    """Before one of the reads it is stored and cleared."""
+    item = bucket_with_hours(USER, "0.a", HOUR + 5, 7, finished=(HOUR + 2, 3))
+    raw.put(item)
+    write(usage.announce(USER, HOUR + 2, "0.a", 2**31))
+    write(usage.announce(USER, HOUR + 5, "0.a", 2**31))
+    reads = iter(range(100))
+
+    def end_hour(exchange):
+        # Queries of an index come side by side: they are not counted.
+        if "IndexName" not in exchange.body and next(reads) == read:
+            write(usage.store(USER, hours.finished_hour(item), 2**31))
+            write(hours.clear({name: item[name] for name in ("PK", "SK")}, hours.decode(item)))
+        return False
+
+    with proxy.fault("close", when=end_hour):
+        assert await used(proxied, subject) == {2: 3, 5: 7}

@@ -1,0 +1,66 @@
+"""Rejected acquires read the file and write nothing; their count is stored with other writes."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter.embedded.housekeeping import EVERY_CHARGES
+
+
+def rejected(limiter, times=1):
+    for _ in range(times):
+        with pytest.raises(RateLimitExceeded), limiter.acquire("user", "api", {"rpm": 1}):
+            pass
+
+
+@pytest.fixture
+def exhausted(sqlite_url, clock):
+    """Yield a limiter whose bucket is empty."""
+    with SyncRepository.open(url=sqlite_url, clock=clock) as repository:
+        repository.set_system_defaults([Limit.per_hour("rpm", 10)])
+        limiter = SyncRateLimiter(repository)
+        with limiter.acquire("user", "api", {"rpm": 10}):
+            pass
+        yield limiter
+
+
+def test_a_rejected_acquire_writes_nothing(exhausted, path):
+    with closing(sqlite3.connect(path)) as reader:
+        before = reader.execute("PRAGMA data_version").fetchone()
+        rejected(exhausted, EVERY_CHARGES // 2)
+        assert reader.execute("PRAGMA data_version").fetchone() == before
+        with exhausted.acquire("user", "other", {"rpm": 1}):
+            pass
+        assert reader.execute("PRAGMA data_version").fetchone() != before
+
+
+def test_housekeeping_stores_what_no_write_has_taken_along(exhausted):
+    rejected(exhausted, EVERY_CHARGES)
+    (hour,), _ = exhausted.get_usage_snapshots("user", "api", "hourly")
+    assert 0 < hour.rejected <= EVERY_CHARGES
+
+
+def test_closing_stores_the_rest(sqlite_url, clock, exhausted):
+    rejected(exhausted, 7)
+    exhausted.repository.close()
+    exhausted.repository.close()
+    with SyncRepository.open(url=sqlite_url, clock=clock) as repository:
+        (hour,), _ = repository.get_usage_snapshots("user", "api", "hourly")
+        assert (hour.rejected, hour.total_events, hour.counters) == (7, 1, {"rpm": 10})
+        (state,) = repository.get_buckets("user", "api")
+        assert state.rejected == 7
+
+
+def test_the_whole_namespace_is_read_along_an_index(path, exhausted):
+    with closing(sqlite3.connect(path)) as reader:
+        plan = reader.execute(
+            "EXPLAIN QUERY PLAN SELECT entity_id, resource, counters FROM usage "
+            "WHERE namespace_id = ? AND hour >= ? AND hour < ? "
+            "AND (hour, entity_id, resource) > (?, ?, ?) "
+            "ORDER BY hour, entity_id, resource LIMIT ?",
+            ("ns", 1, 2, 1, "", "", 100),
+        ).fetchall()
+    (step,) = plan  # no step sorts
+    assert "usage_by_namespace" in step[3]

@@ -1,0 +1,41 @@
+"""An hour of usage that only the aggregator can have stored."""
+
+import time
+
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.testing import FakeClock
+
+LIMITS = [Limit.per_hour("rpm", 1000)]
+STORED_WITHIN_S = 60.0  # a cold function on a busy machine
+PAUSE_S = 0.05
+
+
+def use_and_turn_the_hour(opening, *, amount=7):
+    """Charge a bucket, and once more in the next hour, which leaves the first one in the item."""
+    clock = FakeClock()
+    with SyncRepository.open(**opening, clock=clock) as repository:
+        limiter = SyncRateLimiter(repository)
+        with limiter.acquire("key-1", "gpt-4", {"rpm": amount}, limits=LIMITS):
+            pass
+        clock.advance(seconds=3600)
+        with limiter.acquire("key-1", "gpt-4", {"rpm": 1}, limits=LIMITS):
+            pass
+
+
+def bucket_item(deployment):
+    """Return the stored bucket of the test."""
+    with deployment.opened_engine() as engine:
+        items = engine.client.call("Scan", {})["Items"]
+    return next(item for item in items if "/BUCKET#" in item["PK"]["S"])
+
+
+def is_cleared(deployment):
+    """Whether the finished hour has left the item: clients never take it away, functions do."""
+    return "ph" not in bucket_item(deployment)
+
+
+def wait_until(condition, within_s=STORED_WITHIN_S):
+    give_up_at = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up_at, "it did not happen in time"
+        time.sleep(PAUSE_S)

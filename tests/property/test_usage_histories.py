@@ -1,0 +1,66 @@
+"""Usage is exact in random histories of clients, crashes and lost messages, over a model table.
+
+The real engine runs in virtual time. After every write, what is stored must equal the ledger of the
+writes that the table has applied; queries must show what was there while they ran.
+
+``ZAEL_HISTORIES=30000 make test-slow`` runs as many of them.
+"""
+
+import os
+
+import pytest
+
+from tests.support.dynamodb.model.history import History, Profile
+
+SHORT = 120
+LONG = int(os.environ.get("ZAEL_HISTORIES", "30000"))
+AIMED_SHORT = 8
+PARTS = 3  # run by as many workers
+LONG_PARTS = 30
+LONG_FROM = 10_000
+# Histories in which a guard matters that is seldom needed elsewhere.
+AIMED = {
+    "removed buckets return": Profile(
+        removals=True,
+        theme="delete",
+        faults=0.3,
+        clients=3,
+        fault_kinds=("fault_after", "closed_idle_late"),
+        reshapes=False,
+        changes=False,
+    ),
+    "limits come and go": Profile(
+        changes=True, theme="configure", steps=60, skew_s=0.0, reshapes=False, removals=False
+    ),
+    "shards come and go": Profile(reshapes=True, theme="merge", steps=60, cascade=True),
+    "clocks are hours apart": Profile(skew_s=10_800.0, clients=6, steps=60, faults=0.03),
+    "the processor is late": Profile(aggregator="shuffled", clients=4, steps=60),
+}
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_usage_is_exact_in_random_histories(part):
+    for seed in range(part, SHORT, PARTS):
+        History(seed).run()
+
+
+@pytest.mark.parametrize("aim", AIMED)
+def test_usage_is_exact_where(aim):
+    for seed in range(AIMED_SHORT):
+        History(seed, AIMED[aim]).run()
+
+
+def test_a_history_repeats_from_its_seed():
+    one, other = (History(3).run() for _ in range(2))
+    assert [change.new for change in one.table.stream if "op" in (change.new or {})] == [
+        change.new for change in other.table.stream if "op" in (change.new or {})
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(LONG_PARTS))
+def test_usage_is_exact_in_many_more_histories(part):
+    profiles = [Profile(), *AIMED.values()]
+    for seed in range(LONG_FROM + part, LONG_FROM + LONG, LONG_PARTS):
+        History(seed, profiles[seed // LONG_PARTS % len(profiles)]).run()

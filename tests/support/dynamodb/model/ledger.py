@@ -1,0 +1,344 @@
+"""What buckets have really consumed, by the writes that the table has applied; and checks of it.
+
+The ledger knows items by their stored attributes and nothing of the package. It counts each write
+for the hour that runs in the item after it, and compares after every write with what is stored:
+each hour of an origin (one life of one item) is in the item or in a usage row, once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from tests.support.dynamodb.model.expressions import Item
+from tests.support.dynamodb.model.table import Change, ModelTable
+
+HOUR_S = 3600
+OPEN = "open"
+EVENTS = ""
+Bucket = tuple[str, str, str]  # partition prefix (namespace), entity, resource
+
+
+class Used(NamedTuple):
+    """Usage of one origin in one hour: net and through children by limit, admitted, rejected."""
+
+    net: Counter[str]
+    through: Counter[str]
+    admitted: int
+    rejected: int
+
+    def plus(self, other: Used) -> Used:
+        return Used(
+            _added(self.net, other.net),
+            _added(self.through, other.through),
+            self.admitted + other.admitted,
+            self.rejected + other.rejected,
+        )
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Without zeros, so that equal usage is equal."""
+        return {
+            "net": {name: each for name, each in self.net.items() if each},
+            "through": {name: each for name, each in self.through.items() if each},
+            "events": (self.admitted, self.rejected),
+        }
+
+
+def _added(one: Counter[str], other: Counter[str]) -> Counter[str]:
+    total = Counter(one)
+    total.update(other)  # keeps what is negative
+    return total
+
+
+NOTHING = Used(Counter(), Counter(), 0, 0)
+
+
+class Wrong(AssertionError):
+    """A stored figure differs from the ledger, or a rule of hours is broken."""
+
+
+class Ledger:
+    """Follows every change of a table. ``retention_s`` is None if usage is not kept."""
+
+    def __init__(self, table: ModelTable, retention_s: float | None) -> None:
+        self._table, self._retention_s = table, retention_s
+        self.used: defaultdict[Bucket, dict[tuple[int, str], Used]] = defaultdict(dict)
+        self.consumed: defaultdict[Bucket, Counter[str]] = defaultdict(Counter)
+        self.versions: defaultdict[Bucket, list[tuple[int, tuple[int, str], Used]]] = defaultdict(
+            list
+        )
+        self.writes = 0
+        self.turns = 0
+        self.stores = 0
+        self.clears = 0
+        self._origins: dict[str, Bucket] = {}
+        self._stored: dict[tuple[Bucket, int, str], str] = {}
+        table.listeners.append(self.follow)
+
+    def follow(self, changes: list[Change]) -> None:
+        """Count what one call has changed, then compare what is stored."""
+        touched: set[Bucket] = set()
+        for change in changes:
+            bucket = bucket_of(change.key)
+            if bucket is not None:
+                touched.add(bucket)
+                self._count(bucket, change)
+                continue
+            row = row_of(change.key)
+            if row is not None:
+                touched.add(row[0])
+                self._follow_row(*row, change)
+        for bucket in touched:
+            self.check(bucket, changes[-1].at_s)
+
+    # --- items of buckets
+
+    def _count(self, bucket: Bucket, change: Change) -> None:
+        old, new = change.old, change.new
+        self.writes += 1
+        if new is None:
+            return
+        net = _consumed(old, new)
+        self.consumed[bucket].update(net)
+        if "h" not in new:
+            return
+        origin, hour = new["o"]["S"], _int(new, "h")
+        self._check_origin(bucket, change, origin, hour)
+        stamped = stamp_s(new["op"]["S"]) // HOUR_S
+        if hour < stamped and any(amount > 0 for amount in net.values()):
+            raise Wrong(f"{bucket}: a charge in hour {stamped} counts for hour {hour}")
+        begins = old is None or "h" not in old or _int(old, "h") != hour
+        self.turns += begins and old is not None
+        before = None if begins else old
+        delta = Used(
+            net,
+            _through(before, new),
+            _int(new, "ac") - _int(before, "ac"),
+            _int(new, "rj") - _int(before, "rj"),
+        )
+        if old is not None and "ph" in old and "ph" not in new:
+            self.clears += 1
+        self._book(bucket, (hour, origin), delta)
+
+    def _book(self, bucket: Bucket, place: tuple[int, str], delta: Used) -> None:
+        hours = self.used[bucket]
+        hours[place] = hours.get(place, NOTHING).plus(delta)
+        self.versions[bucket].append((len(self._table.stream), place, hours[place]))
+
+    def _check_origin(self, bucket: Bucket, change: Change, origin: str, hour: int) -> None:
+        if change.old is None:
+            if origin in self._origins:
+                raise Wrong(f"origin {origin} has returned")
+            self._origins[origin] = bucket
+        elif "o" in change.old and change.old["o"]["S"] != origin:
+            raise Wrong(f"{change.old['o']} has become {origin}")
+        elif "h" in change.old and hour < _int(change.old, "h"):
+            raise Wrong(f"hour {hour} of {origin} comes after {change.old['h']}")
+        else:
+            self._origins[origin] = bucket
+
+    # --- rows of usage
+
+    def _follow_row(self, bucket: Bucket, hour: int, change: Change) -> None:
+        if change.new is None:
+            if not change.by_ttl:
+                raise Wrong(f"usage of {bucket} in {hour} was deleted")
+            return
+        for name, value in change.new.items():
+            if not name.startswith("o_"):
+                continue
+            origin, text = name[2:], value["S"]
+            before = self._stored.get((bucket, hour, origin))
+            if before == text:
+                continue
+            if before not in (None, OPEN):
+                raise Wrong(f"{origin} of {bucket} in {hour} was {before} and becomes {text}")
+            self._stored[bucket, hour, origin] = text
+            self.stores += text != OPEN
+            if origin not in self._origins and text != OPEN:  # a credit to a bucket that is gone
+                self._origins[origin] = bucket
+                used = parsed(text)
+                self.consumed[bucket].update(used.net)
+                self._book(bucket, (hour, origin), used)
+
+    # --- what is stored
+
+    def check(self, bucket: Bucket, now_s: float) -> None:
+        """Raise Wrong unless every hour that is kept is stored exactly as it was consumed."""
+        if self._retention_s is None:
+            return
+        stored = self.stored(bucket)
+        ledger = self.used[bucket]
+        for place in stored.keys() | ledger.keys():
+            if (place[0] + 1) * HOUR_S + self._retention_s <= now_s:
+                continue
+            one, other = stored.get(place, NOTHING), ledger.get(place, NOTHING)
+            if one.shown != other.shown:
+                raise Wrong(f"{bucket} {place}: stored {one.shown}, consumed {other.shown}")
+
+    def stored(self, bucket: Bucket) -> dict[tuple[int, str], Used]:
+        """Every hour of every origin, as rows and live items have it."""
+        namespace, entity, _ = bucket
+        hours: dict[tuple[int, str], Used] = {}
+        for sk, item in self._table.partitions.get(f"{namespace}/ENTITY#{entity}", {}).items():
+            row = row_of((f"{namespace}/ENTITY#{entity}", sk))
+            if row is None or row[0] != bucket:
+                continue
+            for name, value in item.items():
+                if name.startswith("o_") and value["S"] != OPEN:
+                    hours[row[1], name[2:]] = parsed(value["S"])
+        for item in self.live(bucket):
+            if "h" not in item:
+                continue
+            origin, running = item["o"]["S"], _int(item, "h")
+            if (running, origin) in hours:
+                raise Wrong(f"{origin} of {bucket} is stored while hour {running} runs")
+            hours[running, origin] = _running(item)
+            if "ph" in item:
+                finished = _finished(item)
+                place = (_int(item, "ph"), origin)
+                if place in hours and hours[place].shown != finished.shown:
+                    raise Wrong(f"{place} of {bucket}: stored {hours[place]}, item {finished}")
+                hours[place] = finished
+        return hours
+
+    def live(self, bucket: Bucket) -> list[Item]:
+        """The items of a bucket, of all its shards."""
+        namespace, entity, resource = bucket
+        items = []
+        for number in range(64):
+            item = self._table.item(f"{namespace}/BUCKET#{entity}#{resource}#{number}", "#STATE")
+            if item is not None:
+                items.append(item)
+        return items
+
+    # --- figures for comparison with queries
+
+    def by_hour(self, bucket: Bucket) -> dict[int, Used]:
+        hours: dict[int, Used] = {}
+        for (hour, _), used in self.used[bucket].items():
+            hours[hour] = hours.get(hour, NOTHING).plus(used)
+        return hours
+
+    def bounds(self, bucket: Bucket, since: int) -> dict[int, tuple[Used, Used]]:
+        """Least and most that each hour can show to a reader that began at a sequence number."""
+        places: dict[tuple[int, str], list[Used]] = {}
+        for at, place, used in self.versions[bucket]:
+            if at <= since or place not in places:
+                places[place] = [used] if at <= since else [NOTHING, used]
+            else:
+                places[place].append(used)
+        bounds: dict[int, tuple[Used, Used]] = {}
+        for (hour, _), versions in places.items():
+            low, high = bounds.get(hour, (NOTHING, NOTHING))
+            bounds[hour] = (low.plus(_extreme(versions, min)), high.plus(_extreme(versions, max)))
+        return bounds
+
+
+def _extreme(versions: list[Used], pick: Any) -> Used:
+    names = {name for used in versions for name in used.net}
+    children = {name for used in versions for name in used.through}
+    return Used(
+        Counter({name: pick(used.net[name] for used in versions) for name in names}),
+        Counter({name: pick(used.through[name] for used in versions) for name in children}),
+        pick(used.admitted for used in versions),
+        pick(used.rejected for used in versions),
+    )
+
+
+# --- stored forms
+
+
+def bucket_of(key: tuple[str, str]) -> Bucket | None:
+    pk, sk = key
+    namespace, _, rest = pk.partition("/")
+    if not rest.startswith("BUCKET#") or sk != "#STATE":
+        return None
+    _, entity, resource, _ = rest.split("#")
+    return namespace, entity, resource
+
+
+def row_of(key: tuple[str, str]) -> tuple[Bucket, int] | None:
+    pk, sk = key
+    namespace, _, rest = pk.partition("/")
+    if not rest.startswith("ENTITY#") or not sk.startswith("#USAGE#"):
+        return None
+    _, _, resource, window = sk.split("#")
+    moment = datetime.strptime(window, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+    return (namespace, rest.partition("#")[2], resource), int(moment.timestamp()) // HOUR_S
+
+
+def parsed(text: str) -> Used:
+    net: Counter[str] = Counter()
+    through: Counter[str] = Counter()
+    amounts = json.loads(text)
+    admitted, rejected = amounts.pop(EVENTS, (0, 0))
+    for name, (first, second) in amounts.items():
+        net[plain(name)] += first
+        through[plain(name)] += second
+    return Used(net, through, admitted, rejected)
+
+
+def plain(name: str) -> str:
+    """The name of a limit without the digest that tells apart those of calls."""
+    return name.partition("~")[0]
+
+
+def stamp_s(write_id: str) -> int:
+    """When a write was stamped, in seconds."""
+    return int(write_id.lstrip("~").partition(".")[0], 16)
+
+
+def limits_of(item: Item) -> list[str]:
+    return [name[2:] for name in item if name.startswith("c_")]
+
+
+def _int(item: Item | None, name: str) -> int:
+    return 0 if item is None or name not in item else int(item[name]["N"])
+
+
+def _slot(item: Item, limit: str) -> str:
+    return str(item[f"p_{limit}"]["S"]).split(":")[3]
+
+
+def _consumed(old: Item | None, new: Item) -> Counter[str]:
+    """What a write has consumed: one that drops a limit only moves what was counted before."""
+    net: Counter[str] = Counter()
+    if old is not None and set(limits_of(old)) - set(limits_of(new)):
+        return net
+    for limit in limits_of(new):
+        net[plain(limit)] += _int(new, f"c_{limit}") - _int(old, f"c_{limit}")
+    return net
+
+
+def _through(old: Item | None, new: Item) -> Counter[str]:
+    through: Counter[str] = Counter()
+    if old is not None and set(limits_of(old)) - set(limits_of(new)):
+        return through
+    for limit in limits_of(new):
+        name = f"k{_slot(new, limit)}"
+        through[plain(limit)] += _int(new, name) - _int(old, name)
+    return through
+
+
+def _running(item: Item) -> Used:
+    net: Counter[str] = Counter()
+    through: Counter[str] = Counter()
+    for limit in limits_of(item):
+        slot = _slot(item, limit)
+        net[plain(limit)] += _int(item, f"c_{limit}") - _int(item, f"b{slot}")
+        through[plain(limit)] += _int(item, f"k{slot}")
+    return Used(net, through, _int(item, "ac"), _int(item, "rj"))
+
+
+def _finished(item: Item) -> Used:
+    net: Counter[str] = Counter()
+    through: Counter[str] = Counter()
+    for limit in limits_of(item):
+        slot = _slot(item, limit)
+        net[plain(limit)] += _int(item, f"u{slot}")
+        through[plain(limit)] += _int(item, f"v{slot}")
+    return Used(net, through, _int(item, "ua"), _int(item, "ur"))

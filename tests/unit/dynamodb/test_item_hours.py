@@ -1,0 +1,90 @@
+"""The hours in a bucket item: what runs, what is finished, and how it is cleared."""
+
+import pytest
+
+from zae_limiter.dynamodb.items import hours
+from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.exceptions import IncompatibleSchemaError
+
+KEY = {"PK": s("ns/BUCKET#user#api#2"), "SK": s("#STATE")}
+
+
+def turned_item():
+    return {
+        **KEY,
+        "o": s("2.abc"),
+        "h": n(11),
+        "p_rpm": s("10:10:60:0"),
+        "p_rpm~0123": s("5:5:60:3"),
+        "p_tpm": s("100:100:60:1"),
+        "c_rpm": n(9000),
+        "c_rpm~0123": n(500),
+        "c_tpm": n(-2000),
+        "b0": n(4000),
+        "k0": n(1000),
+        "ac": n(5),
+        "rj": n(2),
+        "ph": n(9),
+        "u0": n(4000),
+        "u3": n(100),
+        "v0": n(300),
+        "ua": n(7),
+        "ur": n(1),
+        "nb": n(99),
+    }
+
+
+def test_the_state_has_the_slots_by_stored_name():
+    slots = {"rpm": 0, "rpm~0123": 3, "tpm": 1}
+    assert hours.decode(turned_item()) == hours.HourState("2.abc", 11, 9, slots, True)
+
+
+def test_an_item_of_the_schema_without_hours_has_none():
+    item = {**KEY, "p_rpm": s("10:10:60"), "c_rpm": n(9), "ac": n(5)}
+    assert hours.decode(item) is None
+    assert hours.running_hour(item) is None
+    assert hours.finished_hour(item) is None
+
+
+def test_the_running_hour_is_what_was_consumed_since_it_began():
+    used = {"rpm": (5500, 1000), "tpm": (-2000, 0)}
+    assert hours.running_hour(turned_item()) == OriginHour("2.abc", 11, used, 5, 2)
+
+
+def test_the_finished_hour_leaves_out_limits_that_were_added_later():
+    used = {"rpm": (4100, 300)}
+    assert hours.finished_hour(turned_item()) == OriginHour("2.abc", 9, used, 7, 1)
+
+
+def test_an_item_that_was_cleared_has_no_finished_hour():
+    item = turned_item()
+    for name in hours.finished_attributes(hours.decode(item)):
+        item.pop(name, None)
+    assert hours.finished_hour(item) is None
+    assert not {name for name in item if name[0] in "uv"}
+
+
+def test_clearing_requires_the_origin_and_the_hour():
+    action = hours.clear(KEY, hours.decode(turned_item())).action()
+    assert action["Key"] == KEY
+    names = action["ExpressionAttributeNames"]
+    removed = {
+        names[each] for each in action["UpdateExpression"].removeprefix("REMOVE ").split(", ")
+    }
+    assert removed == {"ph", "u0", "u1", "u3", "v0", "v1", "v3", "ua", "ur"}
+    assert action["ConditionExpression"] == "#0 = :0 AND #1 = :1"
+    assert (names["#0"], names["#1"]) == ("o", "ph")
+    assert action["ExpressionAttributeValues"] == {":0": s("2.abc"), ":1": n(9)}
+
+
+def test_origins_name_their_shard_and_differ():
+    origins = {hours.new_origin(12) for _ in range(100)}
+    assert len(origins) == 100
+    assert {hours.shard_of(origin) for origin in origins} == {12}
+
+
+@pytest.mark.parametrize("parameters", ["s:10:600:0", "x:1", "slots:3"])
+def test_an_unknown_kind_of_limit_is_refused(parameters):
+    with pytest.raises(IncompatibleSchemaError):
+        hours.decode({**turned_item(), "p_new": s(parameters)})
