@@ -154,6 +154,7 @@ async def _acquire_async(url: str, case: str, recorded: Walk) -> None:
         for _ in range(0 if case == "first" else WARM_UP):
             async with limiter.acquire("key", "api", CONSUME):
                 pass
+        await repository.list_resources()  # waits for what goes on in the background
         recorded.start()
         try:
             async with limiter.acquire("key", "api", CONSUME):
@@ -176,6 +177,7 @@ def _acquire_sync(url: str, case: str, recorded: Walk) -> None:
         for _ in range(0 if case == "first" else WARM_UP):
             with limiter.acquire("key", "api", CONSUME):
                 pass
+        repository.list_resources()
         recorded.start()
         try:
             with limiter.acquire("key", "api", CONSUME):

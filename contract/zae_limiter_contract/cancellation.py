@@ -82,6 +82,40 @@ class CancellationContract(Contract):
             await task
         assert await world.tokens() == CAPACITY
 
+    async def test_a_task_cancelled_in_the_block_keeps_what_was_settled(self, world: World) -> None:
+        await world.configure(LIMIT)
+        entered = asyncio.Event()
+
+        async def hold() -> None:
+            async with world.acquire(rpm=10) as lease:
+                await lease.settle(rpm=25)
+                entered.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(hold())
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await world.tokens() == CAPACITY - 25
+
+    async def test_a_task_cancelled_while_it_settles_costs_what_was_settled_or_nothing(
+        self, world: World
+    ) -> None:
+        await world.configure(LIMIT)
+        await world.take(rpm=0)
+        for turns in range(20):
+            stage = ["enter"]
+            task = asyncio.create_task(_settled_now(world, stage))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            costs = {"enter": {0}, "settle": {17}, "settled": {17}}[stage[0]]
+            assert CAPACITY - await world.tokens() in costs, (turns, stage)
+            await world.repo.reset_bucket(USER, API)
+
     @pytest.mark.parametrize("entity_id", [USER, "child"])
     async def test_a_task_cancelled_while_it_enters_or_leaves_is_counted_wholly_or_not_at_all(
         self, world_with_family: World, entity_id: str
@@ -196,3 +230,11 @@ async def _adjusted(world: World, entity_id: str, stage: list[str]) -> None:
         stage[:] = ["block"]
         await lease.adjust(rpm=7)
         stage[:] = ["leave"]
+
+
+async def _settled_now(world: World, stage: list[str]) -> None:
+    async with world.acquire(rpm=10) as lease:
+        stage[:] = ["settle"]
+        await lease.settle(rpm=17, now=True)
+        stage[:] = ["settled"]
+        await asyncio.sleep(0)

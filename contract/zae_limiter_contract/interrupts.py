@@ -39,6 +39,9 @@ def failing(lease: SyncLease) -> None:
     raise ArithmeticError
 
 
+SETTLED_AT_ONCE, SETTLED_LAST = 14, 6
+
+
 # Each block with what it costs in the end, the acquire of 10 included; a failing one costs nothing.
 BLOCKS: list[tuple[Callable[[SyncLease], None], int]] = [
     (adjusting, 17),
@@ -78,6 +81,30 @@ class InterruptContract(Contract):
         part = BLOCKS.index((block, cost))
         tried = positions(engine_spec.capabilities, thorough=thorough, part=part)
         faults = list(_faults(_Bench(engine_spec, clock, cascade), tried, block, cost))
+        assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
+
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @SAMPLED_OR_ALL
+    def test_an_interrupt_at_any_point_keeps_what_was_settled(
+        self, engine_spec: EngineSpec, clock: FakeClock, thorough: bool
+    ) -> None:
+        faults = []
+        with _Bench(engine_spec, clock, cascade=False) as bench:
+            for position in positions(engine_spec.capabilities, thorough=thorough):
+                bench.prepare()
+                interrupt, costs = InterruptAt(position), {0}
+                acquire = bench.limiter.acquire(CHILD, API, {"rpm": 10})
+                with suppress(KeyboardInterrupt), interrupt, acquire as lease:
+                    costs.add(SETTLED_AT_ONCE)  # from here on either may be
+                    lease.settle(rpm=SETTLED_AT_ONCE, now=True)
+                    costs ^= {0, SETTLED_LAST}
+                    lease.settle(rpm=SETTLED_LAST)
+                    costs.remove(SETTLED_AT_ONCE)
+                if interrupt.struck is None:
+                    break
+                problem = bench.silence() or bench.miscount(costs)
+                if problem:
+                    faults.append(f"{interrupt.struck}: {problem}")
         assert not faults, "\n".join(["an interrupt at these points does harm:", *faults])
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._version import __version__
@@ -152,16 +151,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use, so that a program pays only for what it uses."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES.get(name, 'exceptions')}")
-    if not hasattr(module, name):
-        module = import_module(f"{__name__}.models")
-    value = getattr(module, name)
-    globals()[name] = value  # the next access does not come here
-    return value
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
+
+    def __getattr__(name: str) -> Any:
+        from zae_limiter._lazy import import_name
+
+        searched = ("exceptions", "models")
+        return import_name(__name__, name, _MODULES, names=__all__, searched=searched)
 
 
 def __dir__() -> list[str]:

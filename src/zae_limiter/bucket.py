@@ -56,7 +56,7 @@ def refill_bucket(
     The rest, too short for a millitoken, counts for the next refill.
     """
     elapsed_ms = now_ms - last_refill_ms
-    if elapsed_ms <= 0:
+    if elapsed_ms <= 0 or not refill_amount_milli:  # slots do not refill
         return RefillResult(tokens_milli, last_refill_ms)
     added = accrued_milli(elapsed_ms, refill_amount_milli, refill_period_ms)
     time_used_ms = added * refill_period_ms // refill_amount_milli
@@ -87,9 +87,14 @@ def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
 def calculate_retry_after(
     deficit_milli: int, refill_amount_milli: int, refill_period_ms: int
 ) -> float:
-    """Return the seconds until ``deficit_milli`` have accrued, rounded up to the millisecond."""
+    """Return the seconds until ``deficit_milli`` have accrued, rounded up to the millisecond.
+
+    Infinite for a limit that does not refill.
+    """
     if deficit_milli <= 0:
         return 0.0
+    if not refill_amount_milli:
+        return math.inf
     return wait_ms(deficit_milli, refill_amount_milli, refill_period_ms) / 1000
 
 

@@ -23,7 +23,7 @@ from constructs import Construct
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.infra import access, names, parameters
-from zae_limiter.infra.packages import aggregator_package
+from zae_limiter.infra.packages import FunctionPackage, aggregator_package, provisioner_package
 from zae_limiter.infra.template import template
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import check_stack_name
@@ -35,7 +35,7 @@ class RateLimiterConstruct(Construct):
     """The resources of a limiter inside a stack of the application.
 
     Names derive from ``name`` instead of the stack's, so that ``Repository.open(stack=name)``
-    finds the table. The aggregator's code is an asset: nothing has to be brought afterwards.
+    finds the table. The functions' code is an asset: nothing has to be brought afterwards.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class RateLimiterConstruct(Construct):
                 self, "Template", template_file=str(path)
             )
             if options.enable_aggregator and options.has_functions:
-                self._bring_code(folder)
+                self._bring_code("Aggregator", aggregator_package(), folder)
+            if options.has_functions:
+                self._bring_code("Provisioner", provisioner_package(), folder)
 
     @property
     def table_name(self) -> str:
@@ -72,11 +74,11 @@ class RateLimiterConstruct(Construct):
         managed = iam.ManagedPolicy.from_managed_policy_arn(self, f"{policy}Policy", resource.ref)
         role.add_managed_policy(managed)
 
-    def _bring_code(self, folder: str) -> None:
-        path = Path(folder, "aggregator.zip")
-        path.write_bytes(aggregator_package().content)
-        asset = assets.Asset(self, "AggregatorCode", path=str(path))
-        function: Any = self.resource("Aggregator")
+    def _bring_code(self, logical_id: str, package: FunctionPackage, folder: str) -> None:
+        path = Path(folder, f"{logical_id}.zip")
+        path.write_bytes(package.content)
+        asset = assets.Asset(self, f"{logical_id}Code", path=str(path))
+        function: Any = self.resource(logical_id)
         function.code = functions.CfnFunction.CodeProperty(
             s3_bucket=asset.s3_bucket_name, s3_key=asset.s3_object_key
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from zae_limiter.models.status import LimitStatus
+    from zae_limiter.models.status import HeaderStyle, LimitStatus
 
 # What a header says where the amount can never fit: web frameworks need a text, and clients that
 # obey it give up for a day instead of trying again at once.
@@ -51,11 +51,13 @@ class RateLimitError(ZAELimiterError):
 class RateLimitExceeded(RateLimitError):
     """At least one limit has too few tokens. Nothing was charged.
 
-    ``statuses`` lists every limit in force, of the entity and of its cascading parent.
+    ``statuses`` lists every limit in force, of the entity and of its cascading parent. ``at_ms`` is
+    when the request was rejected, in epoch milliseconds.
     """
 
-    def __init__(self, statuses: Sequence[LimitStatus]) -> None:
+    def __init__(self, statuses: Sequence[LimitStatus], at_ms: int | None = None) -> None:
         self.statuses: list[LimitStatus] = list(statuses)
+        self.at_ms = at_ms
         super().__init__(self._describe())
 
     @property
@@ -94,6 +96,16 @@ class RateLimitExceeded(RateLimitError):
             "retry_after_seconds": None if math.isinf(seconds) else seconds,
             "limits": [status.as_dict() for status in self.statuses],
         }
+
+    def headers(self, style: HeaderStyle = "ietf") -> dict[str, str]:
+        """Return HTTP headers for a 429: ``Retry-After``, and the limits in the given style.
+
+        The styles are those of ``Lease.headers``.
+        """
+        from zae_limiter.headers import rate_limit_headers  # not before it is needed
+
+        headers = rate_limit_headers(self.statuses, style, now_ms=self.at_ms)
+        return {**headers, "Retry-After": self.retry_after_header}
 
     def _describe(self) -> str:
         primary = self.primary_violation

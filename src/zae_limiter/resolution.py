@@ -24,32 +24,46 @@ from zae_limiter.models.limit import Limit
 class Scope:
     """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
 
-    __slots__ = ("_through_child", "buckets", "names", "resource")
+    __slots__ = ("_through_child", "buckets", "has_slots", "names", "resource")
 
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
-        self.names = self._through_child = names = buckets[0][1].name_set
+        self.names = names = buckets[0][1].name_set
+        self._through_child = tokens = buckets[0][1].token_names
+        self.has_slots = bool(buckets[0][1].slot_keys)
         if len(buckets) > 1:
-            parent_names = buckets[1][1].name_set
-            if parent_names is not names:  # they often have the same limits
-                self.names = names | parent_names
-                self._through_child = names & parent_names
+            parent = buckets[1][1]
+            self.has_slots = self.has_slots or bool(parent.slot_keys)
+            if parent.name_set is not names:  # they often have the same limits
+                self.names = names | parent.name_set
+                self._through_child = tokens & parent.token_names
 
-    def charges(self, amounts: Mapping[str, int], field: str = "consume") -> tuple[Charge, ...]:
-        """Return the charge of each bucket: the amounts of the limits that it has."""
+    def charges(
+        self, amounts: Mapping[str, int], field: str = "consume", takes_slot: bool = True
+    ) -> tuple[Charge, ...]:
+        """Return the charge of each bucket: the amounts of the limits that it has.
+
+        An acquire (``takes_slot``) takes a slot of each limit on calls in flight, unless
+        ``amounts`` says otherwise.
+        """
         if not amounts.keys() <= self.names:
             self._raise_unknown(amounts, field)
         resource = self.resource
         entity_id, in_force = self.buckets[0]
-        charge = Charge(entity_id, resource, in_force, in_force.amounts_milli(amounts))
+        taken = in_force.amounts_milli(amounts)
+        takes_slot = takes_slot and self.has_slots
+        if takes_slot:
+            in_force.add_slots(taken, amounts)
+        charge = Charge(entity_id, resource, in_force, taken)
         if len(self.buckets) == 1:
             return (charge,)
         parent_id, above = self.buckets[1]
         through_child = self._through_child
-        return charge, Charge(
-            parent_id, resource, above, above.amounts_milli(amounts), through_child
-        )
+        taken = above.amounts_milli(amounts)
+        if takes_slot:
+            above.add_slots(taken, amounts)
+        return charge, Charge(parent_id, resource, above, taken, through_child)
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
         """Whether one of the buckets has seen newer configuration and holds other limits."""

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.naming import RESERVED_NAMESPACE
 
 __all__ = [
     "PARTITIONS",
@@ -45,6 +44,9 @@ __all__ = [
     "sk_usage",
     "sk_version",
 ]
+
+# As in `naming`, which the aggregator need not import at a cold start.
+RESERVED_NAMESPACE = "_"
 
 # --- partition keys
 
@@ -123,14 +125,17 @@ def sk_version() -> str:
     return "#VERSION"
 
 
-def sk_provisioner() -> str:
-    return "#PROVISIONER"
+def sk_provisioner(page: int = 0) -> str:
+    """The state of what manifests manage: its first page, or one of the further pages."""
+    return f"#PROVISIONER#{page}" if page else "#PROVISIONER"
 
 
 def sk_record(key: str) -> str:
     """A small JSON document: the version of the store, the provisioner's state, or another one."""
-    documented = {"version": sk_version(), "provisioner": sk_provisioner()}
-    return documented.get(key, f"#RECORD#{key}")
+    name, _, page = key.partition("#")
+    if name == "provisioner" and (not page or page.isdecimal()):
+        return sk_provisioner(int(page or 0))
+    return sk_version() if key == "version" else f"#RECORD#{key}"
 
 
 def sk_namespace(name: str) -> str:

@@ -9,14 +9,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
-from zae_limiter.visualization import (
-    COLOURS,
-    UsageSeries,
-    axis_ticks,
-    labelled_windows,
-    through_children_text,
-    usage_series,
-)
+from zae_limiter.usage_series import UsageSeries, axis_ticks, labelled_windows, usage_series
+from zae_limiter.visualization import COLOURS, through_children_text
 
 MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS, USAGE_DAYS
 from zae_limiter.exceptions import ZAELimiterError
-from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
 from zae_limiter_aggregator import stream
 from zae_limiter_aggregator.hours import FinishedHour, FinishedHours
@@ -27,26 +25,27 @@ RETENTION_CHECK_S = 300.0  # how often a warm function reads the retention again
 RESERVE_S = 11.0  # before the function's timeout: a store and a clear may take 5 s each
 MAX_LOGGED = 20  # failures of one batch that are logged one by one
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # making a Protocol takes a millisecond of a cold start
     from concurrent.futures import ThreadPoolExecutor
+    from typing import Protocol
 
     from zae_limiter_aggregator.archive import ArchiveObject
 
+    class Calls(Protocol):
+        """What is called: DynamoDB on one table, and S3."""
+
+        @property
+        def table(self) -> str: ...
+
+        def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
+            """Call an operation of DynamoDB; a mapping without a table's name gets it."""
+
+        def put_object(self, bucket: str, name: str, body: bytes) -> None:
+            """Put an object into a bucket."""
+
+
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Calls(Protocol):
-    """What is called: DynamoDB on one table, and S3."""
-
-    @property
-    def table(self) -> str: ...
-
-    def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
-        """Call an operation of DynamoDB; a mapping without a table's name gets it."""
-
-    def put_object(self, bucket: str, name: str, body: bytes) -> None:
-        """Put an object into a bucket."""
 
 
 class ProcessResult:
@@ -185,6 +184,8 @@ class Processor:
         now = time.monotonic()
         if now >= self._retention_until:
             from zae_limiter.dynamodb.items import system
+            from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS, USAGE_DAYS
+            from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 
             key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes
             item = self._calls.call("GetItem", {"Key": key, "ConsistentRead": True}).get("Item")

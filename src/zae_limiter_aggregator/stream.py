@@ -96,12 +96,6 @@ def sequence_number(record: object) -> str | None:
     return number if isinstance(number, str) and number else None
 
 
-def created_s(record: Mapping[str, Any]) -> float | None:
-    """Return when the change was made, in seconds since 1970; None if the record does not tell."""
-    created = record["dynamodb"].get("ApproximateCreationDateTime")
-    return float(created) if isinstance(created, int | float) else None
-
-
 def parse(record: Mapping[str, Any]) -> Parsed:
     """Parse a record; None if it is of no concern. Raises MalformedRecord."""
     try:

@@ -34,8 +34,7 @@ class Wire:
         self._credentials = _credentials(environment)
         self._environment = environment
         self._dynamodb = _destination(
-            _endpoint_url(environment, "DYNAMODB")
-            or f"https://dynamodb.{self._region}.{_suffix(self._region)}",
+            _endpoint_url(environment, "DYNAMODB") or public_url("dynamodb", self._region),
             environment,
         )
         self._signer = Signer(self._dynamodb, self._region)
@@ -44,11 +43,6 @@ class Wire:
     @property
     def table(self) -> str:
         return self._table
-
-    @property
-    def dynamodb_url(self) -> str:
-        """Where DynamoDB is."""
-        return self._dynamodb.endpoint.url
 
     def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
         """Call an operation of DynamoDB that may be repeated; raises ``transport.errors``.
@@ -75,7 +69,7 @@ class Wire:
         url = _endpoint_url(self._environment, "S3")
         path = f"/{bucket}/{name}"
         if not url:
-            url = f"https://{bucket}.s3.{self._region}.{_suffix(self._region)}"
+            url = public_url(f"{bucket}.s3", self._region)
             path = f"/{name}"
         destination = _destination(url, self._environment)
         stored = s3.S3Object(path, body, "application/gzip")
@@ -115,9 +109,10 @@ def _region(environment: Mapping[str, str]) -> str:
     return region
 
 
-def _suffix(region: str) -> str:
-    """Return the domain of a region's services."""
-    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+def public_url(service: str, region: str) -> str:
+    """Return where AWS offers a service in a region; China has a domain of its own."""
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"https://{service}.{region}.{domain}"
 
 
 def _credentials(environment: Mapping[str, str]) -> Credentials:

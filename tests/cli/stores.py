@@ -20,7 +20,7 @@ on_dynamodb = pytest.mark.parametrize("engine", ["dynamodb"])
 def empty_store(engine, folder):
     """Yield the URL of an empty store: a missing file, or a new table."""
     if engine == "sqlite":
-        yield f"sqlite:///{folder}/limits.db"
+        yield f"sqlite:///{folder}/limits.db?synchronous=OFF"  # waits for no disk
         return
     with empty_table() as table:
         yield store_url(table, shared_endpoint())

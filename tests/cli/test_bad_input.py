@@ -5,7 +5,7 @@ import pytest
 
 from tests.cli.stores import on_both_engines
 from tests.cli.terminal import only_line, run
-from tests.cli.test_reference import LEAVES, SAMPLES
+from tests.cli.test_reference import LEAVES, MANIFEST, SAMPLES
 
 LONG = "x" * 300
 # Bad values by parameter; the store is not opened.
@@ -65,6 +65,9 @@ BAD = {
     "start_event_id": ["", LONG],
     "next_key": ["", "x", "#", "a#b#c#d"],
     "file": ["", "."],
+    "files": ["", "missing.yaml", "."],
+    "function": ["", "processor"],
+    "lock_timeout": ["", "-1", "4000", "soon"],
     "namespace_id": ["", LONG],
     "seconds": ["", "0", "-1", "nan", "soon"],
     "tenants": ["", "0", "51", "many"],
@@ -122,7 +125,8 @@ def cases():
 
 def words(path, param, value):
     """Return a correct command line with one wrong word in it."""
-    args = list(SAMPLES.get(" ".join(path), OF_STACKS.get(path[0], ())))
+    known = SAMPLES | {"limits cfn-template": ["--name", "my-app", *SAMPLES["limits plan"]]}
+    args = list(known.get(" ".join(path), OF_STACKS.get(path[0], ())))
     if isinstance(param, click.Option):
         return [*args, f"{param.opts[0]}={value}"]
     position = [each for each in dict(LEAVES)[path].params if isinstance(each, click.Argument)]
@@ -176,6 +180,9 @@ def test_a_bad_value_is_wrong_usage_in_one_line(path, param, value, capsys, monk
         (["system", "get-defaults", "--outptu", "json"], "Did you mean '--output'?"),
         (["system", "get-default"], "did you mean 'get-defaults'"),
         (["namespace", "register"], "Missing argument 'NAME...'"),
+        (["limits", "plan"], "Missing option '--file'"),
+        (["limits", "plan", "-f", MANIFEST, "-N", "other"], "leave one of them out"),
+        (["limits", "export", "-f", "x"], "No such option"),
         (["sistem"], "did you mean 'system'"),
     ],
 )

@@ -18,6 +18,12 @@ def command_in(text, *words):
     return shlex.split(line)
 
 
+@pytest.fixture
+def empty_url(empty_url):
+    """Without an option, which a hint would have to quote."""
+    return empty_url.partition("?synchronous")[0]
+
+
 @pytest.mark.parametrize(
     ("args", "words", "with_namespace"),
     [

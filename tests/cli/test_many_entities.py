@@ -13,7 +13,7 @@ from zae_limiter_contract.stopwatch import Stopwatch
 from tests.cli.bulk import bulk_store
 from tests.cli.inprocess import CommandLine
 from tests.cli.stores import on_both_engines
-from tests.cli.terminal import ANSI, CTRL_C, MODULE, environment, run, terminal
+from tests.cli.terminal import ANSI, CTRL_C, MODULE, environment, terminal
 from zae_limiter import SyncRepository
 
 MANY = 100_000
@@ -41,6 +41,12 @@ def big(request, tmp_path_factory):
     engine, count = request.param
     with bulk_store(engine, tmp_path_factory.mktemp("big"), count) as (url, _):
         yield Store(url, count)
+
+
+@pytest.fixture
+def run(capsys, clean_environment):
+    """Run a command in this process."""
+    return CommandLine(capsys, "")
 
 
 def first_entity_after(url, *args):
@@ -135,35 +141,35 @@ def test_a_listing_can_be_interrupted(big):
     assert screen.output.rstrip().endswith("every change is made whole or not at all")
 
 
-def test_a_mistyped_entity_is_found_out_fast(big):
+def test_a_mistyped_entity_is_found_out_fast(big, run):
     with Stopwatch() as watch:
         found = run("entity", "show", "key-00012", "--url", big.url)
     assert watch.within(3)
-    assert found.returncode == 1
-    assert "did you mean 'key-000" in found.stderr
+    assert found.code == 1
+    assert "did you mean 'key-000" in found.err
 
 
-def test_deleting_the_parent_of_very_many_asks_soon(big):
+def test_deleting_the_parent_of_very_many_asks_soon(big, run):
     with Stopwatch() as watch:
         found = run("entity", "delete", "project", "--url", big.url)
     assert watch.within(5)
-    assert found.returncode == 1
-    assert "entity 'project' does not exist" in found.stderr
+    assert found.code == 1
+    assert "entity 'project' does not exist" in found.err
     with SyncRepository.open(url=big.url) as repository:
         repository.create_entity("project")
     found = run("entity", "delete", "project", "--url", big.url)
     assert (
         "1,000 or more entities under it ('key-000000', 'key-000001', 'key-000002', ...) "
         "will still have it as parent: those that cascade charge 'project' under the defaults"
-    ) in found.stderr
-    assert run("entity", "delete", "project", "--yes", "--url", big.url).returncode == 0
+    ) in found.err
+    assert run("entity", "delete", "project", "--yes", "--url", big.url).code == 0
 
 
 @on_both_engines
-def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path):
+def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path, run):
     count = 30_000 if engine == "sqlite" else 1500
     with bulk_store(engine, tmp_path, count, "tenant") as (url, namespace_id):
-        assert run("namespace", "delete", "tenant", "--yes", "--url", url).returncode == 0
+        assert run("namespace", "delete", "tenant", "--yes", "--url", url).code == 0
         with terminal("namespace", "purge", namespace_id, "--url", url) as screen:
             screen.read_until("Purge it? [y/N]:")
             assert "It cannot be undone" in " ".join(screen.output.split())
@@ -179,8 +185,8 @@ def test_a_purge_shows_progress_is_interrupted_and_resumed(engine, tmp_path):
             (left,) = repository.list_orphan_namespaces()
             assert (left.namespace_id, left.status) == (namespace_id, "purging")
         found = run("namespace", "recover", namespace_id, "--url", url)
-        assert "only a deleted one can be recovered" in found.stderr
+        assert "only a deleted one can be recovered" in found.err
         found = run("namespace", "purge", namespace_id, "--yes", "--output", "json", "--url", url)
-        assert 0 < json.loads(found.stdout)["removed_rows"] < 2 * count
-        left = run("namespace", "orphans", "--output", "json", "--url", url).stdout
-        assert json.loads(left) == {"namespaces": []}
+        assert 0 < found.json["removed_rows"] < 2 * count
+        left = run("namespace", "orphans", "--output", "json", "--url", url)
+        assert left.json == {"namespaces": []}

@@ -26,7 +26,8 @@ def watched(url, *args):
 
 
 @on_both_engines
-def test_the_commands_of_the_page_run_in_its_order(cli):
+def test_the_commands_of_the_page_run_in_its_order(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert len(lines()) > 20
     for line in lines():
         _, *args = shlex.split(line)

@@ -13,15 +13,14 @@ from tests.cli.terminal import ANSI, terminal
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.models.usage import UsageSnapshot, WindowType
 from zae_limiter.testing import FakeClock
-from zae_limiter.visualization import (
+from zae_limiter.usage_series import (
     UsageSeries,
     axis_ticks,
     labelled_windows,
     next_start,
-    plot_chart,
-    save_chart,
     usage_series,
 )
+from zae_limiter.visualization import plot_chart, save_chart
 
 DAY = "2026-01-01"
 FIRST_HOUR = 1_767_225_600 // 3600

@@ -17,7 +17,7 @@ ODD_NAME = 'key&<b>"x"</b>'
 @pytest.fixture
 def family(tmp_path):
     """Yield the URL of a store: two keys of a team, one key alone, and four rejected calls."""
-    url = f"sqlite:///{tmp_path}/family.db"
+    url = f"sqlite:///{tmp_path}/family.db?synchronous=OFF"
     with SyncRepository.open(url=url) as repository:
         repository.set_system_defaults([Limit.per_day("rpm", 20), Limit.per_day("tpm", 9000)])
         for name in ("key-1", ODD_NAME):

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.support.dynamodb.tables import empty_table
+from tests.support.roles import within_policies
 
 
 @pytest.fixture
@@ -8,3 +9,10 @@ def dynamodb_table():
     """The name of an empty table."""
     with empty_table() as name:
         yield name
+
+
+@pytest.fixture(autouse=True)
+def _requests_stay_within_the_policies():
+    """Whatever a test is about: no method may call what the policy of its role does not permit."""
+    with within_policies():
+        yield

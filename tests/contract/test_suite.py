@@ -9,8 +9,12 @@ from collections import Counter
 import pytest
 import zae_limiter_contract as contract
 from zae_limiter_contract import EngineContract, EngineSpec, SyncEngineContract
+from zae_limiter_contract._async.engine import LineContract
+from zae_limiter_contract._sync.engine import LineContract as SyncLineContract
 from zae_limiter_contract.cancellation import CancellationContract
+from zae_limiter_contract.cancelled_waiting import CancelledWaitingContract
 from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
+from zae_limiter_contract.interrupted_waiting import InterruptedWaitingContract
 from zae_limiter_contract.interrupts import InterruptContract
 
 from tests.contract._async import test_split_buckets as split
@@ -25,21 +29,32 @@ def test_no_group_hides_a_test_or_fixture_of_another(suite):
 
 
 @pytest.mark.parametrize(
-    ("suite", "groups"),
+    ("suite", "lines", "groups"),
     [
-        (EngineContract, (split.TestSplitBuckets, split.TestAroundSplitBuckets)),
-        (SyncEngineContract, (sync_split.TestSplitBuckets, sync_split.TestAroundSplitBuckets)),
+        (
+            EngineContract,
+            LineContract,
+            (split.TestSplitBuckets, split.TestAroundSplitBuckets),
+        ),
+        (
+            SyncEngineContract,
+            SyncLineContract,
+            (sync_split.TestSplitBuckets, sync_split.TestAroundSplitBuckets),
+        ),
     ],
+    ids=["async", "sync"],
 )
-def test_no_group_is_left_out_with_split_buckets(suite, groups):
-    assert _tests(suite) == set().union(*map(_tests, groups))
+def test_no_group_is_left_out_with_split_buckets_but_reservations(suite, lines, groups):
+    """A split bucket has no order of service: large amounts wait until they fit (ADR 027)."""
+    assert _tests(suite) - _tests(lines) == set().union(*map(_tests, groups))
 
 
 def test_both_trees_have_the_same_tests_but_for_what_only_one_can_do():
     only_async = _tests(EngineContract) - _tests(SyncEngineContract)
     only_sync = _tests(SyncEngineContract) - _tests(EngineContract)
-    assert only_async == _tests(CancellationContract)
-    assert only_sync == _tests(InterruptContract) | _tests(InterruptedChangeContract)
+    assert only_async == _tests(CancellationContract) | _tests(CancelledWaitingContract)
+    interrupts = (InterruptContract, InterruptedChangeContract, InterruptedWaitingContract)
+    assert only_sync == set().union(*map(_tests, interrupts))
 
 
 def test_everything_that_is_exported_can_be_imported():

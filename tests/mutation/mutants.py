@@ -18,6 +18,10 @@ class Mutant(NamedTuple):
 
 CHARGING = "tests/unit/test_charging.py::"
 LEASES = "tests/unit/test_leases.py::"
+MEMORY = "tests/contract/_sync/test_engines.py::TestMemory::"
+LEASE_HISTORIES = (
+    "tests/property/test_lease_histories.py::test_a_lease_costs_what_its_three_numbers_say"
+)
 BUCKET = "tests/unit/test_bucket.py::"
 ROWS = "tests/unit/test_sqlite_rows.py::"
 REPORT = "tests/unit/test_usage_report.py::"
@@ -25,13 +29,82 @@ MOVES = "tests/property/test_moves.py::"
 CLOCK = "tests/unit/test_server_clock.py::"
 FLEET = "tests/property/test_fleet_clocks.py::"
 HISTORIES = "tests/property/test_usage_histories.py::test_usage_is_exact_"
+MANY_HISTORIES = HISTORIES + "in_many_histories_where"
+GUARDS = "tests/property/test_usage_guards.py::test_"
 SHARED = "tests/unit/test_shared_clock.py::"
 HOURS = "tests/unit/dynamodb/test_hour_updates.py::"
 ITEM_HOURS = "tests/unit/dynamodb/test_item_hours.py::"
 MIGRATIONS = "tests/unit/dynamodb/test_migrations.py::"
+DIFF = "tests/unit/manifest/test_diff.py::"
+READING = "tests/unit/manifest/test_reading.py::"
+BATCHES = "tests/contract/_sync/test_engines.py::TestNamedMemory::"
+CHUNKS = "tests/unit/llm/test_chunks.py::"
+CALL_RECORDS = "tests/unit/llm/test_records.py::"
 LOAD = "tests/unit/dynamodb/test_index_load.py::"
+RESERVED = "tests/property/test_reservations.py::"
+WAITING = "tests/property/test_waiting.py::"
+QUEUE = "tests/unit/dynamodb/test_write_queue.py::"
+SLOTS = "tests/property/test_slots.py::test_there_are_never_more_holders_than_slots"
+LEDGER = "tests/unit/test_slots.py::test_"
 
 MUTANTS = [
+    # --- an LLM call costs what it used
+    Mutant(
+        "text of a stream that was cut off is free",
+        "llm/chunks.py",
+        "output_tokens=max(known.output_tokens, self.delivered_tokens),",
+        "output_tokens=known.output_tokens,",
+        CHUNKS + "test_without_reported_usage_a_complete_answer_costs_its_text",
+    ),
+    Mutant(
+        "counts in the middle of a stream are taken for final",
+        "llm/chunks.py",
+        "self.final = self._ended",
+        "self.final = True",
+        CHUNKS + "test_a_stream_cut_off_anywhere_costs_the_larger_of_reported_and_delivered",
+    ),
+    Mutant(
+        "text after a report is free",
+        "llm/chunks.py",
+        "self.final = False  # what was reported did not include this",
+        "pass",
+        CHUNKS + "test_text_after_a_report_makes_it_provisional_again",
+    ),
+    Mutant(
+        "totals so far are added up",
+        "llm/chunks.py",
+        "self._counts[key] = max(before, count)",
+        "self._counts[key] = before + count",
+        CHUNKS + "test_counts_so_far_are_not_added_up_and_zeros_between_are_ignored",
+    ),
+    Mutant(
+        "tokens read from a cache beside the input are free",
+        "llm/usage.py",
+        'counts.get("tool_input_beside", 0) + read_beside + write_beside',
+        'counts.get("tool_input_beside", 0) + write_beside',
+        "tests/unit/llm/test_usage.py::test_every_provider_is_read_in_one_form",
+    ),
+    Mutant(
+        "a call that fails is free",
+        "llm/records.py",
+        "return Usage(self.estimate.input_tokens, requests=requests)",
+        "return Usage(requests=requests)",
+        CALL_RECORDS + "test_a_failed_call_costs_its_input",
+    ),
+    Mutant(
+        "a refund gives back what was sent",
+        "llm/records.py",
+        "elif self.is_refunded and not self.sent.requests:",
+        "elif self.is_refunded:",
+        CALL_RECORDS + "test_a_refund_is_for_calls_that_were_never_sent",
+    ),
+    Mutant(
+        "retries of an SDK are free",
+        "llm/records.py",
+        "return replace(usage, requests=max(usage.requests, self.sent.requests))",
+        "return usage",
+        CALL_RECORDS + "test_retries_count_wherever_they_are_known",
+    ),
     # --- never too much
     Mutant(
         "what runs over is kept",
@@ -236,26 +309,161 @@ MUTANTS = [
         "added = amount_milli",
         CHARGING + "test_what_a_top_up_would_have_run_over_is_gone_also_when_the_clock_goes_back",
     ),
+    # --- what a lease costs
     Mutant(
         "an exception keeps the tokens",
         "_sync/lease.py",
-        "if (failed or self._pending) and not self._settled.is_committed:",
-        "if (not failed and self._pending) and not self._settled.is_committed:",
+        "failed and not self._call.keeps_on_error",
+        "False",
         LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
     ),
     Mutant(
         "an exception writes the adjustments as well",
-        "_sync/lease.py",
-        "            if failed:\n                return ",
-        "            if False:\n                return ",
+        "admission/account.py",
+        "if not failed:\n            return self.unwritten",
+        "if self.unwritten:\n            return self.unwritten",
         LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
     ),
     Mutant(
         "more tokens within a lease are not given back",
         "_sync/lease.py",
-        "self._held.extend(taken)",
-        "self._held.extend(())",
+        "self._account = self._booked().charged(grant, grant.tokens(checked))",
+        "self._booked()",
         LEASES + "test_an_exception_gives_everything_back_and_drops_adjustments",
+    ),
+    Mutant(
+        "an error refunds what was to be kept",
+        "_sync/lease.py",
+        "failed and not self._call.keeps_on_error",
+        "failed",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "a settled amount is refunded",
+        "admission/account.py",
+        "kept={**self.kept, **amounts}",
+        "kept=self.kept",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "a settled amount is added to what was charged",
+        "admission/account.py",
+        "name: cost - written.get(name, 0) for",
+        "name: cost for",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "a settlement forgets the adjustments of other limits",
+        "admission/account.py",
+        "unwritten={**self.unwritten, **unwritten}",
+        "unwritten=unwritten",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "what was settled at once is written again at the end",
+        "admission/account.py",
+        "unwritten = sum_amounts([self.unwritten, negated(changes)])",
+        "unwritten = self.unwritten",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "a failure costs more than a success after an adjustment",
+        "admission/account.py",
+        "return changed.kept_at_most_the_cost(amounts)",
+        "return changed",
+        LEASES + "test_a_failed_block_costs_what_was_settled_and_no_more",
+    ),
+    Mutant(
+        "a failure costs more than a success after a release",
+        "admission/account.py",
+        "Booking(self, self.changed_by(parts).kept_at_most_the_cost(amounts), parts)",
+        "Booking(self, self.changed_by(parts), parts)",
+        LEASES + "test_a_failed_block_costs_what_was_settled_and_no_more",
+    ),
+    Mutant(
+        "a failure costs less than nothing",
+        "admission/account.py",
+        "kept[name] = min(kept[name], max(0, cost.get(name, 0)))",
+        "kept[name] = min(kept[name], cost.get(name, 0))",
+        LEASES + "test_a_failed_block_costs_what_was_settled_and_no_more",
+    ),
+    Mutant(
+        "a write that was not made stays booked",
+        "_sync/lease.py",
+        "if booking is not None and not receipt.is_committed:",
+        "if False:",
+        LEASES + "test_a_write_that_was_not_made_is_not_booked",
+    ),
+    Mutant(
+        "a write of which nothing is known is made again",
+        "_sync/lease.py",
+        "if booking is not None and not receipt.is_committed:",
+        "if booking is not None:",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "a settlement that was not written is forgotten",
+        "_sync/lease.py",
+        "self._account = settled = account.settled(checked)",
+        "settled = account.settled(checked)",
+        LEASE_HISTORIES,
+    ),
+    Mutant(
+        "a credit goes to the oldest charge",
+        "admission/account.py",
+        "for position in reversed(range(len(self.charges))):",
+        "for position in range(len(self.charges)):",
+        LEASES + "test_a_credit_goes_to_the_newest_charge_and_a_debt_to_the_first",
+    ),
+    Mutant(
+        "a debt goes to the newest charge",
+        "admission/account.py",
+        "for position, charge in enumerate(self.charges):",
+        "for position, charge in reversed(list(enumerate(self.charges))):",
+        LEASES + "test_a_credit_goes_to_the_newest_charge_and_a_debt_to_the_first",
+    ),
+    # --- what is left, and what hooks are told
+    Mutant(
+        "what a block changes is not taken from what is left",
+        "admission/account.py",
+        "since = sum_amounts([cost, negated(charge.written)])",
+        "since = dict[str, int]()",
+        MEMORY + "test_remaining_follows_time_and_what_the_block_changes",
+    ),
+    Mutant(
+        "a parent that has less left is overlooked",
+        "_sync/lease.py",
+        "left[name] = min(available, left.get(name, available))",
+        "left.setdefault(name, available)",
+        MEMORY + "test_of_a_cascade_the_smaller_rest_remains",
+    ),
+    Mutant(
+        "a time in a header is rounded down",
+        "headers.py",
+        "NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds)",
+        "NEVER_FITS_S if math.isinf(seconds) else math.floor(seconds)",
+        "tests/unit/test_headers.py::test_ietf_names_each_policy_and_what_is_left_of_it",
+    ),
+    Mutant(
+        "a limiter with hooks rejects nothing",
+        "hooks.py",
+        "        return is_shadow\n",
+        "        return True\n",
+        MEMORY + "test_rejections_are_reported",
+    ),
+    Mutant(
+        "a shadow rejects",
+        "hooks.py",
+        "        return is_shadow\n",
+        "        return False\n",
+        MEMORY + "test_a_call_that_does_not_fit_is_let_through_uncharged",
+    ),
+    Mutant(
+        "every error of a hook is logged",
+        "hooks.py",
+        "            self._failed.add((position, name))\n",
+        "",
+        MEMORY + "test_an_error_in_a_hook_is_logged_once_and_breaks_nothing",
     ),
     # --- usage
     Mutant(
@@ -370,7 +578,7 @@ MUTANTS = [
     Mutant(
         "an overflowing limit gives more than it can hold",
         "admission/moves.py",
-        "if overflowing and taken and (not asked or taken <= capacity):",
+        "if overflowing and taken and (not asked or needed <= capacity):",
         "if overflowing and taken:",
         MOVES + "test_what_is_let_through_is_exact",
     ),
@@ -384,8 +592,8 @@ MUTANTS = [
     Mutant(
         "what was not charged for is not asked whether it owes",
         "admission/moves.py",
-        "enough = taken - returned - accrued if asked else None",
-        "enough = taken - returned - accrued if asked and taken else None",
+        "enough = needed - returned - accrued if asked else None",
+        "enough = needed - returned - accrued if asked and taken else None",
         MOVES + "test_what_fits_is_let_through_by_the_branch_that_was_read",
     ),
     Mutant(
@@ -761,28 +969,28 @@ MUTANTS = [
         "dynamodb/items/hour_updates.py",
         "return [*values, hour] if form is HourForm.LATE else values",
         "return [*values, 0] if form is HourForm.LATE else values",
-        HISTORIES + "where[clocks are hours apart]",
+        MANY_HISTORIES + "[clocks are hours apart]",
     ),
     Mutant(
         "a removed bucket takes its hours along",
         "dynamodb/items/removal.py",
         "    if not retention_days:\n        return []\n",
         "    return []\n",
-        HISTORIES + "where[removed buckets return]",
+        MANY_HISTORIES + "[removed buckets return]",
     ),
     Mutant(
         "an announcement hides a stored hour",
         "dynamodb/items/usage.py",
         "    update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
         "    update.set(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
-        HISTORIES + "where[clocks are hours apart]",
+        MANY_HISTORIES + "[clocks are hours apart]",
     ),
     Mutant(
         "the origin of a removed bucket returns",
         "dynamodb/buckets/writes.py",
         "counts = new_bucket.counts._replace(origin=new_origin(shard_id.number))",
         "counts = new_bucket.counts",
-        HISTORIES + "where[removed buckets return]",
+        MANY_HISTORIES + "[removed buckets return]",
     ),
     Mutant(
         "a bucket expires before its usage",
@@ -790,5 +998,389 @@ MUTANTS = [
         "        if usage_ms:\n            usage_ms += HOUR_MS",
         "        if False:\n            usage_ms += HOUR_MS",
         HISTORIES + "in_random_histories[0]",
+    ),
+    Mutant(
+        "a turn is repeated within its hour",
+        "dynamodb/items/hour_updates.py",
+        '    update.require(f"{update.name(HOUR)} < {hour}")\n',
+        '    update.require(f"({update.name(HOUR)} < {hour} OR attribute_exists(PK))")\n',
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a bucket that was made again is turned for the earlier one",
+        "dynamodb/items/hour_updates.py",
+        '    update.require_equal(ORIGIN, s(hours.origin))\n    update.require(f"',
+        "    held = update.value(s(hours.origin))\n"
+        '    update.require(f"({update.name(ORIGIN)} = {held} OR attribute_exists(PK))")\n'
+        '    update.require(f"',
+        GUARDS + "a_client_that_knows_the_earlier_bucket_does_not_turn_the_later_one",
+    ),
+    Mutant(
+        "a turn drops an hour that it has not seen",
+        "dynamodb/items/hour_updates.py",
+        "        update.require(absent)\n",
+        '        update.require(f"({absent} OR attribute_exists({finished}))")\n',
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a turn drops another hour than the one that is stored",
+        "dynamodb/items/hour_updates.py",
+        "({absent} OR {finished} = {update.number(hour)})",
+        "({absent} OR {finished} = {update.number(hour)} OR attribute_exists({finished}))",
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a turn drops an hour before it is stored",
+        "dynamodb/buckets/turning.py",
+        "        return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)",
+        "        return Turn(TURN_MARK + write_id, None, begins_hour)",
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a turn drops what came through children unseen",
+        "dynamodb/items/hour_updates.py",
+        'update.require(f"attribute_not_exists({update.name(children)})")\n            if name',
+        "k = update.name(children)\n"
+        '            update.require(f"(attribute_not_exists({k}) OR attribute_exists({k}))")\n'
+        "            if name",
+        MANY_HISTORIES + "[shards come and go]",
+    ),
+    Mutant(
+        "a first write counts for an hour that is over",
+        "dynamodb/items/bucket_updates.py",
+        '        f"{update.name(HOUR)} >= {update.number(hour)}",\n',
+        '        f"{update.name(HOUR)} >= {update.number(0)}",\n',
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a first write gives a bucket another origin",
+        "dynamodb/items/bucket_updates.py",
+        "set_if_missing(ORIGIN, s(counts.origin))",
+        "set(ORIGIN, s(counts.origin))",
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a first write sets the hour back",
+        "dynamodb/items/bucket_updates.py",
+        "set_if_missing(HOUR, n(counts.hour))",
+        "set(HOUR, n(counts.hour))",
+        MANY_HISTORIES + "[anything may happen]",
+    ),
+    Mutant(
+        "a late clear drops the next finished hour",
+        "dynamodb/items/hours.py",
+        "    update.require_equal(FINISHED, n(state.finished))\n",
+        "    held = update.value(n(state.finished))\n"
+        '    update.require(f"({update.name(FINISHED)} = {held} OR attribute_exists(PK))")\n',
+        MANY_HISTORIES + "[the processor is late]",
+    ),
+    Mutant(
+        "a late clear drops the hour of a bucket that was made again",
+        "dynamodb/items/hours.py",
+        "    update.require_equal(ORIGIN, s(state.origin))\n",
+        "    held = update.value(s(state.origin))\n"
+        '    update.require(f"({update.name(ORIGIN)} = {held} OR attribute_exists(PK))")\n',
+        GUARDS + "what_was_stored_of_the_earlier_bucket_is_not_cleared_in_the_later_one",
+    ),
+    Mutant(
+        "a removal loses writes that came since it was planned",
+        "dynamodb/items/removal.py",
+        "(SHARDS, GENERATION, WRITES, ORIGIN)",
+        "(SHARDS, GENERATION, ORIGIN)",
+        MANY_HISTORIES + "[removed buckets return]",
+    ),
+    Mutant(
+        "a merge loses writes that came since it was planned",
+        "dynamodb/sharding/transactions.py",
+        "(stored.GENERATION, stored.WRITES, ORIGIN)",
+        "(stored.GENERATION, ORIGIN)",
+        MANY_HISTORIES + "[shards come and go]",
+    ),
+    Mutant(
+        "rows are read before the buckets",
+        "_async/engines/dynamodb/usage_hours.py",
+        "        rows = EntityRows(context, partition, resources, hours)\n    else:",
+        "        rows = EntityRows(context, partition, resources, hours)\n"
+        "        early = [await rows.take()]\n"
+        "        live = await live_hours.of_entity(\n"
+        "            context.client, namespace_id, entity_id, resource\n"
+        "        )\n"
+        "        async def take() -> list[UsageRow]:\n"
+        "            return early.pop() if early else []\n"
+        "        rows.take = take\n"
+        "    else:",
+        GUARDS + "a_query_is_complete_while_an_hour_is_stored_and_the_next_one_turned",
+    ),
+    Mutant(
+        "an hour that was stored during a query is not looked for",
+        "_async/engines/dynamodb/live_hours.py",
+        "await _read_again(client, namespace_id, [row for row in resolved if _is_open(row)])",
+        "{}",
+        GUARDS + "a_query_by_resource_is_complete_while_an_hour_is_stored",
+    ),
+    # --- manifests
+    Mutant(
+        "an entity registered by hand is unregistered",
+        "manifest/diff.py",
+        "if target.kind is not TargetKind.ENTITY or is_ours:",
+        "if True:",
+        DIFF + "test_an_entity_is_unregistered_only_if_an_apply_has_registered_it",
+    ),
+    Mutant(
+        "what was never managed is deleted",
+        "manifest/diff.py",
+        "for target in managed.digests.keys() - wanted.keys()",
+        "for target in live.keys() - wanted.keys()",
+        DIFF + "test_a_target_is_created_updated_left_alone_or_deleted",
+    ),
+    Mutant(
+        "what an apply is about to make is not known to be managed",
+        "manifest/diff.py",
+        "digests[change.target] = PENDING",
+        "digests.pop(change.target, None)",
+        DIFF + "test_what_an_apply_will_change_is_pending_until_it_is_done",
+    ),
+    Mutant(
+        "a batch is written without its lease",
+        "embedded/configs.py",
+        "if batch.guard is not None and not is_at(tables, namespace_id, *batch.guard):",
+        "if False:",
+        BATCHES + "test_a_guard_refuses_the_whole_batch",
+    ),
+    Mutant(
+        "a document is replaced whatever its revision",
+        "embedded/namespaces.py",
+        "if not is_at(tables, namespace_id, key, revision):",
+        "if False:",
+        BATCHES + "test_a_document_is_replaced_at_its_revision_only",
+    ),
+    Mutant(
+        "a key that comes twice is accepted",
+        "manifest/yaml_text.py",
+        "elif name in mapping:",
+        "elif False:",
+        READING + "test_every_mistake_is_reported_with_its_place",
+    ),
+    # --- waiting
+    Mutant(
+        "callers that wait are judged at the stamp",
+        "admission/reservation.py",
+        "    return min(until_ms, now_ms + HORIZON_MS)",
+        "    return now_ms",
+        WAITING + "test_small_requests_do_not_starve_a_large_one",
+    ),
+    Mutant(
+        "reservations have no horizon",
+        "admission/reservation.py",
+        "    return min(until_ms, now_ms + HORIZON_MS)",
+        "    return until_ms",
+        RESERVED + "test_nothing_is_reserved_beyond_the_horizon",
+    ),
+    Mutant(
+        "more than the capacity is waited for",
+        "admission/reservation.py",
+        "    if amount_milli > rate.capacity_milli:\n        return False",
+        "    if False:\n        return False",
+        RESERVED + "test_what_fits_is_what_will_have_accrued",
+    ),
+    Mutant(
+        "more than the capacity is let through by the store",
+        "admission/reservation.py",
+        "reserves = 0 < amount <= state.rate.capacity_milli",
+        "reserves = 0 < amount",
+        RESERVED + "test_the_store_lets_through_what_fits_whatever_the_client_has_seen",
+    ),
+    Mutant(
+        "a limit that is not named is reserved over",
+        "admission/reservation.py",
+        "        return held >= 0",
+        "        return True",
+        RESERVED + "test_what_fits_is_what_will_have_accrued",
+    ),
+    Mutant(
+        "charges behind a caller in its own write delay it",
+        "admission/reservation.py",
+        "balance = state.balance_milli + behind_milli.get(key, 0)",
+        "balance = state.balance_milli",
+        WAITING + "test_a_caller_goes_on_when_the_tokens_of_all_before_it_have_accrued",
+    ),
+    Mutant(
+        "a caller that was stopped uses its reservation",
+        "admission/reservation.py",
+        "if after_due_ms > LAPSE_MS:",
+        "if False:",
+        WAITING + "test_no_window_has_more_than_the_published_bound[stops]",
+    ),
+    Mutant(
+        "a caller goes on after its deadline",
+        "admission/reservation.py",
+        "return Waking.LATE if after_deadline_ms > LATE_MS else Waking.ENTER",
+        "return Waking.ENTER",
+        WAITING + "test_a_caller_that_is_answered_after_its_deadline_gives_back",
+    ),
+    Mutant(
+        "of a group only the last charge is bounded",
+        "dynamodb/buckets/pending.py",
+        "needed[key] = max(level, needed.get(key, level))",
+        "needed[key] = level",
+        RESERVED + "test_a_group_is_let_through_if_each_fits_behind_those_before_it",
+    ),
+    Mutant(
+        "in a group nothing is charged before a caller",
+        "dynamodb/buckets/pending.py",
+        "            charged[key] = charged.get(key, 0) + amount\n            level",
+        "            charged[key] = amount\n            level",
+        RESERVED + "test_a_group_is_let_through_if_each_fits_behind_those_before_it",
+    ),
+    Mutant(
+        "an image from before a reservation moves its due",
+        "concurrency/waiting_line.py",
+        "if reservation.place[0] > image.writes:",
+        "if False:",
+        RESERVED + "test_an_image_with_other_limits_or_from_before_moves_no_due",
+    ),
+    Mutant(
+        "an image with other limits moves a due",
+        "concurrency/waiting_line.py",
+        "if key in image.limits and image.limits[key].rate == state.rate",
+        "if key in image.limits",
+        RESERVED + "test_an_image_with_other_limits_or_from_before_moves_no_due",
+    ),
+    Mutant(
+        "a due is moved into the past",
+        "concurrency/waiting_line.py",
+        "due_ms = max(now_ms, raised.due_ms)",
+        "due_ms = raised.due_ms",
+        WAITING + "test_no_window_has_more_than_the_published_bound[cancels]",
+    ),
+    Mutant(
+        "callers ahead of a cancelled one move up, too",
+        "concurrency/waiting_line.py",
+        "if reservation.place > withdrawn.place:",
+        "if True:",
+        RESERVED + "test_only_callers_behind_a_cancelled_one_move_up",
+    ),
+    Mutant(
+        "callers behind a cancelled one stay",
+        "concurrency/waiting_line.py",
+        "if reservation.place > withdrawn.place:",
+        "if False:",
+        RESERVED + "test_only_callers_behind_a_cancelled_one_move_up",
+    ),
+    Mutant(
+        "two writes with reservations are in flight",
+        "dynamodb/buckets/write_queue.py",
+        "or (reserves and queue.reserving is not None)",
+        "or False",
+        QUEUE + "test_a_second_write_with_reservations_waits_for_the_first_however_long_that_takes",
+    ),
+    Mutant(
+        "a write with reservations is handed over to early",
+        "dynamodb/buckets/write_queue.py",
+        "        if reserves and queue.reserving is not None:\n            return False",
+        "        if False:\n            return False",
+        QUEUE + "test_a_second_write_with_reservations_waits_for_the_first_however_long_that_takes",
+    ),
+    Mutant(
+        "a group takes reservations beside another one",
+        "dynamodb/buckets/write_queue.py",
+        "and not (reserves and others_reserve)",
+        "and not (False and others_reserve)",
+        QUEUE + "test_a_group_takes_no_reservations_while_a_write_with_them_is_in_flight",
+    ),
+    Mutant(
+        "what is forfeited is given back",
+        "admission/settle.py",
+        "    if forfeits:\n",
+        "    if False:\n",
+        RESERVED + "test_what_is_forfeited_is_no_longer_counted_and_not_given_back",
+    ),
+    Mutant(
+        "a charge has its shard repaid",
+        "dynamodb/buckets/pending.py",
+        "is_short = not change.is_charge and any(",
+        "is_short = any(",
+        RESERVED + "test_reservations_of_one_write_are_due_in_order_and_have_no_shard_repaid",
+    ),
+    Mutant(
+        "a credit that an image shows counts twice",
+        "concurrency/waiting_line.py",
+        "                sleeper.move_up(reservation.with_balances(balances), now_ms)",
+        "                raised = reservation.with_balances(balances)\n"
+        "                if raised.due_ms < reservation.due_ms:\n"
+        "                    sleeper.reservation = raised\n"
+        "                sleeper.move_up(raised, now_ms)",
+        WAITING + "test_no_caller_is_due_before_the_tokens_of_all_before_it[a slow network]",
+    ),
+    # --- slots
+    Mutant(
+        "slots are taken that are not free",
+        "admission/slots.py",
+        "Move(key, -net if asked else None, None, net, None)",
+        "Move(key, None, None, net, None)",
+        SLOTS,
+    ),
+    Mutant(
+        "slots are released that have expired",
+        "admission/slots.py",
+        "        if left < 0:\n",
+        "        if False:\n",
+        LEDGER + "releasing_and_renewing_need_slots_that_are_still_held",
+    ),
+    Mutant(
+        "slots of others are released and renewed",
+        "admission/slots.py",
+        "SlotWrite(key, each.expired, each.removed, each.added)",
+        "SlotWrite(key, each.expired, {}, each.added)",
+        SLOTS,
+    ),
+    Mutant(
+        "what was swept meanwhile is swept again",
+        "admission/slots.py",
+        "SlotWrite(key, each.expired, each.removed, each.added)",
+        "SlotWrite(key, {}, each.removed, each.added)",
+        SLOTS,
+    ),
+    Mutant(
+        "slots are swept before they expire",
+        "admission/slots.py",
+        "for moment in held if moment <= now_ms}",
+        "for moment in held if moment <= now_ms + 1000}",
+        SLOTS,
+    ),
+    Mutant(
+        "a lease is lost only when its slots have expired",
+        "admission/slots.py",
+        "return now_ms >= expires_ms - MARGIN_MS",
+        "return now_ms >= expires_ms",
+        SLOTS,
+    ),
+    Mutant(
+        "swept slots are not free",
+        "admission/slots.py",
+        "changes.freed = sum(expired.values())",
+        "changes.freed = 0",
+        LEDGER + "expired_slots_are_free_for_the_write_that_sweeps_them",
+    ),
+    Mutant(
+        "lowered slots are forgotten",
+        "admission/moves.py",
+        "Move(key, None, None, rate.capacity_milli - state.rate.capacity_milli, None)",
+        "Move(key, None, None, 0, rate.capacity_milli)",
+        LEDGER + "other_numbers_of_slots_leave_those_that_are_held",
+    ),
+    Mutant(
+        "every shard has all slots",
+        "admission/shards/tree.py",
+        "Rate(0 if shard.number else capacity, 0, period)",
+        "Rate(capacity, 0, period)",
+        LEDGER + "all_slots_of_a_split_bucket_stay_in_the_first_shard",
+    ),
+    Mutant(
+        "a bucket with held slots counts as full",
+        "admission/image.py",
+        "    if image.holds is not None:\n        moments +=",
+        "    if False:\n        moments +=",
+        LEDGER + "a_bucket_is_full_when_its_last_slot_has_expired",
     ),
 ]

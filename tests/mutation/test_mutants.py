@@ -43,11 +43,13 @@ def run(source, tests):
             "PYTHONDONTWRITEBYTECODE": "1",
             "ZAEL_MUTANT_SOURCE": str(source),
             "CI": "1",  # the same cases in every run
+            "ZAEL_PROPERTY_EXAMPLES": "50",
+            "ZAEL_SHORT_HISTORIES": "120",
         },
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,
     )
 
 

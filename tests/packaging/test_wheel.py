@@ -87,10 +87,16 @@ def environment(wheel, tmp_path_factory):
 
 
 def test_the_wheel_contains_the_package_and_nothing_else(wheel):
-    assert top_level(wheel) == {"zae_limiter", "zae_limiter_aggregator"}
+    assert top_level(wheel) == {
+        "zae_limiter",
+        "zae_limiter_aggregator",
+        "zae_limiter_provisioner",
+    }
     names = zipfile.ZipFile(wheel).namelist()
     assert "zae_limiter/py.typed" in names
+    assert "zae_limiter/manifest/schema.json" in names
     assert "zae_limiter_aggregator/handler.py" in names
+    assert "zae_limiter_provisioner/handler.py" in names
     assert "zae_limiter/_sync/limiter.py" in names
     assert not [name for name in names if "contract" in name or "test_" in name]
 

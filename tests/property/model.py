@@ -218,7 +218,9 @@ class Lease:
     resource: str
     override: tuple[Limit, ...] | None
     holds: list[Hold]
-    pending: dict[str, int] = field(default_factory=dict)
+    keeps: bool = False  # what it costs if its block fails
+    pending: dict[str, int] = field(default_factory=dict)  # what is not written yet
+    kept: dict[str, int] = field(default_factory=dict)  # what was settled: stays after a failure
 
     @property
     def names(self) -> set[str]:
@@ -230,6 +232,11 @@ class Lease:
     def consumed(self) -> dict[str, int]:
         named = {name for hold in self.holds for name in hold.amounts} | self.pending.keys()
         return {name: self.held(name) + self.pending.get(name, 0) for name in named}
+
+    def lower_kept(self) -> None:
+        """A failure never costs more than a success."""
+        for name, kept in self.kept.items():
+            self.kept[name] = min(kept, max(0, self.held(name) + self.pending.get(name, 0)))
 
 
 class World:
@@ -397,25 +404,45 @@ class World:
 
     def release(self, lease: Lease, amounts: dict[str, int], now_ms: int) -> None:
         """What was taken last goes back first."""
-        left = dict(amounts)
-        for hold in reversed(lease.holds):
-            part = {name: min(left.get(name, 0), each) for name, each in hold.amounts.items()}
-            for name, amount in part.items():
-                hold.amounts[name] -= amount
-                left[name] = left.get(name, 0) - amount
-            self._settle_hold(hold, {name: -each for name, each in part.items()}, now_ms)
+        self._write(lease, {name: -amount for name, amount in amounts.items()}, now_ms)
+        lease.lower_kept()
+
+    def settle_now(self, lease: Lease, amounts: dict[str, int], now_ms: int) -> None:
+        """Make what was written equal to what it costs."""
+        changes = {name: amount - lease.held(name) for name, amount in amounts.items()}
+        self._write(lease, changes, now_ms)
+        for name in amounts:
+            lease.pending[name] = 0
 
     def end_lease(self, lease: Lease, now_ms: int, *, failed: bool) -> None:
-        """All goes back where it was taken; adjustments go where the limit was charged first."""
-        if failed:
-            for hold in lease.holds:
-                back = {name: -each for name, each in hold.amounts.items()}
-                self._settle_hold(hold, back, now_ms)
+        """Adjustments are written; after a failure all goes back but what was settled or kept."""
+        if not failed or lease.keeps:
+            self._write(lease, lease.pending, now_ms)
             return
-        left = dict(lease.pending)
+        costs = {name: 0 for hold in lease.holds for name in hold.amounts} | lease.kept
+        changes = {name: cost - lease.held(name) for name, cost in costs.items()}
+        self._write(lease, changes, now_ms)
+
+    def _write(self, lease: Lease, changes: dict[str, int], now_ms: int) -> None:
+        """Credits go to the newest charge that holds some; all else to the first with the limit."""
+        left = dict(changes)
+        for hold in reversed(lease.holds):
+            back = {
+                name: min(-left.get(name, 0), held)
+                for name, held in hold.amounts.items()
+                if left.get(name, 0) < 0 < held
+            }
+            self._change_hold(hold, {name: -amount for name, amount in back.items()}, now_ms)
+            for name, amount in back.items():
+                left[name] += amount
         for hold in lease.holds:
-            first_here = {name: left.pop(name) for name in list(left) if name in hold.names}
-            self._settle_hold(hold, first_here, now_ms)
+            here = {name: left.pop(name) for name in list(left) if name in hold.names}
+            self._change_hold(hold, here, now_ms)
+
+    def _change_hold(self, hold: Hold, amounts: dict[str, int], now_ms: int) -> None:
+        for name, amount in amounts.items():
+            hold.amounts[name] = hold.amounts.get(name, 0) + amount
+        self._settle_hold(hold, amounts, now_ms)
 
     def _settle_hold(self, hold: Hold, amounts: dict[str, int], now_ms: int) -> None:
         for share in hold.shares:

@@ -57,6 +57,9 @@ steps_ms = st.one_of(
 adjustments = st.dictionaries(
     st.sampled_from(NAMES), st.sampled_from([-(10**6), -7, -1, 1, 2, 30, 10**6]), min_size=1
 )
+settled_amounts = st.dictionaries(
+    st.sampled_from(NAMES), st.sampled_from([0, 1, 2, 7, 30, 10**6]), min_size=1
+)
 
 
 @dataclass(frozen=True)
@@ -170,14 +173,16 @@ class Histories(RuleBasedStateMachine):
         for consume in amounts:
             self._acquire(call, consume, keep=False)
 
-    @rule(call=calls, consume=consumptions)
-    def acquire_and_hold(self, call, consume):
-        self._acquire(call, consume, keep=True)
+    @rule(call=calls, consume=consumptions, on_error=st.sampled_from(["refund", "keep"]))
+    def acquire_and_hold(self, call, consume, on_error):
+        self._acquire(call, consume, keep=True, on_error=on_error)
 
-    def _acquire(self, call, consume, *, keep):
+    def _acquire(self, call, consume, *, keep, on_error="refund"):
         parts, amounts = self._planned(call, consume)
         blocks = [
-            engine.limiters[call.client].acquire(call.entity, call.resource, amounts, call.own)
+            engine.limiters[call.client].acquire(
+                call.entity, call.resource, amounts, call.own, on_error=on_error
+            )
             for engine in self.pair.engines
         ]
         held = []
@@ -190,7 +195,8 @@ class Histories(RuleBasedStateMachine):
         if not self._judge(answer, parts, amounts):
             return answer
         assert answer.value == amounts
-        lease = Lease(call.entity, call.resource, call.own, [_hold(parts, amounts)])
+        holds = [_hold(parts, amounts)]
+        lease = Lease(call.entity, call.resource, call.own, holds, on_error == "keep")
         if keep:
             self.leases.append((lease, blocks, held))
         else:
@@ -323,6 +329,7 @@ class Histories(RuleBasedStateMachine):
             assert answer.granted
             for name, amount in amounts.items():
                 lease.pending[name] = lease.pending.get(name, 0) + amount
+            lease.lower_kept()
         else:
             assert answer.error == "ValidationError"
         self._check_lease(lease, held)
@@ -343,6 +350,26 @@ class Histories(RuleBasedStateMachine):
             self._settled(lambda now: self.world.release(lease, amounts, now), lease)
         else:
             assert answer.error == "ValidationError"
+        self._check_lease(lease, held)
+
+    @precondition(lambda self: self.leases)
+    @rule(pick=st.integers(0, 99), amounts=settled_amounts, now=st.booleans(), mistaken=mistakes)
+    def settle(self, pick, amounts, now, mistaken):
+        lease, _, held = self.leases[pick % len(self.leases)]
+        if not mistaken:
+            amounts = {name: each for name, each in amounts.items() if name in lease.names}
+        answer = self.pair.ask_each(
+            [lambda each=each: each.settle(amounts, now=now) for each in held]
+        )
+        if not amounts.keys() <= lease.names:
+            assert answer.error == "ValidationError"
+        else:
+            assert answer.granted, answer
+            for name, amount in amounts.items():
+                lease.pending[name] = amount - lease.held(name)
+                lease.kept[name] = amount
+            if now:
+                self._settled(lambda now_ms: self.world.settle_now(lease, amounts, now_ms), lease)
         self._check_lease(lease, held)
 
     @precondition(lambda self: self.leases)
@@ -521,7 +548,7 @@ COMMON = settings(
 
 @pytest.mark.timeout(600)  # if one fails: time to find the shortest
 class TestHistories(Histories.TestCase):
-    settings = settings(COMMON, max_examples=40, stateful_step_count=50)
+    settings = settings(COMMON, max_examples=25, stateful_step_count=50)
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
 The real engine runs in virtual time. After every write, what is stored must equal the ledger of the
 writes that the table has applied; queries must show what was there while they ran.
 
-``ZAEL_HISTORIES=30000 make test-slow`` runs as many of them.
+``ZAEL_HISTORIES=30000 make test-slow`` runs as many of them; ``ZAEL_SHORT_HISTORIES`` is how many
+run with the fast tests. Mutants are looked for with 120.
 """
 
 import os
@@ -12,9 +13,10 @@ import pytest
 
 from tests.support.dynamodb.model.history import History, Profile
 
-SHORT = 120
+SHORT = int(os.environ.get("ZAEL_SHORT_HISTORIES", "45"))
 LONG = int(os.environ.get("ZAEL_HISTORIES", "30000"))
-AIMED_SHORT = 8
+AIMED_SHORT = SHORT // 15
+AIMED_LONG = 100  # enough to notice that a guard is missing, see tests/mutation
 PARTS = 3  # run by as many workers
 LONG_PARTS = 30
 LONG_FROM = 10_000
@@ -35,6 +37,27 @@ AIMED = {
     "shards come and go": Profile(reshapes=True, theme="merge", steps=60, cascade=True),
     "clocks are hours apart": Profile(skew_s=10_800.0, clients=6, steps=60, faults=0.03),
     "the processor is late": Profile(aggregator="shuffled", clients=4, steps=60),
+    "buckets are busy when they go": Profile(
+        removals=True, theme="delete", clients=6, steps=60, faults=0.0, skew_s=0.0
+    ),
+    "children come late": Profile(
+        cascade=True, clients=5, steps=60, faults=0.0, changes=False, removals=False
+    ),
+    "limits of parents come and go": Profile(
+        changes=True,
+        theme="configure",
+        steps=60,
+        cascade=True,
+        clients=5,
+        skew_s=0.0,
+        reshapes=False,
+        removals=False,
+    ),
+    "buckets are of an older schema": Profile(older=True, clients=4, faults=0.0),
+    "usage is asked for all the time": Profile(
+        theme="query", clients=5, steps=60, faults=0.0, removals=False, lag=False
+    ),
+    "anything may happen": Profile(),
 }
 
 
@@ -50,6 +73,13 @@ def test_usage_is_exact_where(aim):
         History(seed, AIMED[aim]).run()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("aim", AIMED)
+def test_usage_is_exact_in_many_histories_where(aim):
+    for seed in range(AIMED_LONG):
+        History(seed, AIMED[aim]).run()
+
+
 def test_a_history_repeats_from_its_seed():
     one, other = (History(3).run() for _ in range(2))
     assert [change.new for change in one.table.stream if "op" in (change.new or {})] == [
@@ -61,6 +91,6 @@ def test_a_history_repeats_from_its_seed():
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(LONG_PARTS))
 def test_usage_is_exact_in_many_more_histories(part):
-    profiles = [Profile(), *AIMED.values()]
+    profiles = list(AIMED.values())
     for seed in range(LONG_FROM + part, LONG_FROM + LONG, LONG_PARTS):
         History(seed, profiles[seed // LONG_PARTS % len(profiles)]).run()

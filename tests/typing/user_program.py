@@ -17,8 +17,9 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
     UsageSnapshot,
-    WindowType,
+    llm,
 )
+from zae_limiter.models import WindowType
 from zae_limiter.settings import check_parallel_mode, check_provision
 from zae_limiter.testing import outage
 
@@ -45,6 +46,17 @@ async def asynchronous() -> None:
     assert_type(await repo.get_usage_snapshots("key"), tuple[list[UsageSnapshot], str | None])
     async with Repository.open(url="memory://") as opened:
         assert_type(opened, Repository)
+
+
+async def with_models(limiter: RateLimiter, sync_limiter: SyncRateLimiter) -> None:
+    async with llm.reserve(limiter, "key", "gpt-4", estimate=llm.Estimate(1, 2)) as call:
+        assert_type(call, llm.LlmCall)
+        assert_type(call.record({}), llm.Usage | None)
+        async for _ in call.stream(object()):
+            pass
+    with llm.reserve(sync_limiter, "key", "gpt-4", {}, meter={"tpm": llm.ALL_TOKENS}) as sync_call:
+        assert_type(sync_call, llm.SyncLlmCall)
+        assert_type(sync_call.stream(object()), llm.SyncLlmStream)
 
 
 def synchronous() -> None:

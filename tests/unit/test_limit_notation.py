@@ -17,6 +17,9 @@ MINUTE, HOUR, DAY, WEEK = 60, 3600, 86_400, 604_800
         ("batch:1/90s:5", Limit.custom("batch", 5, 1, 90)),
         ("batch:10/2h", Limit.custom("batch", 10, 10, 2 * HOUR)),
         (" rpm:60/min ", Limit.per_minute("rpm", 60)),
+        ("parallel:20/concurrent", Limit.concurrent("parallel", 20)),
+        ("parallel:20/concurrent:90s", Limit.concurrent("parallel", 20, lease_ttl=90)),
+        ("parallel:1_000/concurrent:2min", Limit.concurrent("parallel", 1000, lease_ttl=120)),
     ],
 )
 def test_a_limit_is_read(text, limit):
@@ -46,6 +49,8 @@ def test_periods(period, seconds):
         (Limit.per_second("rps", 5), "rps:5/sec"),
         (Limit.per_minute("rpm", 1000, burst=1500), "rpm:1000/min:1500"),
         (Limit.per_hour("rph", 5), "rph:5/hour"),
+        (Limit.concurrent("parallel", 20), "parallel:20/concurrent:60s"),
+        (Limit.concurrent("parallel", 1, lease_ttl=3600), "parallel:1/concurrent:3600s"),
         (Limit.per_day("rpd", 5), "rpd:5/day"),
         (Limit.custom("rpw", 5, 5, WEEK), "rpw:5/week"),
         (Limit.custom("batch", 5, 1, 90), "batch:1/90s:5"),

@@ -65,7 +65,7 @@ def test_the_garbage_collector_does_not_visit_rows_nor_their_expiries():
     of_many = [
         each
         for each in gc.get_objects()
-        if isinstance(each, dict | list | tuple) and len(each) > 2 * MAX_RECENT
+        if type(each) in (dict, list, tuple) and len(each) > 2 * MAX_RECENT
     ]
     assert not any("user-0" in each or f"user-{number}" in each for each in of_many)
 

@@ -5,6 +5,10 @@ import time
 import pytest
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.embedded.housekeeping import delete_expired_buckets
+from zae_limiter.embedded.memory.store import open_store
+from zae_limiter.testing import FakeClock
 
 RPM = Limit.per_minute("rpm", 100)
 MANY = 10_000
@@ -53,3 +57,18 @@ def test_listings_follow_what_is_created_used_and_deleted_between_them(repositor
     repository.delete_entity("user-00003")
     repository.create_entity("user-00003")
     assert listed(repository, 2) == ["user-00002", "user-00003"]
+
+
+def test_a_bucket_that_expires_is_dropped_and_its_usage_counted_once():
+    clock, store = FakeClock(), open_store("dropped-once")
+    with SyncRepository.open(url="memory://dropped-once", clock=clock) as repository:
+        repository.set_system_defaults([Limit.per_second("rpm", 1)])
+        limiter = SyncRateLimiter(repository)
+        for limits in (None, [Limit("rpd", 5, 2, 3)]):  # the second one moves the TTL
+            with limiter.acquire("user-1", "api", {}, limits):
+                pass
+        clock.advance(seconds=400)
+        store.run(delete_expired_buckets, (clock(),), Receipt())
+        assert repository.get_buckets("user-1") == []
+        (hour,), _ = repository.get_usage_snapshots("user-1", window_type="hourly")
+        assert hour.total_events == 2

@@ -19,6 +19,7 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
     bucket,
+    hooks,
     models,
 )
 from zae_limiter.models.config import KEEP
@@ -190,6 +191,8 @@ LIMITER = {
         "limits": None,
         "use_stored_limits": False,
         "on_unavailable": None,
+        "*on_error": "refund",
+        "*mode": None,
     },
     "available": {"entity_id": REQUIRED, "resource": REQUIRED, "limits": None},
     "time_until_available": {
@@ -345,7 +348,8 @@ def test_opening_a_repository(repository):
 
 @pytest.mark.parametrize("limiter", [RateLimiter, SyncRateLimiter])
 def test_making_a_limiter(limiter):
-    check(limiter, {"repository": None, "*speculative_writes": True, "*clock": None})
+    expected = {"repository": None, "*speculative_writes": True, "*clock": None}
+    check(limiter, {**expected, "*mode": "enforce", "*hooks": None})
 
 
 @pytest.mark.parametrize("lease", [Lease, SyncLease])
@@ -363,6 +367,20 @@ def test_methods_of_a_lease_take_any_limit(lease, method):
     assert isinstance(lease.consumed, property)
 
 
+@pytest.mark.parametrize("lease", [Lease, SyncLease])
+def test_a_lease_settles_and_says_what_is_left(lease):
+    assert parameters(lease.settle)["*now"] is False
+    assert parameters(lease.headers) == {"style": "ietf"}
+    assert parameters(zae_limiter.RateLimitExceeded.headers) == {"style": "ietf"}
+    for name in ("remaining", "statuses", "shadowed"):
+        assert isinstance(getattr(lease, name), property)
+
+
+def test_hooks_and_their_events_can_be_imported():
+    for name in ("Hooks", "AcquireEvent", "RejectEvent", "SettleEvent", "OutageEvent"):
+        assert getattr(hooks, name).__doc__
+
+
 @pytest.mark.parametrize(
     ("call", "names"),
     [
@@ -378,7 +396,8 @@ def test_methods_of_a_lease_take_any_limit(lease, method):
         (bucket.calculate_retry_after, "deficit_milli refill_amount_milli refill_period_ms"),
         (bucket.calculate_available, "state now_ms"),
         (bucket.would_refill_satisfy, "state requested now_ms"),
-        (Limit, "name capacity refill_amount refill_period_seconds"),
+        (Limit, "name capacity refill_amount refill_period_seconds lease_ttl"),
+        (Limit.concurrent, "name n lease_ttl"),
         (Limit.per_minute, "name rate burst"),
         (Limit.custom, "name capacity refill_amount refill_period_seconds"),
     ],
@@ -443,3 +462,12 @@ def test_both_forms_have_the_same_methods(sync, source):
         return {name for name in dir(cls) if not name.startswith("_")}
 
     assert public(sync) == public(source)
+
+
+def test_the_names_for_manifests_are_documented():
+    from zae_limiter import manifest
+
+    for name in manifest.__all__:
+        text = getattr(manifest, name).__doc__ or ""
+        assert text, name
+        assert not text.startswith(f"{name}("), f"{name} has the docstring that dataclasses make"

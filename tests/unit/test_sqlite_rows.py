@@ -40,6 +40,15 @@ def test_a_bucket_with_use_through_children_and_rejections():
     assert stored.decode_bucket(stored.encode_bucket(IMAGE._replace(rejected=1))).rejected == 1
 
 
+def test_a_bucket_with_slots():
+    limits = {**IMAGE.limits, "parallel": LimitState(3000, Rate(5000, 0, 60_000))}
+    image = IMAGE._replace(limits=limits, holds={"parallel": {1_767_225_600_000: 2}})
+    text = stored.encode_bucket(image)
+    assert text.startswith("[3,{")
+    assert text.endswith(',13,null,0,{"parallel":[[1767225600000,2]]}]')
+    assert stored.decode_bucket(text) == image
+
+
 def test_a_bucket_that_never_expires():
     image = IMAGE._replace(expires_ms=None)
     assert stored.encode_bucket(image) == TEXT.replace("1767225607000", "null")
@@ -48,7 +57,7 @@ def test_a_bucket_that_never_expires():
 
 def test_a_bucket_of_a_later_version_is_not_guessed_at():
     with pytest.raises(IncompatibleSchemaError, match="update"):
-        stored.decode_bucket(TEXT.replace("[1,{", "[3,{", 1))
+        stored.decode_bucket(TEXT.replace("[1,{", "[4,{", 1))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", "[1]", "[1,{", '[1,{"rpm":5},0,null,1]'])

@@ -270,9 +270,9 @@ class ConcurrencyContract(Contract):
         self, world: World
     ) -> None:
         await world.configure(RPM)
-        for number in range(100):  # their listing keeps the readers busy
+        for number in range(40):  # their listing keeps the readers busy
             await world.take(f"user-{number}", rpm=1)
-        for capacity in range(11, 21):
+        for capacity in range(11, 17):
             limit = Limit.per_minute("rpm", capacity)
             calls: list[Callable[[], Awaitable[object]]] = [
                 partial(world.limiter.available, "other", API),

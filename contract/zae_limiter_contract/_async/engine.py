@@ -10,13 +10,16 @@ from zae_limiter_contract._async.cascade_leases import CascadeLeaseContract
 from zae_limiter_contract._async.changed_leases import ChangedLeaseContract
 from zae_limiter_contract._async.clocks import ClockContract
 from zae_limiter_contract._async.concurrency import ConcurrencyContract
+from zae_limiter_contract._async.config_batches import ConfigBatchContract
 from zae_limiter_contract._async.debts import DebtContract
 from zae_limiter_contract._async.entities import EntityContract
 from zae_limiter_contract._async.idle import IdleContract
 from zae_limiter_contract._async.leases import LeaseContract
 from zae_limiter_contract._async.lifecycle import LifecycleContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
+from zae_limiter_contract._async.manifests import ManifestContract
 from zae_limiter_contract._async.namespaces import NamespaceContract
+from zae_limiter_contract._async.observing import HookContract, ShadowContract
 from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.parents import ParentContract
@@ -25,50 +28,80 @@ from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.purges import PurgeContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.reach import ReachContract
+from zae_limiter_contract._async.remaining import RemainingContract
+from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
+from zae_limiter_contract._async.settling import SettlingContract
 from zae_limiter_contract._async.skew import SkewContract
+from zae_limiter_contract._async.slots import SlotContract
 from zae_limiter_contract._async.usage import UsageContract
 from zae_limiter_contract._async.usage_queries import UsageQueryContract
 from zae_limiter_contract._async.validation import ValidationContract
 from zae_limiter_contract._async.waiting import WaitingContract
 from zae_limiter_contract.cancellation import CancellationContract  # unasync: remove
+from zae_limiter_contract.cancelled_waiting import CancelledWaitingContract  # unasync: remove
 
 # sync: from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
+# sync: from zae_limiter_contract.interrupted_waiting import InterruptedWaitingContract
 # sync: from zae_limiter_contract.interrupts import InterruptContract
 
 
-class EngineContract(
+class LevelContract(
     AmountContract,
-    AuditContract,
     BucketContract,
     CancellationContract,  # unasync: remove
     CascadeContract,
     CascadeLeaseContract,
     ChangedLeaseContract,
-    ClockContract,
     ConcurrencyContract,
     DebtContract,
-    EntityContract,
+    HookContract,
     IdleContract,
     # sync: InterruptContract,
     # sync: InterruptedChangeContract,
     LeaseContract,
-    LifecycleContract,
     LiveChangeContract,
-    NamespaceContract,
     OutageContract,
     OverrideContract,
+    ProcessContract,
+    RateContract,
+    RemainingContract,
+    RetryAfterContract,
+    RollbackContract,
+    SettlingContract,
+    ShadowContract,
+    SkewContract,
+    SlotContract,
+):
+    """What becomes of the levels of buckets, also for callers that are cut off."""
+
+
+class RecordContract(
+    AuditContract,
+    ClockContract,
+    ConfigBatchContract,
+    EntityContract,
+    LifecycleContract,
+    ManifestContract,
+    NamespaceContract,
     ParentContract,
     PrecedenceContract,
-    ProcessContract,
     PurgeContract,
-    RateContract,
     ReachContract,
-    RollbackContract,
-    SkewContract,
     UsageContract,
     UsageQueryContract,
     ValidationContract,
+):
+    """What is stored beside buckets, and how a store is opened and closed."""
+
+
+class LineContract(
+    CancelledWaitingContract,  # unasync: remove
+    # sync: InterruptedWaitingContract,
     WaitingContract,
 ):
+    """Callers that wait for capacity are served in the order of their arrival."""
+
+
+class EngineContract(LevelContract, LineContract, RecordContract):
     """All that every engine promises."""

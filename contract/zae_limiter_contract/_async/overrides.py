@@ -151,7 +151,7 @@ class OverrideContract(Contract):
         await world.configure(*TEN)
         if beside:
             await world.take(rpm=1)
-        for number in range(40):
+        for number in range(20):
             await world.take(limits=[Limit.per_minute("rpm", 100 + number)], rpm=1)
             world.clock.advance(minutes=2)
         assert len(await world.repo.get_buckets(USER, API)) < 5

@@ -62,12 +62,7 @@ class PurgeContract(Contract):
     async def test_an_interrupted_purge_can_be_taken_up_again(
         self, world: World, filled: Repository
     ) -> None:
-        def stop(removed: int) -> None:
-            raise InterruptedError
-
-        deleted = await world.repo.delete_namespace("red")
-        with pytest.raises(InterruptedError):
-            await world.repo.purge_namespace(deleted, stop)
+        deleted = await _interrupted_purge(world)
         (orphan,) = await world.repo.list_orphan_namespaces()
         assert (orphan.namespace_id, orphan.status) == (deleted, "purging")
         with pytest.raises(NamespaceStateError):
@@ -79,12 +74,7 @@ class PurgeContract(Contract):
     async def test_a_namespace_that_is_being_purged_admits_no_call(
         self, world: World, filled: Repository
     ) -> None:
-        def stop(removed: int) -> None:
-            raise InterruptedError
-
-        deleted = await world.repo.delete_namespace("red")
-        with pytest.raises(InterruptedError):
-            await world.repo.purge_namespace(deleted, stop)
+        deleted = await _interrupted_purge(world)
         await filled.invalidate_config_cache()
         with pytest.raises(NamespaceStateError, match="is being purged"):
             async with RateLimiter(filled).acquire("late", API, {"rpm": 1}, [RPM]):
@@ -95,12 +85,7 @@ class PurgeContract(Contract):
     async def test_a_namespace_that_is_being_purged_takes_no_changes(
         self, world: World, filled: Repository
     ) -> None:
-        def stop(removed: int) -> None:
-            raise InterruptedError
-
-        deleted = await world.repo.delete_namespace("red")
-        with pytest.raises(InterruptedError):
-            await world.repo.purge_namespace(deleted, stop)
+        deleted = await _interrupted_purge(world)
         for change in (
             lambda: filled.set_system_defaults([RPM]),
             lambda: filled.set_resource_defaults("late", [RPM]),
@@ -220,6 +205,18 @@ async def _contents(repository: Repository) -> list[object]:
         await repository.get_usage_snapshots(resource=API),
         await repository.get_provisioner_state(),
     ]
+
+
+async def _interrupted_purge(world: World) -> str:
+    """Delete the namespace and stop its purge after the first page; return its id."""
+
+    def stop(removed: int) -> None:
+        raise InterruptedError
+
+    deleted = await world.repo.delete_namespace("red")
+    with pytest.raises(InterruptedError):
+        await world.repo.purge_namespace(deleted, stop)
+    return deleted
 
 
 async def _assert_empty(repository: Repository) -> None:

@@ -23,7 +23,7 @@ class RateContract(Contract):
     async def test_a_slow_limit_beside_a_busy_one_regains_all_of_its_day(
         self, world: World
     ) -> None:
-        await _busy_day(world, step_seconds=288)
+        await _busy_day(world, step_seconds=864)
 
     @pytest.mark.slow
     async def test_a_slow_limit_beside_one_used_every_second_regains_all_of_its_day(
@@ -34,30 +34,31 @@ class RateContract(Contract):
     async def test_a_greedy_client_that_waits_gets_its_full_rate(self, world: World) -> None:
         await world.configure(Limit.per_second("rps", 7))
         start, granted = world.clock(), 0
-        while world.clock() - start < 60_000:
+        while world.clock() - start < 20_000:
             try:
                 await world.take(rps=1)
                 granted += 1
             except RateLimitExceeded as refusal:
                 world.clock.advance(ms=round(1000 * refusal.retry_after_seconds))
-        assert 0.99 * 7 * 60 <= granted <= 7 + 7 * 60
+        assert 0.99 * 7 * 20 <= granted <= 7 + 7 * 20
 
     async def test_a_greedy_client_that_polls_gets_its_full_rate_and_no_more(
         self, world: World
     ) -> None:
         await world.configure(Limit.per_second("rps", 3))
         chance, start, granted = random.Random(3), world.clock(), 0
-        for _ in range(500):
+        for _ in range(200):
             granted += await world.granted(rps=1)
             world.clock.advance(ms=chance.randint(1, 300))
         accrued = 3 * Fraction(world.clock() - start, 1000)
         assert 0.99 * (3 + accrued) - 1 <= granted <= 3 + accrued
 
     @pytest.mark.parametrize(
-        "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+        ("seed", "steps"),
+        [(0, 60), *(pytest.param(seed, 150, marks=pytest.mark.slow) for seed in range(3))],
     )
     async def test_a_random_history_agrees_with_exact_arithmetic_to_a_millitoken(
-        self, world: World, seed: int
+        self, world: World, seed: int, steps: int
     ) -> None:
         chance, above = random.Random(seed), Fraction(world.spec.precision_milli, 1000)
         capacity = chance.randint(1, 50)
@@ -65,7 +66,7 @@ class RateContract(Contract):
         limit = Limit.custom("x", capacity, chance.randint(1, 50), chance.choice([1, 7, 60, 3600]))
         await world.configure(limit)
         ideal = IdealBucket(limit, world.clock())
-        for _ in range(150):
+        for _ in range(steps):
             world.clock.advance(ms=chance.choice([0, 1, chance.randrange(3000), 10**7]))
             now = world.clock()
             amount, adjustment = chance.randint(0, capacity), _adjustment(chance, capacity)

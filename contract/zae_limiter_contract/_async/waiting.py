@@ -1,96 +1,273 @@
-"""``retry_after``: the exact wait, to the millisecond."""
+"""``acquire(timeout=…)``: callers wait for their tokens, in the order of arrival."""
 
 from __future__ import annotations
 
 import math
-import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
 
+import pytest
+
+from zae_limiter._async.limiter import RateLimiter
+from zae_limiter.concurrency.calls import apause
+from zae_limiter.exceptions import RateLimitExceeded, ValidationError
+from zae_limiter.hooks import AcquireEvent
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
-from zae_limiter_contract._async.world import API, USER, World
+from zae_limiter_contract._async.each import for_each
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_contract.stopwatch import Stopwatch
+from zae_limiter_contract.together import agather
 
-PERIODS = [1, 7, 60, 3600, 86_400]
+RPS = Limit.per_second("rps", 10)
+TIMEOUT_S = 50.0
+Call = Callable[[], Awaitable[None]]
+PATIENCE_S = 20.0  # a machine without a free core needs seconds to start some threads
+
+
+class Line:
+    """Callers that wait for a fake clock, and when each of them went on."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.started_ms = world.clock()
+        self.entered: dict[object, int] = {}  # by caller, in milliseconds since the start
+        self.rejected: dict[object, RateLimitExceeded] = {}
+
+    async def wait(
+        self,
+        caller: object,
+        rps: int = 1,
+        *,
+        entity_id: str = USER,
+        timeout: float = TIMEOUT_S,
+        limiter: RateLimiter | None = None,
+        **amounts: int,
+    ) -> None:
+        """One caller."""
+        limiter, amounts = limiter or self.world.limiter, {"rps": rps, **amounts}
+        try:
+            async with limiter.acquire(entity_id, API, amounts, timeout=timeout):
+                self.entered[caller] = self.world.clock() - self.started_ms
+        except RateLimitExceeded as error:
+            self.rejected[caller] = error
+
+    async def run(self, calls: Sequence[Call], expected: dict[object, int]) -> None:
+        """Let callers arrive one after the other; each must go on at its moment, not before."""
+        clock, entered = self.world.clock, self.entered
+
+        def arrived() -> int:
+            return clock.waiting + len(entered) + len(self.rejected)
+
+        async def arrive(number: int, call: Call) -> None:
+            await until(lambda: arrived() >= number)
+            await call()
+
+        async def move() -> None:
+            await until(lambda: arrived() >= len(calls))
+            for moment_ms in sorted(set(expected.values())):
+                before = {each for each, due_ms in expected.items() if due_ms < moment_ms}
+                if moment_ms:
+                    clock.set(self.started_ms + moment_ms - 1)
+                    for _ in range(10):  # a caller that went on too early would do it now
+                        await apause()
+                        # sync: time.sleep(0.0005)
+                    assert set(entered) == before
+                clock.set(self.started_ms + moment_ms)
+                due = {each for each, due_ms in expected.items() if due_ms <= moment_ms}
+                await until(lambda due=due: due <= entered.keys())  # type: ignore[misc]
+
+        arrivals: list[Call] = [partial(arrive, *each) for each in enumerate(calls)]
+        await agather([*arrivals, move])
+        assert entered == expected
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for other tasks or threads."""
+    ends_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < ends_s
+        await apause()
+        # sync: time.sleep(0.001)
 
 
 class WaitingContract(Contract):
-    """Waiting that long succeeds, one millisecond less does not."""
+    """Reserved ahead: the order of the writes is the order of service."""
 
-    async def test_waiting_the_retry_after_succeeds_and_one_millisecond_less_does_not(
+    @pytest.fixture
+    async def line(self, world: World) -> Line:
+        """An empty bucket of 10 tokens a second."""
+        await world.configure(RPS)
+        await world.take(rps=10)
+        return Line(world)
+
+    async def test_callers_go_on_in_order_each_when_its_token_has_accrued(self, line: Line) -> None:
+        calls = [partial(line.wait, number) for number in range(4)]
+        await line.run(calls, {0: 100, 1: 200, 2: 300, 3: 400})
+
+    async def test_what_a_caller_waited_and_what_it_leaves_are_reported(self, line: Line) -> None:
+        events: list[AcquireEvent] = []
+        hooks = SimpleNamespace(on_acquire=events.append)
+        limiter = RateLimiter(line.world.repo, hooks=hooks)
+        calls = [partial(line.wait, number, limiter=limiter) for number in range(2)]
+        await line.run(calls, {0: 100, 1: 200})
+        assert all(0 < event.waited_s <= event.duration_s for event in events)
+        # What is left for one does not count the caller behind it.
+        assert [event.statuses[0].available for event in events] == [0, 0]
+
+    async def test_a_shadow_does_not_wait(self, line: Line) -> None:
+        limiter = RateLimiter(line.world.repo, mode="shadow")
+        async with limiter.acquire(USER, API, {"rps": 1}, timeout=TIMEOUT_S) as lease:
+            assert (lease.shadowed, lease.consumed) == (True, {})
+
+    async def test_what_is_there_is_given_at_once(self, world: World) -> None:
+        await world.configure(RPS)
+        line = Line(world)
+        await line.wait("first", 4, timeout=1)
+        await line.wait("second", 6, timeout=1)
+        assert line.entered == {"first": 0, "second": 0}
+        assert await world.level("rps") == 0
+
+    async def test_a_large_request_is_served_in_its_turn(self, line: Line) -> None:
+        calls = [
+            partial(line.wait, "a"),
+            partial(line.wait, "large", 10),
+            partial(line.wait, "b"),
+            partial(line.wait, "c"),
+        ]
+        await line.run(calls, {"a": 100, "large": 1100, "b": 1200, "c": 1300})
+
+    async def test_what_cannot_fit_by_its_deadline_is_rejected_at_once(self, line: Line) -> None:
+        calls = [
+            partial(line.wait, "in time", 5, timeout=0.5),
+            partial(line.wait, "too late", 5, timeout=0.999),
+            partial(line.wait, "small", 1, timeout=0.6),
+        ]
+        await line.run(calls, {"in time": 500, "small": 600})
+        assert line.rejected["too late"].retry_after_seconds == 1.0
+
+    async def test_what_exceeds_the_capacity_is_rejected_at_once(self, line: Line) -> None:
+        await line.wait("never", 11)
+        assert math.isinf(line.rejected["never"].retry_after_seconds)
+
+    async def test_callers_that_do_not_wait_are_rejected_while_others_do(self, line: Line) -> None:
+        async def hasty() -> None:
+            line.rejected["hasty"] = await line.world.refusal(rps=1)
+
+        await line.run([partial(line.wait, "patient", 3), hasty], {"patient": 300})
+        assert line.rejected["hasty"].retry_after_seconds == 0.4
+
+    async def test_callers_of_a_full_bucket_delay_no_other_bucket(self, line: Line) -> None:
+        calls = [
+            partial(line.wait, "full", 10),
+            partial(line.wait, "other", entity_id="user-2"),
+        ]
+        await line.run(calls, {"full": 1000, "other": 0})
+
+    async def test_clients_of_one_store_are_served_in_the_order_of_their_writes(
+        self, line: Line
+    ) -> None:
+        other = RateLimiter(await line.world.open())
+        calls = [
+            partial(line.wait, number, limiter=other if number % 2 else None) for number in range(6)
+        ]
+        await line.run(calls, {number: 100 * (number + 1) for number in range(6)})
+
+    async def test_every_limit_that_is_named_must_have_the_tokens(self, world: World) -> None:
+        await world.configure(RPS, Limit.custom("slow", 10, 1, 1))
+        await world.take(rps=10, slow=10)
+        line = Line(world)
+        await line.run([partial(line.wait, "both", slow=1)], {"both": 1000})
+
+    async def test_a_limit_that_is_not_named_must_have_repaid_its_debt(self, world: World) -> None:
+        await world.configure(RPS, Limit.custom("slow", 10, 1, 1))
+        await world.take(rps=10)
+        await world.owe(slow=12)
+        line = Line(world)
+        await line.run([partial(line.wait, "patient")], {"patient": 2000})
+        await world.owe(slow=10)
+        await line.wait("hasty", timeout=1)
+        assert "hasty" in line.rejected
+
+    async def test_beyond_a_minute_callers_queue_until_they_can_reserve(self, world: World) -> None:
+        await world.configure(Limit.custom("rps", 50, 1, 1))
+        await world.take(rps=50)
+        line = Line(world)
+        calls = [
+            partial(line.wait, "reserved", 50, timeout=60),
+            partial(line.wait, "first", 30, timeout=600),
+            partial(line.wait, "second", 10, timeout=600),
+            partial(line.wait, "impatient", 20, timeout=61),
+        ]
+        await line.run(calls, {"reserved": 50_000, "first": 80_000, "second": 90_000})
+        assert list(line.rejected) == ["impatient"]
+
+    async def test_a_lease_that_was_waited_for_is_one_like_any_other(self, line: Line) -> None:
+        world = line.world
+
+        async def use() -> None:
+            async with world.limiter.acquire(USER, API, {"rps": 2}, timeout=1) as lease:
+                assert lease.consumed == {"rps": 2}
+                await lease.adjust(rps=-1)
+                line.entered["use"] = 200
+
+        await line.run([use], {"use": 200})
+        assert await world.level("rps") == 1000
+        assert await world.spent("rps") == 11
+        with failing():
+            async with world.limiter.acquire(USER, API, {"rps": 1}, timeout=1):
+                raise Failure
+        assert await world.spent("rps") == 11
+
+    async def test_a_child_waits_for_its_own_bucket_and_then_for_its_parent(
         self, world: World
     ) -> None:
-        chance = random.Random(7)
-        for case in range(60):
-            world.clock.advance(ms=chance.randrange(10**9))
-            limits, spent, needed = _scarce(chance)
-            entity_id = f"user-{case}"
-            await world.take(entity_id, limits=limits, x=spent)
-            refusal = await world.refusal(entity_id, limits=limits, x=needed)
-            world.clock.advance(ms=_ms(refusal.retry_after_seconds) - 1)
-            refusal = await world.refusal(entity_id, limits=limits, x=needed)
-            assert refusal.retry_after_seconds == 0.001, (limits, spent, needed)
-            world.clock.advance(ms=1)
-            await world.take(entity_id, limits=limits, x=needed)
-
-    async def test_asking_beforehand_gives_the_same_wait_and_takes_nothing(
-        self, world: World
-    ) -> None:
-        chance = random.Random(8)
-        for case in range(20):
-            limits, spent, needed = _scarce(chance)
-            entity_id = f"user-{case}"
-            await world.take(entity_id, limits=limits, x=spent)
-            wait = await world.limiter.time_until_available(entity_id, API, {"x": needed}, limits)
-            found = await world.limiter.check_availability(entity_id, API, {"x": needed}, limits)
-            refusal = await world.refusal(entity_id, limits=limits, x=needed)
-            assert wait == found.retry_after_seconds == refusal.retry_after_seconds
-            assert list(found.statuses) == refusal.statuses
-            assert not found.available
-
-    async def test_the_wait_is_that_of_the_slowest_limit(self, world: World) -> None:
-        await world.configure(Limit.per_minute("rpm", 60), Limit.per_hour("rph", 60))
-        await world.take(rpm=60, rph=60)
-        refusal = await world.refusal(rpm=10, rph=2)
-        waits = {each.limit_name: each.retry_after_seconds for each in refusal.statuses}
-        assert waits == {"rpm": 10, "rph": 120}
-        assert refusal.retry_after_seconds == 120
-
-    async def test_the_wait_of_a_cascade_is_that_of_the_slower_bucket(self, world: World) -> None:
-        await world.repo.set_limits("key", [Limit.per_minute("rpm", 60)])
-        await world.repo.set_limits("team", [Limit.per_hour("rpm", 60)])
+        await world.repo.set_limits("key", [RPS])
+        await world.repo.set_limits("team", [Limit.custom("rps", 20, 5, 1)])
         await world.repo.create_entity("key", parent_id="team", cascade=True)
-        await world.take("key", rpm=60)
-        refusal = await world.refusal("key", rpm=1)
-        assert refusal.retry_after_seconds == 60
-        world.clock.advance(ms=59_999)
-        await world.refusal("key", rpm=1)
-        world.clock.advance(ms=1)
-        await world.take("key", rpm=1)
+        await world.take("key", rps=10)
+        await world.take("team", rps=10)
+        line = Line(world)
+        await line.run([partial(line.wait, "child", 5, entity_id="key")], {"child": 1000})
+        assert await world.spent("rps", "key") == 15
+        assert await world.spent("rps", "team") == 25
 
-    async def test_what_fits_now_needs_no_wait(self, world: World) -> None:
-        await world.configure(Limit.per_minute("rpm", 10))
-        assert await world.limiter.time_until_available(USER, API, {"rpm": 10}) == 0
-        found = await world.limiter.check_availability(USER, API, {"rpm": 10})
-        assert found.available
-        assert bool(found) is True
+    async def test_a_child_whose_parent_has_too_few_tokens_is_charged_nothing(
+        self, world: World
+    ) -> None:
+        await world.repo.set_limits("key", [RPS])
+        await world.repo.set_limits("team", [Limit.per_hour("rps", 10)])
+        await world.repo.create_entity("key", parent_id="team", cascade=True)
+        await world.take("key", rps=10)
+        line = Line(world)
+        await line.wait("child", 1, entity_id="key", timeout=30)
+        statuses = line.rejected["child"].statuses
+        assert [each.entity_id for each in statuses] == ["key", "team"]
+        assert await world.spent("rps", "key") == 10
+        assert await world.spent("rps", "team") == 10
 
-    async def test_what_never_fits_waits_for_ever(self, world: World) -> None:
-        await world.configure(Limit.per_minute("rpm", 10))
-        assert await world.limiter.time_until_available(USER, API, {"rpm": 11}) == math.inf
+    @for_each("timeout", [-1, math.nan, "5", True, [1]])
+    async def test_what_is_no_duration_is_bad_input(self, world: World, timeout: float) -> None:
+        with pytest.raises(ValidationError, match="timeout"):
+            world.limiter.acquire(USER, API, {"rps": 1}, timeout=timeout)
 
-    async def test_the_http_header_is_rounded_up_to_whole_seconds(self, world: World) -> None:
-        await world.configure(Limit.custom("x", 10, 10, 7))  # one token in 0.7 s
-        await world.take(x=10)
-        assert (await world.refusal(x=1)).retry_after_header == "1"
-        assert (await world.refusal(x=2)).retry_after_header == "2"
+    @for_each("timeout", [None, 0, 0.0])
+    async def test_without_a_timeout_no_caller_waits(
+        self, world: World, timeout: float | None
+    ) -> None:
+        await world.configure(RPS)
+        with pytest.raises(RateLimitExceeded):
+            async with world.limiter.acquire(USER, API, {"rps": 11}, timeout=timeout):
+                pass
 
-
-def _scarce(chance: random.Random) -> tuple[list[Limit], int, int]:
-    """A limit, what to take from it, and an amount that does not fit after that."""
-    capacity = chance.randint(1, 5000)
-    limit = Limit.custom("x", capacity, chance.randint(1, 5000), chance.choice(PERIODS))
-    spent = chance.randint(1, capacity)
-    return [limit], spent, chance.randint(capacity - spent + 1, capacity)
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+    async def test_real_time_is_waited_for_and_no_longer(self, world: World) -> None:
+        await world.repo.set_system_defaults([Limit.per_second("rps", 20)])
+        limiter = RateLimiter(await world.open(clock=None))
+        async with limiter.acquire(USER, API, {"rps": 20}):
+            pass
+        with Stopwatch() as watch:
+            async with limiter.acquire(USER, API, {"rps": 2}, timeout=math.inf):
+                pass
+        assert 0.05 < watch.seconds < 0.1 + watch.late_s + 0.4

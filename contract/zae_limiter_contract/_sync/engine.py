@@ -12,13 +12,16 @@ from zae_limiter_contract._sync.cascade_leases import CascadeLeaseContract
 from zae_limiter_contract._sync.changed_leases import ChangedLeaseContract
 from zae_limiter_contract._sync.clocks import ClockContract
 from zae_limiter_contract._sync.concurrency import ConcurrencyContract
+from zae_limiter_contract._sync.config_batches import ConfigBatchContract
 from zae_limiter_contract._sync.debts import DebtContract
 from zae_limiter_contract._sync.entities import EntityContract
 from zae_limiter_contract._sync.idle import IdleContract
 from zae_limiter_contract._sync.leases import LeaseContract
 from zae_limiter_contract._sync.lifecycle import LifecycleContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
+from zae_limiter_contract._sync.manifests import ManifestContract
 from zae_limiter_contract._sync.namespaces import NamespaceContract
+from zae_limiter_contract._sync.observing import HookContract, ShadowContract
 from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.parents import ParentContract
@@ -27,47 +30,75 @@ from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.purges import PurgeContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.reach import ReachContract
+from zae_limiter_contract._sync.remaining import RemainingContract
+from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
+from zae_limiter_contract._sync.settling import SettlingContract
 from zae_limiter_contract._sync.skew import SkewContract
+from zae_limiter_contract._sync.slots import SlotContract
 from zae_limiter_contract._sync.usage import UsageContract
 from zae_limiter_contract._sync.usage_queries import UsageQueryContract
 from zae_limiter_contract._sync.validation import ValidationContract
 from zae_limiter_contract._sync.waiting import WaitingContract
 from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
+from zae_limiter_contract.interrupted_waiting import InterruptedWaitingContract
 from zae_limiter_contract.interrupts import InterruptContract
 
 
-class EngineContract(
+class LevelContract(
     AmountContract,
-    AuditContract,
     BucketContract,
     CascadeContract,
     CascadeLeaseContract,
     ChangedLeaseContract,
-    ClockContract,
     ConcurrencyContract,
     DebtContract,
-    EntityContract,
+    HookContract,
     IdleContract,
     InterruptContract,
     InterruptedChangeContract,
     LeaseContract,
-    LifecycleContract,
     LiveChangeContract,
-    NamespaceContract,
     OutageContract,
     OverrideContract,
+    ProcessContract,
+    RateContract,
+    RemainingContract,
+    RetryAfterContract,
+    RollbackContract,
+    SettlingContract,
+    ShadowContract,
+    SkewContract,
+    SlotContract,
+):
+    """What becomes of the levels of buckets, also for callers that are cut off."""
+
+
+class RecordContract(
+    AuditContract,
+    ClockContract,
+    ConfigBatchContract,
+    EntityContract,
+    LifecycleContract,
+    ManifestContract,
+    NamespaceContract,
     ParentContract,
     PrecedenceContract,
-    ProcessContract,
     PurgeContract,
-    RateContract,
     ReachContract,
-    RollbackContract,
-    SkewContract,
     UsageContract,
     UsageQueryContract,
     ValidationContract,
+):
+    """What is stored beside buckets, and how a store is opened and closed."""
+
+
+class LineContract(
+    InterruptedWaitingContract,
     WaitingContract,
 ):
+    """Callers that wait for capacity are served in the order of their arrival."""
+
+
+class EngineContract(LevelContract, LineContract, RecordContract):
     """All that every engine promises."""

@@ -143,7 +143,7 @@ class OverrideContract(Contract):
         world.configure(*TEN)
         if beside:
             world.take(rpm=1)
-        for number in range(40):
+        for number in range(20):
             world.take(limits=[Limit.per_minute("rpm", 100 + number)], rpm=1)
             world.clock.advance(minutes=2)
         assert len(world.repo.get_buckets(USER, API)) < 5

@@ -64,12 +64,7 @@ class PurgeContract(Contract):
     def test_an_interrupted_purge_can_be_taken_up_again(
         self, world: World, filled: SyncRepository
     ) -> None:
-        def stop(removed: int) -> None:
-            raise InterruptedError
-
-        deleted = world.repo.delete_namespace("red")
-        with pytest.raises(InterruptedError):
-            world.repo.purge_namespace(deleted, stop)
+        deleted = _interrupted_purge(world)
         (orphan,) = world.repo.list_orphan_namespaces()
         assert (orphan.namespace_id, orphan.status) == (deleted, "purging")
         with pytest.raises(NamespaceStateError):
@@ -81,12 +76,7 @@ class PurgeContract(Contract):
     def test_a_namespace_that_is_being_purged_admits_no_call(
         self, world: World, filled: SyncRepository
     ) -> None:
-        def stop(removed: int) -> None:
-            raise InterruptedError
-
-        deleted = world.repo.delete_namespace("red")
-        with pytest.raises(InterruptedError):
-            world.repo.purge_namespace(deleted, stop)
+        deleted = _interrupted_purge(world)
         filled.invalidate_config_cache()
         with pytest.raises(NamespaceStateError, match="is being purged"):
             with SyncRateLimiter(filled).acquire("late", API, {"rpm": 1}, [RPM]):
@@ -97,12 +87,7 @@ class PurgeContract(Contract):
     def test_a_namespace_that_is_being_purged_takes_no_changes(
         self, world: World, filled: SyncRepository
     ) -> None:
-        def stop(removed: int) -> None:
-            raise InterruptedError
-
-        deleted = world.repo.delete_namespace("red")
-        with pytest.raises(InterruptedError):
-            world.repo.purge_namespace(deleted, stop)
+        deleted = _interrupted_purge(world)
         for change in (
             lambda: filled.set_system_defaults([RPM]),
             lambda: filled.set_resource_defaults("late", [RPM]),
@@ -222,6 +207,18 @@ def _contents(repository: SyncRepository) -> list[object]:
         repository.get_usage_snapshots(resource=API),
         repository.get_provisioner_state(),
     ]
+
+
+def _interrupted_purge(world: World) -> str:
+    """Delete the namespace and stop its purge after the first page; return its id."""
+
+    def stop(removed: int) -> None:
+        raise InterruptedError
+
+    deleted = world.repo.delete_namespace("red")
+    with pytest.raises(InterruptedError):
+        world.repo.purge_namespace(deleted, stop)
+    return deleted
 
 
 def _assert_empty(repository: SyncRepository) -> None:

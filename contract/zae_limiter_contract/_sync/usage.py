@@ -268,7 +268,7 @@ class UsageContract(Contract):
         days, _ = counted.repo.get_usage_snapshots(USER, window_type="daily")
         assert [day.counters for day in days] == [{"rpm": 0}]
 
-    @pytest.mark.parametrize("seed", range(2))
+    @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
     def test_a_random_history_of_a_family_adds_up(
         self, counted_for_months: World, seed: int
     ) -> None:
@@ -375,7 +375,7 @@ class UsageContract(Contract):
         counted.take(rpm=1)
         assert _total(counted)["rpm"] == 7
 
-    @pytest.mark.parametrize("seed", range(2))
+    @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
     def test_a_random_history_is_counted_to_the_token(
         self, counted_for_months: World, seed: int
     ) -> None:

@@ -26,9 +26,9 @@ class Failure(Exception):
 
 
 @contextmanager
-def failing() -> Iterator[None]:
+def failing(error: type[BaseException] = Failure) -> Iterator[None]:
     """What runs in it must fail."""
-    with pytest.raises(Failure):
+    with pytest.raises(error):
         yield
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from time import monotonic
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from zae_limiter._async.lease import HeldCharge, Lease, negated
+from zae_limiter._async.lease import Lease
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.charging import ChargeService
 from zae_limiter._async.repository.config_reads import Fresh
@@ -26,14 +28,27 @@ from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter.resolution import Scope
 
+if TYPE_CHECKING:
+    from logging import Logger
+
+    from zae_limiter.hooks import Observer
+
+_DEBUG = 10  # logging.DEBUG, without the import: `import zae_limiter` does without it
+
 
 class AcquireCall:
-    """What one acquire asks for. Does not change once the repository is open."""
+    """What one acquire asks for. Does not change once the repository is open.
 
+    ``waited_s`` is for how long one with a timeout has slept.
+    """
+
+    waited_s = 0.0
     __slots__ = (
         "cascade",
         "entity_id",
+        "keeps_on_error",
         "limits",
+        "observer",
         "on_unavailable",
         "open_repository",
         "prefer_stored",
@@ -54,6 +69,8 @@ class AcquireCall:
         cascade: bool | None = None,
         on_unavailable: OnUnavailable | None = None,
         speculative: bool = True,
+        keeps_on_error: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self.entity_id = entity_id
         self.resource = resource
@@ -64,6 +81,13 @@ class AcquireCall:
         self.cascade = cascade
         self.on_unavailable = on_unavailable
         self.speculative = speculative
+        self.keeps_on_error = keeps_on_error
+        self.observer = observer
+
+    @property
+    def is_shadow(self) -> bool:
+        """Whether the call never rejects, and so never waits."""
+        return self.observer is not None and self.observer.is_shadow
 
     @property
     def charging(self) -> ChargeService:
@@ -98,14 +122,20 @@ class AcquireCall:
         try:
             scope, now_ms = await charging.scope(self, clock(), deadline)
             request = ChargeRequest(
-                scope.charges(amounts), clock, now_ms, False, is_acquire, self.speculative, deadline
+                scope.charges(amounts, "consume", is_acquire),
+                clock,
+                now_ms,
+                False,
+                is_acquire,
+                self.speculative,
+                deadline,
             )
             outcome = await charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:
                 fresh = Fresh(outcome.version, now_ms)
                 scope, now_ms = await charging.scope(self, clock(), deadline, fresh)
                 request = ChargeRequest(
-                    scope.charges(amounts),
+                    scope.charges(amounts, "consume", is_acquire),
                     clock,
                     now_ms,
                     True,
@@ -119,9 +149,8 @@ class AcquireCall:
             raise
         breaker.answered_s = monotonic()
         if type(outcome) is Rejection:
-            rejected = RateLimitExceeded(outcome.statuses)
-            _log_rejection(self, rejected)
-            raise rejected
+            # Without a name: an error that its own frame refers to is garbage for the collector.
+            raise logged(self, RateLimitExceeded(outcome.statuses, now_ms))
         assert type(outcome) is Grant
         return outcome
 
@@ -152,29 +181,37 @@ class AcquireCall:
 
     async def give_back(self, receipt: Receipt[ChargeOutcome], amounts: Mapping[str, int]) -> None:
         """Refund a charge that is committed although its caller was stopped before knowing."""
-        if type(receipt.outcome) is Grant:
-            await self.settle_quietly(receipt.outcome.settlements(negated(amounts)), Receipt())
+        grant = receipt.outcome
+        if type(grant) is Grant:
+            refund = {name: -amount for name, amount in amounts.items()}
+            await self.settle_quietly(grant.settlements(refund, grant.holds), Receipt())
 
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
         error.entity_id, error.resource = self.entity_id, self.resource
         if self.repository is None:  # it could not even be opened
-            return self.on_unavailable is OnUnavailable.ALLOW
+            return self.is_shadow or self.on_unavailable is OnUnavailable.ALLOW
         error.stack_name = error.stack_name or self.repository.stack_name
-        if self.charging.outage_policy(self.on_unavailable) is not OnUnavailable.ALLOW:
+        policy = self.charging.outage_policy(self.on_unavailable)
+        if policy is not OnUnavailable.ALLOW and not self.is_shadow:
             return False
         self.charging.count_uncharged(error)
         return True
 
 
-def _log_rejection(call: AcquireCall, rejected: RateLimitExceeded) -> None:
+@cache
+def _logger() -> Logger:
+    import logging
+
+    return logging.getLogger(__name__)
+
+
+def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
     """Log at DEBUG, without importing logging: a program without it has no handler either."""
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return
-    logger = logging.getLogger(__name__)
-    worst = rejected.primary_violation
-    if worst is not None and logger.isEnabledFor(logging.DEBUG):
+    if "logging" not in sys.modules:
+        return rejected
+    logger = _logger()
+    if logger.isEnabledFor(_DEBUG) and (worst := rejected.primary_violation) is not None:
         logger.debug(
             "%r on %r was rejected: %s of %r has %d of %d requested; retry after %.3f s",
             call.entity_id,
@@ -185,13 +222,14 @@ def _log_rejection(call: AcquireCall, rejected: RateLimitExceeded) -> None:
             worst.requested,
             rejected.retry_after_seconds,
         )
+    return rejected
 
 
 class Acquire:
     """The context manager that ``RateLimiter.acquire`` returns. For one use.
 
-    It charges on entering; on leaving it settles adjustments, or refunds everything if the block
-    has raised.
+    It charges on entering; on leaving it writes adjustments and settled amounts. If the block has
+    raised, it refunds all but the settled amounts, or nothing with ``on_error="keep"``.
     """
 
     __slots__ = ("_call", "_consume", "_lease")
@@ -209,15 +247,19 @@ class Acquire:
         if self._lease is not None:
             raise RuntimeError("this acquire was used already; call acquire() again")
         call = self._call
+        if call.observer is not None:
+            return await self._enter_observed(call.observer)
         receipt: Receipt[ChargeOutcome] = Receipt()
         try:
             grant = await call.charge(self._consume, receipt)
-            self._lease = Lease(call, [HeldCharge(grant, self._consume)])
+            self._lease = Lease(call, grant, self._consume)
+            if grant.holds:
+                self._lease._hold(grant)  # noqa: SLF001 - for us alone
             return self._lease
         except RateLimiterUnavailable as error:
             if not call.admits_in_outage(error):
                 raise
-            self._lease = Lease(call, [])
+            self._lease = Lease(call, None, {})
             return self._lease
         except BaseException:
             # The caller never saw the lease: only this place can refund it.
@@ -237,3 +279,32 @@ class Acquire:
         except BaseException:
             await self._lease._end(failed)  # noqa: SLF001 - does nothing if it is committed
             raise
+        if self._call.observer is not None:
+            self._lease._report(failed)  # noqa: SLF001
+
+    async def _enter_observed(self, observer: Observer) -> Lease:
+        """Enter in shadow mode, or with hooks."""
+        call, consume = self._call, self._consume
+        receipt: Receipt[ChargeOutcome] = Receipt()
+        watch = observer.watch(call.entity_id, call.resource)
+        try:
+            grant = await call.charge(consume, receipt)
+            lease = self._lease = Lease(call, grant, consume, watch)
+            if grant.holds:
+                lease._hold(grant)  # noqa: SLF001 - for us alone
+            if observer.has_hooks:
+                watch.waited_s = call.waited_s
+                watch.acquired(consume, lease.statuses, cascade=len(grant.charges) > 1)
+        except RateLimitExceeded as rejected:
+            watch.waited_s = call.waited_s
+            if not watch.rejected(consume, rejected):
+                raise
+            lease = self._lease = Lease(call, None, {}, watch)
+        except RateLimiterUnavailable as error:
+            if not watch.failed(error, admitted=call.admits_in_outage(error)):
+                raise
+            lease = self._lease = Lease(call, None, {}, watch)
+        except BaseException:
+            await call.give_back(receipt, consume)
+            raise
+        return lease

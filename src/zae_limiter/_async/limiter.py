@@ -13,11 +13,12 @@ from zae_limiter._async.repository.config_reads import Fresh
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.calls import awithin
 from zae_limiter.exceptions import InfrastructureError, ValidationError
-from zae_limiter.models.config import OnUnavailable, OutagePolicy
+from zae_limiter.models.config import Mode, OnError, OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import Limit, LimitName, check_amounts, check_limits
 from zae_limiter.naming import DEFAULT_RESOURCE, check_bucket_names, check_entity_id, check_resource
 
 if TYPE_CHECKING:
+    from zae_limiter.hooks import Observer
     from zae_limiter.models.stack import StackOptions
     from zae_limiter.models.status import Availability, LimitStatus
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 class RateLimiter(Management):
     """Limits what entities use of resources. Opens the default repository if given none.
 
+    With ``mode="shadow"`` nothing is rejected: a call that does not fit is let through uncharged,
+    counted as rejected and reported to the hook ``on_shadow``; outages do not raise. ``hooks`` is
+    an object with methods of ``zae_limiter.hooks.Hooks``, or a list of them.
     ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
     ``speculative_writes=False`` reads a DynamoDB bucket before each charge: one more call, for
     buckets shared by so many clients that their cached state is seldom right.
@@ -36,6 +40,8 @@ class RateLimiter(Management):
         *,
         speculative_writes: bool = True,
         clock: Clock | None = None,
+        mode: Mode = "enforce",
+        hooks: object = None,
         name: str | None = None,
         region: str | None = None,
         endpoint_url: str | None = None,
@@ -55,6 +61,11 @@ class RateLimiter(Management):
         }
         super().__init__(repository, clock, deprecated)
         self.speculative_writes = speculative_writes
+        self._observer: Observer | None = None
+        if hooks is not None or mode != "enforce":
+            from zae_limiter.hooks import observer_of  # most limiters do without
+
+            self._observer = observer_of(hooks, mode)
 
     def acquire(
         self,
@@ -65,6 +76,9 @@ class RateLimiter(Management):
         use_stored_limits: bool = False,
         on_unavailable: OutagePolicy | None = None,
         *,
+        timeout: float | None = None,
+        on_error: OnError = "refund",
+        mode: Mode | None = None,
         cascade: bool | None = None,
     ) -> Acquire:
         """Take tokens from every limit named in ``consume``, or from none.
@@ -74,12 +88,21 @@ class RateLimiter(Management):
         Limits come from the stored configuration, or from ``limits`` for this call. Raises
         RateLimitExceeded if they do not hold enough, RateLimiterUnavailable if the store does
         not answer (unless ``on_unavailable`` says "allow"), ValidationError for bad input.
+
+        If the block raises, everything is given back but what ``lease.settle`` has fixed; with
+        ``on_error="keep"`` the block costs the same as if it had succeeded. ``mode`` overrides
+        that of the limiter for this call.
+
+        ``timeout`` waits that many seconds for capacity, in the order of arrival. What will not be
+        there by then is rejected at once.
         """
         if type(consume) is not dict and isinstance(limits, Mapping):
             _deprecated("acquire(entity, resource, limits, consume): consume comes first")
             consume, limits = limits, consume  # type: ignore[assignment]
         if cascade is not None:
             _deprecated("acquire(cascade=...): set cascade on create_entity() instead")
+        if on_error != "refund" and on_error != "keep":
+            raise ValidationError("on_error", on_error, 'must be "refund" or "keep"')
         amounts = check_amounts(consume)
         try:
             check_bucket_names(entity_id, resource)
@@ -97,8 +120,20 @@ class RateLimiter(Management):
                 self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
             ),
             speculative=self.speculative_writes,
+            keeps_on_error=on_error == "keep",
+            observer=self._observer if mode is None else self._observer_in(mode),
         )
+        if timeout is not None and check_timeout(timeout) and not call.is_shadow:
+            from zae_limiter._async.waiting import WaitingCall  # most programs do not wait
+
+            call = WaitingCall(call, timeout)
         return Acquire(call, amounts)
+
+    def _observer_in(self, mode: Mode) -> Observer | None:
+        from zae_limiter.hooks import observer_of
+
+        own = self._observer
+        return observer_of(None, mode) if own is None else own.in_mode(mode)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._repository or 'opens its repository on first use'!s})"
@@ -224,6 +259,13 @@ class RateLimiter(Management):
 
     async def _ping(self) -> None:
         await (self._repository or await self._opened()).ping()
+
+
+def check_timeout(timeout: object) -> bool:
+    """Return whether an acquire waits at all; raises ValidationError for what is no duration."""
+    if type(timeout) not in (int, float) or not timeout >= 0:  # type: ignore[operator]
+        raise ValidationError("timeout", timeout, "must be a number of seconds, 0 or more")
+    return timeout > 0  # type: ignore[operator]
 
 
 def _deprecated(message: str, stacklevel: int = 3) -> None:

@@ -5,42 +5,68 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING
 
-from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement
+# Not imported late: a suspended generator may end its block when nothing can be imported any more.
+from zae_limiter.admission.account import LeaseAccount
+from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
+from zae_limiter.exceptions import (
+    LeaseExpiredError,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+    ValidationError,
+)
 from zae_limiter.models.limit import check_amounts
 
 if TYPE_CHECKING:
     from zae_limiter._sync.acquire import AcquireCall
-
-
-class HeldCharge(NamedTuple):
-    """The amounts of one charge, or of a release (negative), with the buckets they belong to."""
-
-    grant: Grant
-    amounts: dict[str, int]
+    from zae_limiter._sync.slots import HeldSlots
+    from zae_limiter.admission.account import Booking
+    from zae_limiter.hooks import AcquireWatch
+    from zae_limiter.models.status import HeaderStyle, LimitStatus
 
 
 class SyncLease:
     """Valid inside its ``with`` block. It covers every limit of its resource.
 
-    Charges are written when the block is entered; adjustments when it is left. If the block
-    raises, everything that was written is given back. In an outage that admits (``allow``) the
-    lease is uncharged: ``consumed`` is empty, and only ``consume`` asks the store again.
+    Charges are written when the block is entered; adjustments and settled amounts when it is left.
+    If the block raises, everything that was written is given back, except settled amounts, or
+    nothing with ``on_error="keep"``. In an outage that admits (``allow``) the lease is uncharged:
+    ``consumed`` is empty, and only ``consume`` asks the store again. So it is in shadow mode if
+    the call would have been rejected.
     """
 
-    __slots__ = ("_call", "_held", "_lock", "_open", "_pending", "_settled")
+    __slots__ = (
+        "_account",
+        "_amounts",
+        "_call",
+        "_ended",
+        "_grant",
+        "_lock",
+        "_open",
+        "_slots",
+        "_watch",
+    )
 
-    def __init__(self, call: AcquireCall, held: list[HeldCharge]) -> None:
+    def __init__(
+        self,
+        call: AcquireCall,
+        grant: Grant | None,
+        amounts: dict[str, int],
+        watch: AcquireWatch | None = None,
+    ) -> None:
         self._call = call
-        self._held = held
-        self._pending: dict[str, int] = {}
+        self._watch = watch
+        self._grant = grant  # None: uncharged
+        self._amounts = amounts
+        self._account: LeaseAccount | None = None  # most blocks change nothing and need none
         self._open = True
-        self._settled: Receipt[None] = Receipt()
+        self._ended: Receipt[None] = Receipt()
         self._lock = threading.Lock()
+        self._slots: list[HeldSlots] | None = None
 
     def __repr__(self) -> str:
         call, ended = self._call, "" if self._open else ", ended"
@@ -51,9 +77,65 @@ class SyncLease:
 
     @property
     def consumed(self) -> dict[str, int]:
-        """Return net tokens per limit, adjustments included."""
+        """Return what the block costs if it succeeds, per limit: adjustments included."""
         with self._lock:
-            return _sum(*[each.amounts for each in self._held], self._pending)
+            return self._booked().cost()
+
+    @property
+    def lost(self) -> bool:
+        """Whether slots of this lease have expired, so that another call may run in its place.
+
+        Slots are renewed while the block runs. They are lost if the store does not answer for too
+        long, or if the process was stopped. Always False where no limit is on calls in flight.
+        """
+        return any(held.is_lost for held in self._slots or ())
+
+    @property
+    def shadowed(self) -> bool:
+        """Whether the acquire, or a ``consume``, was let through although it did not fit.
+
+        That happens in shadow mode only.
+        """
+        return self._watch is not None and self._watch.would_reject is not None
+
+    @property
+    def statuses(self) -> tuple[LimitStatus, ...]:
+        """Return every limit of the entity, and of its cascading parent, with what is left of it.
+
+        From the answer of the acquire, or of the last ``consume``, without a call: what other
+        callers took since is not in it; refill and what this block changes are. ``requested`` is
+        what the block costs. Of an acquire that would have been rejected (shadow mode): what the
+        rejection would say. Empty for another uncharged lease.
+        """
+        with self._lock:
+            account = self._booked()
+        if account.charges:
+            return account.statuses(self._call.charging.clock())
+        return (self._watch.would_reject or ()) if self._watch is not None else ()
+
+    @property
+    def remaining(self) -> dict[str, int]:
+        """Return the whole tokens left of each limit, negative in debt; see ``statuses``.
+
+        If the entity cascades, the smaller of its own and its parent's.
+        """
+        left: dict[str, int] = {}
+        for status in self.statuses:
+            name, available = status.limit_name, status.available
+            left[name] = min(available, left.get(name, available))
+        return left
+
+    def headers(self, style: HeaderStyle = "ietf") -> dict[str, str]:
+        """Return HTTP headers that say what is left: ``RateLimit`` and ``RateLimit-Policy``.
+
+        ``style="x-ratelimit"`` returns ``X-RateLimit-*`` of the tightest limit, ``"openai"`` the
+        headers of OpenAI. Empty for an uncharged lease.
+        """
+        from zae_limiter.headers import rate_limit_headers  # not before it is needed
+
+        statuses = self.statuses
+        now_ms = self._call.charging.clock() if statuses else 0
+        return rate_limit_headers(statuses, style, now_ms=now_ms)
 
     def adjust(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         """Add to what the block costs (or subtract), written when it ends.
@@ -64,27 +146,34 @@ class SyncLease:
         """
         checked = self._check("adjust", amounts, named, signed=True)
         with self._lock:
-            if self._held:
-                self._check_names("adjust", checked)
-                self._pending = _sum(self._pending, checked)
+            account = self._open_account("adjust", checked)
+            if account is not None:
+                self._account = account.adjusted(checked)
 
     def consume(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         """Take more tokens now; raises RateLimitExceeded like acquire."""
         checked = self._check("consume", amounts, named)
         receipt: Receipt[ChargeOutcome] = Receipt()
-        taken: list[HeldCharge] = []
+        watch, began_s = self._watch, monotonic()
         try:
             grant = self._call.charge(checked, receipt, is_acquire=False)
-            taken.append(HeldCharge(grant, checked))
             with self._lock:
                 if not self._open:  # the block ended meanwhile, and has settled without this
                     raise LeaseExpiredError("consume")
-                self._held.extend(taken)
+                self._account = self._booked().charged(grant, grant.tokens(checked))
+            if grant.holds:
+                self._hold(grant)
+        except RateLimitExceeded as rejected:
+            if watch is None or not watch.rejected(checked, rejected, began_s=began_s):
+                raise
         except RateLimiterUnavailable as error:
-            if not self._call.admits_in_outage(error):
+            admitted = self._call.admits_in_outage(error)
+            if watch is not None:
+                watch.failed(error, admitted=admitted, began_s=began_s)
+            if not admitted:
                 raise
         except BaseException:
-            if not self._holds(taken):  # else the end of the block gives it back
+            if not self._holds(receipt.outcome):  # else the end of the block gives it back
                 self._call.give_back(receipt, checked)
             raise
 
@@ -92,80 +181,155 @@ class SyncLease:
         """Give tokens of this lease back now, those taken last first."""
         checked = self._check("release", amounts, named)
         receipt: Receipt[None] = Receipt()
-        returned: list[HeldCharge] = []
+        booking: Booking | None = None
         try:
             with self._lock:
-                if not self._held:
+                account = self._open_account("release", checked)
+                if account is None:
                     return
-                self._check_names("release", checked)
-                returned = self._credits(checked)
+                booking = account.released(checked)
                 # Before it is written: a second release must not find it.
-                self._held.extend(returned)
-            self._call.settle(_flat([g.settlements(part) for g, part in returned]), receipt)
-        except BaseException:
-            if not receipt.is_committed and self._holds(returned):
-                with self._lock:
-                    self._held = [each for each in self._held if not _is_one_of(each, returned)]
-            raise
+                self._account = booking.after
+            self._call.settle(booking.settlements(), receipt)
+        except BaseException as error:
+            self._undo(booking, receipt)
+            if not self._is_ignored(error):
+                raise
+
+    def settle(
+        self, amounts: Mapping[str, int] | None = None, /, *, now: bool = False, **named: int
+    ) -> None:
+        """Say what the block has cost so far, absolutely: ``settle(tpm=812)``.
+
+        It may be called any number of times; the last amount counts. That amount is kept however
+        the block ends: by an exception, a cancellation, a disconnect or Ctrl-C. It is written at
+        the end of the block, or at once with ``now=True``. Never refused for lack of tokens.
+
+        If the store does not answer, ``now=True`` raises RateLimiterUnavailable; the amount is then
+        written at the end of the block, unless it may have been written already.
+        """
+        checked = self._check("settle", amounts, named)
+        receipt: Receipt[None] = Receipt()
+        booking: Booking | None = None
+        try:
+            with self._lock:
+                account = self._open_account("settle", checked)
+                if account is None:
+                    return
+                self._account = settled = account.settled(checked)
+                if not now:
+                    return
+                booking = settled.written_out(checked)
+                self._account = booking.after
+            self._call.settle(booking.settlements(), receipt)
+        except BaseException as error:
+            self._undo(booking, receipt)  # written or not, what it costs stays known
+            if not self._is_ignored(error):
+                raise
 
     def _end(self, failed: bool) -> None:
-        """Write the adjustments, or refund all that was written. Raises no outage.
+        """Write what is left to write, or refund what a failure does not keep. Raises no outage.
 
         If it is interrupted before that is committed, it can be called again.
         """
         with self._lock:
             self._open = False
-        if (failed or self._pending) and not self._settled.is_committed:
-            self._call.settle_quietly(self._settlements(failed), self._settled)
+            if self._account is None and self._slots is None and not failed:
+                return
+            account = self._booked()
+        if self._ended.is_committed:
+            return
+        changes = self._due_at_end(account, failed)
+        settlements = account.settlements(account.parts(changes)) if changes else ()
+        if self._slots is not None:
+            settlements = self._with_slots(self._slots, settlements)
+        if settlements:
+            self._call.settle_quietly(settlements, self._ended)
+        lines = self._call.charging.waiting_lines if self._slots is not None else None
+        if lines is not None and self._grant is not None:
+            lines.slots_returned(self._grant)
 
-    def _settlements(self, failed: bool) -> tuple[Settlement, ...]:
+    def _hold(self, grant: Grant) -> None:
+        """Keep the slots of a grant until the block ends."""
+        held = self._call.charging.slots.keep(grant)
+        if self._watch is not None:
+            held.on_lost = self._watch.lost
+        self._slots = [*(self._slots or ()), held]
+
+    def _with_slots(
+        self, slots: list[HeldSlots], settlements: tuple[Settlement, ...]
+    ) -> tuple[Settlement, ...]:
+        """Give slots back with what is settled, however the block has ended."""
+        for held in slots:
+            released = self._call.charging.slots.end(held)
+            if released:
+                settlements = with_released(settlements, held.grant.settlements({}, released))
+        return settlements
+
+    def _due_at_end(self, account: LeaseAccount, failed: bool) -> Mapping[str, int]:
+        return account.at_end(failed and not self._call.keeps_on_error)
+
+    def _report(self, failed: bool) -> None:
+        """Tell the hooks what the block cost."""
+        if self._watch is None:
+            return
+        account = self._booked()
+        if account.charges:
+            changes = self._due_at_end(account, failed)
+            written = {name: amount for name, amount in changes.items() if amount}
+            cost = account.changed_by(account.parts(written)).written()
+            lost = bool(written) and not self._ended.is_committed
+            self._watch.settled(cost, written, failed=failed, lost=lost)
+
+    def _is_ignored(self, error: BaseException) -> bool:
+        """Whether an error is an outage in shadow mode, where none is raised."""
+        watch = self._watch
+        if watch is None or not watch.is_shadow or not isinstance(error, RateLimiterUnavailable):
+            return False
+        watch.failed(error, admitted=True)
+        return True
+
+    def _undo(self, booking: Booking | None, receipt: Receipt[None]) -> None:
+        """Undo a booking if it is certain that it was not written."""
+        if booking is not None and not receipt.is_committed:
+            with self._lock:
+                self._account = booking.undone_in(self._booked())
+
+    def _holds(self, outcome: ChargeOutcome) -> bool:
         with self._lock:
-            if failed:
-                return _flat([g.settlements(negated(amounts)) for g, amounts in self._net()])
-            owed: dict[int, HeldCharge] = {}
-            for name, amount in self._pending.items():
-                grant = self._first_with(name)
-                owed.setdefault(id(grant), HeldCharge(grant, {})).amounts[name] = amount
-            return _flat([grant.settlements(amounts) for grant, amounts in owed.values()])
+            return self._booked().holds(outcome)
 
-    def _first_with(self, name: str) -> Grant:
-        """Return the first charge with the limit: a credit must go where it was charged."""
-        for each in self._held:
-            if name in each.grant.names():
-                return each.grant
-        raise AssertionError(f"{name} was checked when it was adjusted")
+    def _open_account(self, operation: str, amounts: Mapping[str, int]) -> LeaseAccount | None:
+        """Return the account that an operation may change; None if the lease is uncharged.
 
-    def _net(self) -> list[HeldCharge]:
-        """Return what is still held of each charge, the oldest first."""
-        charges: dict[int, HeldCharge] = {}
-        for grant, amounts in self._held:
-            before = charges.get(id(grant), HeldCharge(grant, {}))
-            charges[id(grant)] = HeldCharge(grant, _sum(before.amounts, amounts))
-        return list(charges.values())
-
-    def _holds(self, parts: list[HeldCharge]) -> bool:
-        return bool(parts) and _is_one_of(parts[0], self._held)
-
-    def _credits(self, amounts: Mapping[str, int]) -> list[HeldCharge]:
-        """Split ``amounts`` into credits, the newest charges first."""
-        left, parts = dict(amounts), []
-        for grant, held in reversed(self._net()):
-            part = {
-                name: -min(amount, held[name])
-                for name, amount in left.items()
-                if amount and held.get(name)
-            }
-            if part:
-                left = _sum(left, part)
-                parts.append(HeldCharge(grant, part))
-        for name, missing in left.items():
-            if missing:
+        Call it under the lock: the block may end at any moment.
+        """
+        if not self._open:
+            raise LeaseExpiredError(operation)
+        account = self._booked()
+        if not account.charges:
+            return None
+        names = account.names()
+        for name, amount in amounts.items():
+            if name not in names:
                 raise ValidationError(
-                    f"release.{name}",
-                    amounts[name],
-                    f"is more than this lease holds ({amounts[name] - missing})",
+                    f"{operation}.{name}",
+                    amount,
+                    "has slots, which return when the block ends"
+                    if account.has_slots(name)
+                    else f"is not a limit of {self._call.resource!r}; "
+                    f"its limits are {', '.join(sorted(names))}",
                 )
-        return parts
+        return account
+
+    def _booked(self) -> LeaseAccount:
+        """Return the account, which begins with the charge of the acquire. Needs the lock."""
+        if self._account is None:
+            uncharged = LeaseAccount()
+            if self._grant is None:
+                return uncharged
+            self._account = uncharged.charged(self._grant, self._grant.tokens(self._amounts))
+        return self._account
 
     def _check(
         self,
@@ -184,39 +348,3 @@ class SyncLease:
         for name in mapped.keys() & checked.keys():
             raise ValidationError(f"{operation}.{name}", checked[name], "was given twice")
         return mapped | checked
-
-    def _check_names(self, operation: str, amounts: Mapping[str, int]) -> None:
-        known = frozenset[str]().union(*[each.grant.names() for each in self._held])
-        for name, amount in amounts.items():
-            if name not in known:
-                raise ValidationError(
-                    f"{operation}.{name}",
-                    amount,
-                    f"is not a limit of {self._call.resource!r}; "
-                    f"its limits are {', '.join(sorted(known))}",
-                )
-
-
-def _is_one_of(part: HeldCharge, parts: list[HeldCharge]) -> bool:
-    """Compare by identity: two charges may well be equal."""
-    for each in parts:  # noqa: SIM110 - a generator that an interrupt ends complains
-        if each is part:
-            return True
-    return False
-
-
-def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, amount in part.items():
-            total[name] = total.get(name, 0) + amount
-    return total
-
-
-def _flat(groups: Iterable[tuple[Settlement, ...]]) -> tuple[Settlement, ...]:
-    return tuple([each for group in groups for each in group])
-
-
-def negated(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Turn charges into credits."""
-    return {name: -amount for name, amount in amounts.items()}

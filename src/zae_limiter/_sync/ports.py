@@ -7,16 +7,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from zae_limiter.admission.image import BucketImage
-    from zae_limiter.admission.request import ChargeOutcome, ChargeRequest, Settlement
+    from zae_limiter.admission.request import (
+        ChargeOutcome,
+        ChargeRequest,
+        Renewal,
+        RenewalOutcome,
+        Settlement,
+    )
     from zae_limiter.clock import Clock, Deadline
     from zae_limiter.concurrency.receipt import Receipt
     from zae_limiter.models.audit import AuditEvent
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
+    from zae_limiter.models.batch import ConfigBatch, Guard
     from zae_limiter.models.bucket import BucketState, ResourceCapacity
-    from zae_limiter.models.config import ConfigSnapshot, LevelConfig, SharedConfig
+    from zae_limiter.models.config import (
+        ConfigLevel,
+        ConfigSnapshot,
+        LevelConfig,
+        SharedConfig,
+    )
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
     from zae_limiter.usage_report import UsageQuery
@@ -35,7 +47,8 @@ class BucketStore(Protocol):
         """Charge every bucket of the request or none, judged at one stamp of its clock.
 
         Never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
-        is committed, also when the call is cancelled or interrupted. Raises
+        is committed, also when the call is cancelled or interrupted. A grant carries the buckets
+        as the charge has left them. Raises
         RateLimiterUnavailable if the outcome is unknown, PermissionDenied if the store denies
         access.
         """
@@ -47,10 +60,19 @@ class BucketStore(Protocol):
         clock: Clock,
         receipt: Receipt[None],
     ) -> None:
-        """Write every debt and credit, once, whether or not there are tokens.
+        """Write every debt and credit, once, whether or not there are tokens, and free slots.
 
         Once called it is carried out even if the caller is cancelled. ``receipt`` holds an
         entry if it is committed, or if its outcome is unknown: then it must not be repeated.
+        """
+
+    def renew(
+        self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
+    ) -> list[RenewalOutcome]:
+        """Renew slots that are held, each renewal on its own; once called it is carried out.
+
+        Returns an outcome for each and raises no outage. Slots that have expired are never
+        brought back: another caller may hold them.
         """
 
     def get(
@@ -168,6 +190,18 @@ class ConfigStore(Protocol):
     ) -> bool:
         """Delete the configuration of one level; False if there was none."""
 
+    def get_many(
+        self, namespace_id: str, levels: Sequence[ConfigLevel]
+    ) -> dict[ConfigLevel, LevelConfig]:
+        """Return those of the levels that are configured; each as it is at a moment of the call."""
+
+    def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
+        """Make all changes of a batch or none, with one event each and one count of the version.
+
+        Returns how many changes were made: what is stored already is no change and not logged.
+        None if the document of the batch's guard has another revision.
+        """
+
     def resources_with_defaults(self, namespace_id: str) -> list[str]:
         """Return resources with defaults, sorted."""
 
@@ -188,6 +222,9 @@ class EntityStore(Protocol):
 
     def get(self, namespace_id: str, entity_id: str) -> Entity | None:
         """Return an entity; None if there is none."""
+
+    def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        """Return those of the entities that are registered; each as at a moment of the call."""
 
     def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         """Return the entities directly under a parent, sorted by id."""
@@ -301,6 +338,22 @@ class DocumentStore(Protocol):
 
     def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
         """Write a document over what its key held."""
+
+    def replace(
+        self,
+        namespace_id: str,
+        key: str,
+        value: dict[str, Any],
+        *,
+        revision: str | None,
+        guard: Guard | None = None,
+    ) -> bool:
+        """Write a document if the stored one has this revision; False if it has another.
+
+        The revision of a document is its field ``revision``; each write must bring a new one.
+        None stands for a document without one, or for none. ``guard`` is another document that
+        must have the revision that it names.
+        """
 
 
 class Engine(Protocol):

@@ -15,17 +15,23 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, rebase
 from zae_limiter.admission.request import Charge
+from zae_limiter.admission.reservation import reserve
 from zae_limiter.admission.shards.combined import CombinedImage, combine, fit_at_ms
+from zae_limiter.admission.slots import SlotHold, is_slots, retry_after_s, swept, take_slots
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
 
 
 class ChargePlan(NamedTuple):
-    """A decision about one bucket: the state to write, or None if the charge does not fit."""
+    """A decision about one bucket: the state to write, or None if the charge does not fit.
+
+    ``holds`` are the slots that are taken.
+    """
 
     granted: BucketImage | None
     seen: BucketImage  # the bucket on which the decision was made, under the limits in force
+    holds: tuple[SlotHold, ...] = ()
 
 
 def under_limits(image: BucketImage | None, in_force: InForce, now_ms: int) -> BucketImage:
@@ -54,10 +60,12 @@ def plan_charge(
     now_ms: int,
     refreshed: bool = False,
     is_acquire: bool = True,
+    until_ms: int | None = None,
 ) -> ChargePlan | None:
     """Charge every limit or none; None if the bucket has seen newer configuration.
 
     ``refreshed`` says that the configuration was read after that, so that it is used as it is.
+    ``until_ms`` makes it a reservation.
     """
     in_force = charge.in_force
     if image is not None and has_limits(image, in_force):
@@ -66,10 +74,16 @@ def plan_charge(
         return None
     else:
         seen = under_limits(image, in_force, now_ms)
-    before, version, expires_ms, hour, admitted, counted, writes, through, rejected = seen
+    if seen.holds is not None:
+        seen = swept(seen, now_ms)
+    before, version, expires_ms, hour, admitted, counted, writes, through, rejected, held = seen
     limits = dict(before)
     for key, amount_milli in charge.amounts_milli.items():
-        after = take(limits[key], amount_milli, now_ms)
+        after = (
+            take(limits[key], amount_milli, now_ms)
+            if until_ms is None
+            else reserve(limits[key], amount_milli, now_ms, until_ms)
+        )
         if after is None:
             return ChargePlan(None, seen)
         limits[key] = after
@@ -85,8 +99,23 @@ def plan_charge(
         writes + 1,
         through,
         rejected,
+        held,
     )
+    if held is not None and in_force.slot_keys:
+        return _with_slots_taken(granted, seen, charge, now_ms)
     return ChargePlan(granted, seen)
+
+
+def _with_slots_taken(
+    granted: BucketImage, seen: BucketImage, charge: Charge, now_ms: int
+) -> ChargePlan:
+    """Count the slots of a charge as held; they are no usage."""
+    slot_keys = charge.in_force.slot_keys
+    limits = {**granted.limits, **{key: seen.limits[key] for key in slot_keys}}
+    after, holds = take_slots(
+        granted._replace(limits=limits), charge.amounts_milli, slot_keys, now_ms
+    )
+    return ChargePlan(after, seen, holds)
 
 
 def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None:
@@ -110,6 +139,8 @@ def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:
     """Compare a charge with every limit in force of one bucket."""
     compared = []
+    if seen.holds:
+        seen = swept(seen, now_ms)
     waits = _waits_together(charge, seen, now_ms) if isinstance(seen, CombinedImage) else {}
     for limit, (key, amount_milli) in zip(
         charge.in_force.limits, charge.amounts_milli.items(), strict=True
@@ -117,7 +148,10 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
         state = seen.limits[key]
         level = level_milli(state, now_ms)
         retry_after = waits.get(key)
-        if retry_after is None:
+        if is_slots(state.rate):
+            fits = amount_milli <= limit.capacity_milli  # of the whole, if this is one shard
+            retry_after = retry_after_s(seen, key, amount_milli, now_ms) if fits else math.inf
+        elif retry_after is None:
             retry_after = retry_after_seconds(state, amount_milli, now_ms)
         compared.append(
             LimitStatus(

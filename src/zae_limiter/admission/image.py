@@ -20,8 +20,16 @@ EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z; stored balances depend on it:
 HOUR_MS = 3_600_000
 
 
+# Far enough: what does not refill never reaches anything by itself. Fits a column of SQLite.
+NEVER_MS = 2**62
+Holds = Mapping[str, Mapping[int, int]]  # slots by stored name and the moment that they expire
+
+
 class Rate(NamedTuple):
-    """Capacity and refill of a limit in stored units."""
+    """Capacity and refill of a limit in stored units.
+
+    A limit on calls in flight refills 0; its period is how long a slot is held without renewal.
+    """
 
     capacity_milli: int
     refill_milli: int
@@ -50,7 +58,8 @@ class BucketImage(NamedTuple):
 
     ``through_children`` and ``rejected`` count in the current usage window: millitokens, by plain
     name, that children of the entity have counted, too; and rejected acquires, as far as clients
-    have reported them.
+    have reported them. ``holds`` are the slots that are taken, of limits on calls in flight:
+    the balance of such a limit is what is free. None if the bucket has no such limit.
     """
 
     limits: dict[str, LimitState]
@@ -62,6 +71,7 @@ class BucketImage(NamedTuple):
     writes: int = 0
     through_children: Mapping[str, int] | None = None  # None: nothing
     rejected: int = 0
+    holds: Holds | None = None
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
@@ -83,6 +93,8 @@ def level_milli(state: LimitState, now_ms: int) -> int:
 def reaches_ms(state: LimitState, wanted_milli: int) -> int:
     """Return the first moment at which the level is ``wanted_milli``, at most the capacity."""
     rate = state.rate
+    if not rate.refill_milli:
+        return EPOCH_MS if state.balance_milli >= wanted_milli else NEVER_MS
     return EPOCH_MS + wait_ms(wanted_milli - state.balance_milli, rate.refill_milli, rate.period_ms)
 
 
@@ -92,5 +104,12 @@ def is_full(state: LimitState, now_ms: int) -> bool:
 
 
 def full_at_ms(image: BucketImage) -> int:
-    """Return when every limit of the bucket is full again, debts repaid."""
-    return max(reaches_ms(state, state.rate.capacity_milli) for state in image.limits.values())
+    """Return when every limit of the bucket is full again, debts repaid and slots expired."""
+    moments = [
+        reaches_ms(state, state.rate.capacity_milli)
+        for state in image.limits.values()
+        if state.rate.refill_milli
+    ]
+    if image.holds is not None:
+        moments += [max(held) for held in image.holds.values() if held]
+    return max(moments, default=EPOCH_MS)

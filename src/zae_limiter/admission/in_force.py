@@ -26,7 +26,8 @@ class InForce:
     the names under which a bucket stores them: their own, except where a call brings a limit
     that the ``governing`` configuration has with other parameters. Then the call's limit is stored
     beside the configured one, since switching one balance back and forth would give each the
-    other's tokens. ``keep_ms`` is the TTL of an unused bucket; None for ever. ``fill_ms`` is how
+    other's tokens. ``slot_keys`` are those of limits on calls in flight, ``token_names`` the names
+    of all others. ``keep_ms`` is the TTL of an unused bucket; None for ever. ``fill_ms`` is how
     long the slowest limit takes from empty to full. In ``digests`` a store notes which stored
     forms of a bucket were seen to hold exactly these limits.
     """
@@ -43,7 +44,9 @@ class InForce:
         "name_set",
         "names",
         "rates",
+        "slot_keys",
         "source",
+        "token_names",
         "version",
     )
 
@@ -64,6 +67,10 @@ class InForce:
         self.keys = self.names if governing is None else self._keys_beside(governing)
         self._named_keys = tuple(zip(self.names, self.keys, strict=True))
         self.keyed_rates = tuple(zip(self.keys, self.rates, strict=True))  # every charge asks
+        self.slot_keys = tuple(
+            key for key, rate in self.keyed_rates if not rate.refill_milli
+        )  # of most: none
+        self.token_names = self.name_set - {plain_name(key) for key in self.slot_keys}
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)
         self._shares: dict[Shard, InForce] = {}
@@ -95,6 +102,12 @@ class InForce:
     def amounts_milli(self, consume: Mapping[str, int]) -> dict[str, int]:
         """Return the amount of every limit by stored name; 0 for limits the call does not name."""
         return {key: consume.get(name, 0) * MILLI for name, key in self._named_keys}
+
+    def add_slots(self, amounts_milli: dict[str, int], consume: Mapping[str, int]) -> None:
+        """Add a slot of each limit on calls in flight that an acquire does not name."""
+        for key in self.slot_keys:
+            if plain_name(key) not in consume:
+                amounts_milli[key] = MILLI
 
     def extended_ttl(self, expires_ms: int | None, now_ms: int, usage_ms: int = 0) -> int | None:
         """Return the TTL of a bucket; extended when less than half of the time is left.

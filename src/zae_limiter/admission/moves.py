@@ -25,17 +25,26 @@ class Wanted(NamedTuple):
     """Amounts for one limit in one write: charged, owed (debts) and returned (credits).
 
     Credits are applied first, then debts, then charges. ``asked`` is True if a charge is among
-    them, even a charge of 0: then the limit must not be in debt.
+    them, even a charge of 0: then the limit must not be in debt. ``needed_milli`` is the level
+    that the charges require at the stamp, if not their sum: less if some of them are reservations.
+    ``uncounted_milli`` is no longer counted as consumed, though it is not given back.
     """
 
     charged_milli: int = 0
     owed_milli: int = 0
     returned_milli: int = 0
     asked: bool = False
+    needed_milli: int | None = None
+    uncounted_milli: int = 0
 
     @property
     def taken_milli(self) -> int:
         return self.charged_milli + self.owed_milli
+
+    @property
+    def net_milli(self) -> int:
+        """What the write adds to the net consumption of the limit."""
+        return self.taken_milli - self.returned_milli - self.uncounted_milli
 
 
 class Move(NamedTuple):
@@ -59,11 +68,7 @@ class Move(NamedTuple):
 
 def move(key: str, rate: Rate, wanted: Wanted, now_ms: int, *, overflowing: bool) -> Move:
     """Return the move for a limit that is ``overflowing``, or for one that is not."""
-    charged, owed, returned, asked = wanted
-    accrued = accrued_since_epoch(rate, now_ms)
-    return _branch(
-        key, rate, accrued, overflowing, taken=charged + owed, returned=returned, asked=asked
-    )
+    return _wanted_branch(key, rate, accrued_since_epoch(rate, now_ms), overflowing, wanted)
 
 
 def read_move(key: str, state: LimitState, wanted: Wanted, now_ms: int) -> Move:
@@ -78,10 +83,13 @@ def charge_moves(
     now_ms: int,
     age_ms: int,
     others_milli_per_s: Mapping[str, int],
+    *,
+    reject: bool = False,
 ) -> tuple[list[Move], bool]:
     """Plan a charge on a bucket that was seen ``age_ms`` ago: its moves, and whether it fits.
 
-    It fits if every limit holds its amount, provided that no other client has written since.
+    It fits if every limit holds its amount, provided that no other client has written since. With
+    ``reject`` a charge that does not fit is not planned to the end: it is not to be sent.
     """
     moves, fits = [], True
     since_epoch_ms = now_ms - EPOCH_MS
@@ -92,6 +100,8 @@ def charge_moves(
         surplus = balance + accrued - capacity
         if amount > (balance + accrued if surplus < 0 else capacity):
             fits = False
+            if reject:
+                break
         overflowing = surplus > 0 and _outlasts(
             surplus, rate, age_ms, others_milli_per_s.get(key, 0)
         )
@@ -109,13 +119,25 @@ def guessed_move(
 ) -> Move:
     """Return the move for a limit that was seen ``age_ms`` ago and that other clients use, too."""
     balance, rate, _, _ = state
-    charged, owed, returned, asked = wanted
     accrued = accrued_since_epoch(rate, now_ms)
-    surplus = balance + accrued + returned - rate.capacity_milli
+    surplus = balance + accrued + wanted.returned_milli - rate.capacity_milli
     overflowing = surplus > 0 and _outlasts(surplus, rate, age_ms, others_milli_per_s)
-    return _branch(
-        key, rate, accrued, overflowing, taken=charged + owed, returned=returned, asked=asked
+    return _wanted_branch(key, rate, accrued, overflowing, wanted)
+
+
+def _wanted_branch(key: str, rate: Rate, accrued: int, overflowing: bool, wanted: Wanted) -> Move:
+    charged, owed, returned, asked, needed, uncounted = wanted
+    made = _branch(
+        key,
+        rate,
+        accrued,
+        overflowing,
+        taken=charged + owed,
+        returned=returned,
+        asked=asked,
+        needed=None if needed is None else needed + owed,
     )
+    return made._replace(consumed_milli=made.consumed_milli - uncounted) if uncounted else made
 
 
 def _branch(
@@ -127,14 +149,20 @@ def _branch(
     taken: int,
     returned: int = 0,
     asked: bool = True,
+    needed: int | None = None,
 ) -> Move:
-    """Return the move of the branch: a clamp write if the limit overflows, else a plain one."""
+    """Return the move of the branch: a clamp write if the limit overflows, else a plain one.
+
+    ``needed`` is the level that it requires, if not all that is taken.
+    """
     capacity = rate.capacity_milli
     full = capacity - accrued
-    if overflowing and taken and (not asked or taken <= capacity):
+    if needed is None:
+        needed = taken
+    if overflowing and taken and (not asked or needed <= capacity):
         # clamp: the surplus is cut off before anything is taken
         return Move(key, full - returned, None, 0, full - taken, taken - returned)
-    enough = taken - returned - accrued if asked else None
+    enough = needed - returned - accrued if asked else None
     not_overfull = full - returned if taken else None
     return Move(key, enough, not_overfull, returned - taken, None, taken - returned)
 
@@ -143,7 +171,8 @@ def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:
     """Return the move for a limit that is absent or full, which are the same."""
     full = full_balance(rate, now_ms)
     taken = wanted.taken_milli
-    return Move(key, full, None, 0, full - taken, taken - wanted.returned_milli)
+    used = taken - wanted.returned_milli if rate.refill_milli else 0  # slots are no usage
+    return Move(key, full, None, 0, full - taken, used)
 
 
 def top_up_move(key: str, state: LimitState, amount_milli: int, now_ms: int) -> Move:
@@ -165,7 +194,15 @@ def reset_move(key: str, state: LimitState, now_ms: int) -> Move:
 
 
 def rebase_move(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
-    """Return the move to another rate: the level stays, a larger capacity fills up over time."""
+    """Return the move to another rate: the level stays, a larger capacity fills up over time.
+
+    Of slots, those that are held stay held. A limit that becomes one on calls in flight, or stops
+    being one, begins full.
+    """
+    if not (state.rate.refill_milli and rate.refill_milli):
+        if state.rate.refill_milli or rate.refill_milli:
+            return Move(key, None, None, 0, full_balance(rate, now_ms))
+        return Move(key, None, None, rate.capacity_milli - state.rate.capacity_milli, None)
     before, after = accrued_since_epoch(state.rate, now_ms), accrued_since_epoch(rate, now_ms)
     smaller = min(state.rate.capacity_milli, rate.capacity_milli)
     if state.balance_milli + before > smaller:

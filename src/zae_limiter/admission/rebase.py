@@ -14,6 +14,7 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.moves import rebase_move
+from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.exceptions import ValidationError
 
 MAX_STORED = 64  # twice what one call may bring; bounds the size of an item
@@ -25,7 +26,8 @@ def full_bucket(in_force: InForce, now_ms: int) -> BucketImage:
         key: full_limit(rate, now_ms)
         for key, rate in zip(in_force.keys, in_force.rates, strict=True)
     }
-    return BucketImage(limits, in_force.governing_version, None, now_ms // HOUR_MS)
+    image = BucketImage(limits, in_force.governing_version, None, now_ms // HOUR_MS)
+    return with_slot_limits(image) if in_force.slot_keys else image
 
 
 def full_limit(rate: Rate, now_ms: int) -> LimitState:
@@ -70,7 +72,8 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
             "included; store changing limits with set_limits()",
         )
     version = max(image.config_version, in_force.governing_version)
-    return image._replace(limits=limits, config_version=version)
+    rebased = image._replace(limits=limits, config_version=version)
+    return with_slot_limits(rebased) if in_force.slot_keys or image.holds else rebased
 
 
 def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:

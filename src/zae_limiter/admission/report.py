@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage, level_milli
+from zae_limiter.admission.image import HOUR_MS, BucketImage, level_milli, reaches_ms
 from zae_limiter.admission.in_force import is_alias, plain_name
+from zae_limiter.admission.request import Grant
+from zae_limiter.admission.slots import retry_after_s, swept
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
+from zae_limiter.models.status import LimitStatus
+from zae_limiter.models.timestamps import MILLI
 
 
 def bucket_states(
@@ -16,6 +20,8 @@ def bucket_states(
 
     Limits that calls brought beside configured ones come last, or not at all.
     """
+    if image.holds:
+        image = swept(image, now_ms)
     rejected = image.rejected if image.window_hour == now_ms // HOUR_MS else 0
     return [
         BucketState(
@@ -33,6 +39,43 @@ def bucket_states(
         for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
         if brought or not is_alias(key)
     ]
+
+
+def statuses_after(
+    grant: Grant, since: Mapping[str, int], cost: Mapping[str, int], now_ms: int
+) -> list[LimitStatus]:
+    """Return what a charge has left of every limit, by its own answer, with what accrued since.
+
+    ``since`` are the tokens that the lease has taken (or given back) after that charge, ``cost`` is
+    all that it costs. A limit in debt is exceeded: no call is admitted until the debt is repaid.
+    """
+    statuses = []
+    for charge, answered in zip(grant.charges, grant.images, strict=False):
+        image = answered if isinstance(answered, BucketImage) else answered()
+        if image.holds:
+            image = swept(image, now_ms)
+        for limit, key in zip(charge.in_force.limits, charge.in_force.keys, strict=True):
+            state, taken_milli = image.limits[key], since.get(limit.name, 0) * MILLI
+            left = state._replace(balance_milli=state.balance_milli - taken_milli)
+            level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
+            if limit.is_concurrent:  # slots are held, and cost nothing
+                requested = charge.amounts_milli[key] // MILLI
+                retry_after = retry_after_s(image, key, 0, now_ms)
+            else:
+                retry_after = max(0, reaches_ms(left, 0) - now_ms) / 1000
+            statuses.append(
+                LimitStatus(
+                    entity_id=charge.entity_id,
+                    resource=charge.resource,
+                    limit_name=limit.name,
+                    limit=limit,
+                    available=level // MILLI,
+                    requested=requested,
+                    exceeded=level < 0,
+                    retry_after_seconds=retry_after,
+                )
+            )
+    return statuses
 
 
 def resource_capacity(

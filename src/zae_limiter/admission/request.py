@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.slots import SlotHold
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
+    from zae_limiter.admission.image import BucketImage
+    from zae_limiter.admission.reservation import Reservation
     from zae_limiter.clock import Deadline
     from zae_limiter.models.status import LimitStatus
 
@@ -38,7 +42,9 @@ class ChargeRequest(NamedTuple):
     ``refreshed`` says that the limits were read again after a bucket had seen newer ones;
     ``is_acquire`` is False for more tokens within a lease, which is not another acquire.
     ``speculative`` lets a store write without reading first, where it can. ``deadline`` is by when
-    the acquire must be decided; its configuration has been read within it.
+    the acquire must be decided; its configuration has been read within it. ``until_ms`` makes the
+    charge of one bucket a reservation: tokens that will have accrued by then, but not later than
+    ``HORIZON_MS`` after the stamp, count as if they were there.
     """
 
     charges: tuple[Charge, ...]
@@ -48,6 +54,7 @@ class ChargeRequest(NamedTuple):
     is_acquire: bool = True
     speculative: bool = True
     deadline: Deadline | None = None
+    until_ms: int | None = None
 
 
 class Settlement(NamedTuple):
@@ -55,7 +62,10 @@ class Settlement(NamedTuple):
 
     ``in_force`` are the limits it was charged under: a debt creates the bucket with them if it has
     been deleted meanwhile. A credit to a deleted bucket changes nothing, since that bucket is full,
-    but it still counts as usage. ``through_child`` is that of the charge.
+    but it still counts as usage. ``through_child`` is that of the charge. ``admitted`` is added to
+    the count of admitted acquires. ``forfeits`` says that credits only correct what is counted as
+    consumed: the tokens are lost. ``released`` are slots that the charge holds; those that have
+    expired are left out.
     """
 
     entity_id: str
@@ -63,30 +73,96 @@ class Settlement(NamedTuple):
     in_force: InForce
     amounts_milli: Mapping[str, int]
     through_child: frozenset[str] = NO_NAMES
+    admitted: int = 0
+    forfeits: bool = False
+    released: tuple[SlotHold, ...] = ()
+
+
+class Renewal(NamedTuple):
+    """Slots of one bucket whose leases go on."""
+
+    entity_id: str
+    resource: str
+    in_force: InForce
+    holds: tuple[SlotHold, ...]
+
+
+class RenewalFailure(Enum):
+    """Why slots were not renewed: the write was not made, or its outcome is unknown.
+
+    Then it must not be repeated: the slots may have been moved already.
+    """
+
+    NOT_MADE = "not made"
+    UNKNOWN = "unknown"
+
+
+# When each hold of a renewal expires from now on; None for one that had expired already.
+RenewalOutcome = tuple[int | None, ...] | RenewalFailure
 
 
 class Grant(NamedTuple):
-    """All buckets were charged, with just these limits and amounts."""
+    """All buckets were charged, with just these limits and amounts.
+
+    ``images`` are the buckets after that, as the store answered. Where putting one together takes
+    time (a bucket in several shards), it is a function that does so. ``reservation`` says when that
+    of a caller that waits is due. ``holds`` are the slots that were taken, of each charge; empty if
+    no limit has slots.
+    """
 
     charges: tuple[Charge, ...]
+    images: Sequence[BucketImage | Callable[[], BucketImage]] = ()
+    reservation: Reservation | None = None
+    holds: tuple[tuple[SlotHold, ...], ...] = ()
 
     def names(self) -> frozenset[str]:
-        """Return the names of all limits of the buckets."""
-        first = self.charges[0].in_force.name_set
-        return first if len(self.charges) == 1 else first | self.charges[1].in_force.name_set
+        """Return the names of all limits of the buckets whose tokens can be settled."""
+        first = self.charges[0].in_force.token_names
+        return first if len(self.charges) == 1 else first | self.charges[1].in_force.token_names
 
-    def settlements(self, amounts: Mapping[str, int]) -> tuple[Settlement, ...]:
-        """Return debts (positive) and credits (negative) for each bucket that has the limit."""
+    def tokens(self, amounts: dict[str, int]) -> dict[str, int]:
+        """Return amounts without those of limits on calls in flight: slots are not settled."""
+        if not self.holds:
+            return amounts
+        names = self.names()
+        return {name: amount for name, amount in amounts.items() if name in names}
+
+    def settlements(
+        self,
+        amounts: Mapping[str, int],
+        released: tuple[tuple[SlotHold, ...], ...] = (),
+    ) -> tuple[Settlement, ...]:
+        """Return debts (positive) and credits (negative) for each bucket that has the limit.
+
+        ``released`` are the slots to be given back, of each charge.
+        """
         found = []
-        for entity_id, resource, in_force, _, through_child in self.charges:
+        for at, (entity_id, resource, in_force, _, through_child) in enumerate(self.charges):
             owed = {
                 key: amounts[name] * MILLI
                 for name, key in zip(in_force.names, in_force.keys, strict=True)
-                if amounts.get(name)
+                if amounts.get(name) and name in in_force.token_names
             }
-            if owed:
-                found.append(Settlement(entity_id, resource, in_force, owed, through_child))
+            slots = released[at] if released else ()
+            if owed or slots:
+                settlement = Settlement(entity_id, resource, in_force, owed, through_child)
+                found.append(settlement._replace(released=slots) if slots else settlement)
         return tuple(found)
+
+
+def with_released(
+    settlements: tuple[Settlement, ...], releases: tuple[Settlement, ...]
+) -> tuple[Settlement, ...]:
+    """Add slots to settlements of the same buckets: then one write does both."""
+    added = list(settlements)
+    for release in releases:
+        for at, each in enumerate(added):
+            if each[:3] == release[:3] and not each.released:
+                added[at] = each._replace(released=release.released)
+                break
+        else:
+            added.append(release)
+    return tuple(added)
 
 
 class Rejection(NamedTuple):

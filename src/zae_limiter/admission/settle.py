@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from zae_limiter.admission.image import BucketImage, LimitState, full_balance
 from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.rebase import full_bucket, full_limit
-from zae_limiter.admission.request import Settlement
+from zae_limiter.admission.request import Renewal, Settlement
+from zae_limiter.admission.slots import SlotHold, SlotLedger, is_slots
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
@@ -21,24 +22,52 @@ def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> Bu
         if all(amount <= 0 for amount in amounts.values()):
             return None
         image = full_bucket(in_force, now_ms)
+    if settlement.released:
+        image = _with_released(image, settlement.released, now_ms)
     limits = dict(image.limits)
     for key, amount_milli in amounts.items():
         state = limits.get(key) or full_limit(in_force.rate_of(key), now_ms)
-        limits[key] = _shift(state, amount_milli, now_ms)
+        limits[key] = _shift(state, amount_milli, now_ms, settlement.forfeits)
     through = image.through_children
     if settlement.through_child:
         through = with_through_child(through, amounts, settlement.through_child)
     return image._replace(
         limits=limits,
         expires_ms=in_force.extended_ttl(image.expires_ms, now_ms),
+        admitted=image.admitted + settlement.admitted,
         writes=image.writes + 1,
         through_children=through,
     )
 
 
-def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
-    """Take a debt or add a credit; a debt is taken from the capacity, not from an overflow."""
+def _with_released(image: BucketImage, released: Iterable[SlotHold], now_ms: int) -> BucketImage:
+    ledger = SlotLedger(image, now_ms)
+    for hold in released:
+        ledger.release(hold)
+    return ledger.applied()
+
+
+def renew(
+    image: BucketImage | None, renewal: Renewal, now_ms: int
+) -> tuple[BucketImage | None, tuple[int | None, ...]]:
+    """Return the bucket after slots were renewed, and when each hold expires; None: it had."""
+    if image is None or image.holds is None:
+        return image, (None,) * len(renewal.holds)
+    ledger = SlotLedger(image, now_ms)
+    moments = tuple([ledger.renew(hold) for hold in renewal.holds])
+    expires_ms = renewal.in_force.extended_ttl(image.expires_ms, now_ms)
+    after = ledger.applied()._replace(expires_ms=expires_ms, writes=image.writes + 1)
+    return after, moments
+
+
+def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) -> LimitState:
+    """Take a debt or add a credit; a debt is taken from the capacity, not from an overflow.
+
+    What is forfeited is no longer counted as consumed; the balance stays.
+    """
     balance = state.balance_milli
+    if forfeits:
+        return state._replace(consumed_milli=state.consumed_milli + amount_milli)
     if amount_milli > 0:
         balance = min(balance, full_balance(state.rate, now_ms))
     return state._replace(
@@ -49,8 +78,17 @@ def _shift(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
 
 def reset(image: BucketImage, now_ms: int) -> tuple[BucketImage, list[Move]]:
     """Fill every limit; consumption stays counted. Return the moves, too."""
-    moves = [reset_move(key, state, now_ms) for key, state in image.limits.items()]
+    moves = reset_moves(image, now_ms)
     return _moved(image, moves), moves
+
+
+def reset_moves(image: BucketImage, now_ms: int) -> list[Move]:
+    """Return the moves of a reset. Slots stay held: they come back when the blocks end."""
+    return [
+        reset_move(key, state, now_ms)
+        for key, state in image.limits.items()
+        if not is_slots(state.rate)
+    ]
 
 
 def top_up(
@@ -85,9 +123,11 @@ def added_milli(moves: Iterable[Move]) -> dict[str, int]:
     return dict(sorted(added.items()))
 
 
-def check_topped(stored: Collection[str], amounts: Mapping[str, int]) -> None:
-    """Raise unless the bucket has all limits that are to be topped up, by stored name."""
+def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -> None:
+    """Raise unless the bucket has all limits that are to be topped up, and they hold tokens."""
     for name in amounts:
+        if name in stored and is_slots(stored[name].rate):
+            raise ValidationError("amounts", name, "has slots, which come back by themselves")
         if name not in stored:
             names = ", ".join(sorted({plain_name(key) for key in stored}))
             raise ValidationError("amounts", name, f"is not a limit of this bucket ({names})")

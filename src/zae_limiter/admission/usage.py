@@ -98,7 +98,9 @@ def late_credit(
 def open_window(image: BucketImage) -> WindowUsage | None:
     """Return the usage of the window that is still open; None if there is none."""
     used_milli = {
-        key: state.consumed_milli - state.counted_milli for key, state in image.limits.items()
+        key: state.consumed_milli - state.counted_milli
+        for key, state in image.limits.items()
+        if state.rate.refill_milli  # slots are no usage
     }
     window = WindowUsage(
         image.window_hour,

@@ -24,7 +24,8 @@ COMMANDS = {
     "deploy": "Deploy a limiter, or change a deployed one.",
     "entity": "Manage entities (keys, users, projects) and their limits.",
     "explain": "Explain whether the next acquire would be admitted.",
-    "lambda-export": "Write the code of the aggregator function to a file.",
+    "lambda-export": "Write the code of a function to a file.",
+    "limits": "Manage limits by manifests: plan, apply, diff, export.",
     "list": "List the limiters that are deployed in a region.",
     "namespace": "Manage namespaces, the isolated parts of a store.",
     "resource": "Manage the default limits of resources.",
@@ -107,6 +108,6 @@ def app() -> None:
     Tab completion, for bash (zsh and fish likewise):
       eval "$(_ZAE_LIMITER_COMPLETE=bash_source zae-limiter)"
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (explain --exit-code),
-    130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (explain --exit-code)
+    or changes (limits --detailed-exitcode), 130 interrupted.
     """

@@ -67,9 +67,10 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
       zae-limiter bucket show key-7 gpt-4 --output json
 
     JSON: entity_id, buckets (each: resource, limit_name, level_milli, debt_milli (thousandths of
-    a token), capacity, refill_amount, refill_period_seconds, retry_after_seconds (until one
-    token), full_after_seconds, consumed_milli, from_call (the limit was passed by calls),
-    limits_changed (others are in force now), last_used_hour).
+    a token), capacity, refill_amount (0 for calls in flight), refill_period_seconds (for calls in
+    flight the TTL of a lease), retry_after_seconds (until one token), full_after_seconds,
+    consumed_milli, from_call (the limit was passed by calls), limits_changed (others are in force
+    now), last_used_hour).
     """
     from zae_limiter.cli.lookups import view_buckets
 

@@ -14,10 +14,9 @@ from zae_limiter.cli.formatting import count_of
 from zae_limiter.cli.listing import Pages, end_json, stream_json, stream_table
 from zae_limiter.cli.options import (
     check_entity,
-    check_free_text,
     check_resource_name,
-    count_option,
     output_option,
+    page_options,
 )
 from zae_limiter.cli.param_types import Seconds
 from zae_limiter.cli.store_options import store_options
@@ -86,11 +85,7 @@ class Percent(click.ParamType[float]):
     metavar="[SECONDS]",
     help="Show it again every so many seconds (2 unless given), until Ctrl-C.",
 )
-@count_option("buckets")
-@click.option("--all", "list_all", is_flag=True, help="List all buckets, whatever --limit says.")
-@click.option(
-    "--cursor", metavar="CURSOR", callback=check_free_text, help="Continue after this bucket."
-)
+@page_options("buckets", "bucket", "CURSOR")
 @store_options
 @output_option
 def list_buckets(

@@ -39,8 +39,8 @@ DONE = {
 def deploy(store: StoreLocation, plan: bool, wait: bool, output: str, **options: Any) -> None:
     """Deploy a limiter, or change a deployed one.
 
-    Creates a CloudFormation stack with the table, the aggregator function, alarms, roles and
-    policies, then brings the function's code. An option that is not given has its default, also
+    Creates a CloudFormation stack with the table, the functions, alarms, roles and policies,
+    then brings the functions' code. An option that is not given has its default, also
     on a stack that exists. A deployment that was interrupted is finished by running it again.
 
     \b
@@ -54,11 +54,11 @@ def deploy(store: StoreLocation, plan: bool, wait: bool, output: str, **options:
     """
     place = store.stack()
     wanted = checked_options(place[0], options)
-    if wanted.enable_aggregator and not wanted.has_functions:
+    if not wanted.has_functions:
         print_hint(
             output,
-            "note: --no-iam creates no role, so the aggregator is left out; name a role for it: "
-            "--aggregator-role-arn",
+            "note: --no-iam creates no role, so aggregator and provisioner are left out; name a "
+            "role for them: --aggregator-role-arn",
         )
     if plan:
         _print_plan(output, _planned(place, wanted), place[0])

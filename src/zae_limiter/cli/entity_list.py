@@ -19,9 +19,8 @@ from zae_limiter.cli.listing import Pages, end_json, stream_json, stream_table
 from zae_limiter.cli.options import (
     check_any_resource,
     check_entity,
-    check_free_text,
-    count_option,
     output_option,
+    page_options,
 )
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_result
@@ -47,11 +46,7 @@ if TYPE_CHECKING:
     shell_complete=complete_entity,
     help="Only children of this entity.",
 )
-@count_option("entities")
-@click.option("--all", "list_all", is_flag=True, help="List all entities, whatever --limit says.")
-@click.option(
-    "--cursor", metavar="ID", callback=check_free_text, help="Continue after this entity."
-)
+@page_options("entities", "entity", "ID")
 @store_options
 @output_option
 def list_entities(

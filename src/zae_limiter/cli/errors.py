@@ -33,6 +33,7 @@ DONE, FAILED, WRONG_USAGE, LIMITED, INTERRUPTED = (
     3,
     130,
 )  # 130 is the shell's code for Ctrl-C
+CHANGES = LIMITED  # 3 is the code of an answer that was asked for, be it a limit or a difference
 
 
 class GivenOptions:

@@ -225,6 +225,12 @@ def _answer(explanation: Explanation) -> str:
             f"({worst.limit.capacity:,}); ask for less, or raise its burst"
         )
     wait = format_duration(worst.retry_after_seconds)
+    if worst.limit.is_concurrent:
+        free, slots = max(0, worst.available), worst.limit.capacity
+        return (
+            f"LIMITED, ask again in {wait}: {short} has {free:,} of {slots:,} slots free; "
+            "they return when calls in flight end"
+        )
     if worst.available < 0:
         return (
             f"LIMITED, retry in {wait}: {short} is in debt ({worst.available:,}), which stops "

@@ -26,8 +26,8 @@ def _checked(ctx: click.Context, param: click.Parameter, file: Path | None) -> P
 def cfn_template(file: Path | None) -> None:
     """Print the CloudFormation template.
 
-    Its parameters are the options of 'deploy'. The function in it raises an error until it gets
-    its code: 'zae-limiter upgrade' brings it, or upload what 'lambda-export' writes.
+    Its parameters are the options of 'deploy'. The functions in it raise an error until they get
+    their code: 'zae-limiter upgrade' brings it, or upload what 'lambda-export' writes.
 
     \b
     Example:
@@ -53,18 +53,27 @@ def cfn_template(file: Path | None) -> None:
     show_default=True,
     help="File to write to.",
 )
-def lambda_export(file: Path) -> None:
-    """Write the code of the aggregator function to a file.
+@click.option(
+    "--function",
+    type=click.Choice(["aggregator", "provisioner"]),
+    default="aggregator",
+    show_default=True,
+    help="Function whose code is written.",
+)
+def lambda_export(file: Path, function: str) -> None:
+    """Write the code of a function to a file.
 
     The zip contains what the function imports and nothing else; the same version always makes
     the same bytes.
 
     \b
-    Example:
+    Examples:
       zae-limiter lambda-export --output lambda.zip
+      zae-limiter lambda-export --function provisioner --output provisioner.zip
     """
-    from zae_limiter.infra.packages import aggregator_package
+    from zae_limiter.infra import packages
 
-    package = aggregator_package()
+    is_aggregator = function == "aggregator"
+    package = packages.aggregator_package() if is_aggregator else packages.provisioner_package()
     file.write_bytes(package.content)
     print_line(f"{len(package.content):,} bytes written to {file}, CodeSha256 {package.sha256}")

@@ -43,18 +43,23 @@ def format_short_number(value: int) -> str:
 
 
 def format_rate(limit: Limit) -> str:
-    """``1,000/min``, ``1/90s``: the period as ``-l`` takes it."""
+    """``1,000/min``, ``1/90s``: the period as ``-l`` takes it; ``in flight, 60s`` for slots."""
     from zae_limiter.models.notation import format_period
 
+    if limit.lease_ttl is not None:
+        return f"in flight, {limit.lease_ttl}s"
     return f"{format_number(limit.refill_amount)}/{format_period(limit.refill_period_seconds)}"
 
 
 def describe_limits(limits: Iterable[Limit]) -> str:
-    """``rpm 60/min, tpm 10,000/min (burst 15,000)``, or ``none``."""
+    """``rpm 60/min, tpm 10,000/min (burst 15,000), parallel 20 in flight``, or ``none``."""
     return ", ".join(map(_describe_limit, limits)) or "none"
 
 
 def _describe_limit(limit: Limit) -> str:
+    if limit.lease_ttl is not None:
+        slots = f"{limit.name} {format_number(limit.capacity)} in flight"
+        return slots if limit.lease_ttl == 60 else f"{slots} (lease {limit.lease_ttl}s)"
     has_burst = limit.capacity != limit.refill_amount
     burst = f" (burst {format_number(limit.capacity)})" if has_burst else ""
     return f"{limit.name} {format_rate(limit)}{burst}"

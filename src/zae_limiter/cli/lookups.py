@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.bucket import calculate_retry_after
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -149,8 +150,11 @@ class BucketView:
 
     @property
     def retry_after_seconds(self) -> float:
-        """Until one token can be taken, provided that nothing else is charged."""
-        return self._until(MILLI)
+        """Until one token can be taken, provided that nothing else is charged.
+
+        Of slots, the time after which it is worth asking again.
+        """
+        return min(self._until(MILLI), RETRY_S) if self._has_slots else self._until(MILLI)
 
     @property
     def used_share(self) -> float:
@@ -159,11 +163,18 @@ class BucketView:
 
     @property
     def full_after_seconds(self) -> float:
+        """Until it is full; of slots, until all expire that are held now, if none is renewed."""
         return self._until(self.state.capacity_milli)
+
+    @property
+    def _has_slots(self) -> bool:
+        return self.state.refill_amount_milli == 0
 
     def _until(self, level_milli: int) -> float:
         state = self.state
         missing = level_milli - state.tokens_milli
+        if self._has_slots:
+            return state.refill_period_ms / 1000 if missing > 0 else 0.0
         return calculate_retry_after(missing, state.refill_amount_milli, state.refill_period_ms)
 
 

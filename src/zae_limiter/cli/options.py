@@ -63,6 +63,29 @@ def count_option(things: str) -> Callable[[Any], Any]:
     )
 
 
+def page_options(things: str, thing: str, metavar: str) -> Callable[[Any], Any]:
+    """Return the options of a listing that comes in pages."""
+    options = (
+        count_option(things),
+        click.option(
+            "--all", "list_all", is_flag=True, help=f"List all {things}, whatever --limit says."
+        ),
+        click.option(
+            "--cursor",
+            metavar=metavar,
+            callback=check_free_text,
+            help=f"Continue after this {thing}.",
+        ),
+    )
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 def os_user() -> str | None:
     """Return the name of the operating system's user; None if it has none."""
     import getpass

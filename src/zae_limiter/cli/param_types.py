@@ -22,7 +22,7 @@ _WHOLE_NUMBER = re.compile(r"[0-9](?:_?[0-9]){0,29}")
 
 
 class LimitType(click.ParamType["Limit"]):
-    """A limit as ``name:rate[/period][:burst]``."""
+    """A limit as ``name:rate[/period][:burst]``, or ``name:n/concurrent[:lease_ttl]``."""
 
     name = "limit"
 
@@ -55,7 +55,7 @@ limits_option = click.option(
     metavar="NAME:RATE[/PERIOD][:BURST]",
     callback=validation_callback(_limits),
     help="A limit; may be repeated. Period: sec, min (default), hour, day or week, "
-    "or a number of them such as 90s or 2h.",
+    "or a number of them such as 90s or 2h. For calls in flight: NAME:N/concurrent[:LEASE_TTL].",
 )
 
 

@@ -45,9 +45,8 @@ def delete(store: StoreLocation, yes: bool, wait: bool, output: str) -> None:
     place = store.stack()
     stack_status = _stack_status(place)
     if stack_status is None:
-        raise click.ClickException(
-            f"there is no stack named {place[0]!r}; see '{suggested('list')}'"
-        )
+        _finish_deletion(place, output)
+        return
     confirm(
         f"this deletes stack {place[0]!r} ({stack_status}) and its table with everything in it: "
         "entities, limits, buckets, usage and audit events of all namespaces; it cannot be undone",
@@ -68,6 +67,25 @@ def delete(store: StoreLocation, yes: bool, wait: bool, output: str) -> None:
     print_result(output, data, f"{place[0]} {'is deleted' if wait else 'is being deleted'}")
     if deleted.kept_bucket is not None:
         print_hint(output, f"archived audit events stay in bucket {deleted.kept_bucket}")
+
+
+def _finish_deletion(place: StackPlace, output: str) -> None:
+    """Delete what an interrupted deletion has left; fail if there is nothing of that name."""
+    from zae_limiter._sync.infra.deployment import Deployment
+
+    deployment = Deployment(*place)
+    try:
+        buckets = deployment.finish_deletion()
+    finally:
+        deployment.close()
+    if not buckets:
+        raise click.ClickException(
+            f"there is no stack named {place[0]!r}; see '{suggested('list')}'"
+        )
+    data = {"name": place[0], "deleted": True, "kept_bucket": None}
+    print_result(
+        output, data, *(f"{name}, left by an interrupted deletion, is deleted" for name in buckets)
+    )
 
 
 def _stack_status(place: StackPlace) -> str | None:
@@ -177,15 +195,21 @@ def _fields(found: Status) -> list[tuple[str, object]]:
 
 
 def _function(function: dict[str, Any]) -> list[str]:
-    source = function["event_source"] or {}
     code = "this version's code" if function["is_current"] else "other code than this version's"
-    stream = source.get("state") or "not connected"
     errors = count_of(function["errors_last_hour"] or 0, "error")
-    state = f"{function['state'] or 'unknown'}, {code}, stream {stream}"
-    lines = [f"{function['name']}: {state}, {errors} in the last hour"]
+    parts = [function["state"] or "unknown", code, *_stream(function)]
+    lines = [f"{function['name']}: {', '.join(parts)}, {errors} in the last hour"]
     if function["last_error"]:
         lines.append(f"last error: {function['last_error']}")
     return lines
+
+
+def _stream(function: dict[str, Any]) -> list[str]:
+    """Return how the aggregator is connected to the stream; other functions are not."""
+    if not function["name"].endswith("-aggregator"):
+        return []
+    source = function["event_source"] or {}
+    return [f"stream {source.get('state') or 'not connected'}"]
 
 
 def _lag(milliseconds: int | None) -> str:

@@ -61,6 +61,11 @@ class StoreLocation(NamedTuple):
         location = self._replace(namespace=DEFAULT_NAMESPACE)
         return location.open(create=create, provision="table" if create_table else "never")
 
+    @property
+    def has_stack(self) -> bool:
+        """Whether the store is a table, which may be part of a stack."""
+        return self._parsed_url().engine == "dynamodb"
+
     def stack(self) -> StackPlace:
         """Return name, region and endpoint of the stack, for commands about stacks."""
         parsed = self._parsed_url()

@@ -28,7 +28,7 @@ def draw_usage(
     windows: list[UsageSnapshot], window: str, output: str, file: str | None, *, is_part: bool
 ) -> None:
     """Draw a chart into ``file`` or on the terminal; nothing if there are no windows."""
-    from zae_limiter.visualization import usage_series
+    from zae_limiter.usage_series import usage_series
 
     series = usage_series(windows, window)
     if is_part:

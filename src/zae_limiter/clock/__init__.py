@@ -6,11 +6,10 @@ comes from: the host (memory), a row of the file (SQLite), the server's answers 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.clock.course import Clock, since_boot_ns
-from zae_limiter.clock.deadline import Deadline
+from zae_limiter._lazy import import_name
+from zae_limiter.clock.course import Clock, Deadline, since_boot_ns
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
@@ -36,13 +35,11 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import a clock on first use: functions read time and keep no clock."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value  # the next access does not come here
-    return value
+if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
+
+    def __getattr__(name: str) -> Any:
+        """Import a clock on first use: functions read time and keep no clock."""
+        return import_name(__name__, name, _MODULES)
 
 
 def check_clock(clock: object) -> Clock:

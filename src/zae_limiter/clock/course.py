@@ -1,4 +1,4 @@
-"""Time as a function of the time since boot."""
+"""Time as a function of the time since boot, and how much of it a call has left."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _WAIT_DIVISOR = 2
 # A reading of the wall clock that took longer than this was interrupted, and is taken again.
 _PROMPT_NS = 50_000
 _MOST_READINGS = 4
+# A request that starts in the last tenth would most likely be cut off by the deadline.
+_RESERVED_SHARE = 0.1
 
 # On systems without CLOCK_BOOTTIME it may stop while the machine sleeps.
 since_boot_ns: Callable[[], int] = time.monotonic_ns
@@ -70,3 +72,21 @@ def host_offset_ns(wall_ns: Callable[[], int], boot_ns: Callable[[], int]) -> in
         readings_left -= 1
         if after_ns - before_ns <= _PROMPT_NS or not readings_left:
             return host_ns - (before_ns + after_ns) // 2
+
+
+class Deadline:
+    """The moment of the monotonic clock by which a call must be decided."""
+
+    __slots__ = ("_seconds", "at")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.at = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds left; zero or less when it has passed."""
+        return self.at - time.monotonic()
+
+    def is_nearly_over(self, after_s: float = 0.0) -> bool:
+        """Whether too little time is left, now or in ``after_s`` seconds, to begin something."""
+        return self.left() - after_s < self._seconds * _RESERVED_SHARE

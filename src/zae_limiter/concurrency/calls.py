@@ -1,11 +1,11 @@
-"""Calls that block, and calls that may take too long."""
+"""Calls that block, calls that may take too long, and calls that outlive their caller."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -111,3 +111,75 @@ async def apause() -> None:
 
 def pause() -> None:
     """Do nothing: the interpreter switches threads by itself."""
+
+
+async def aclose_quietly(source: Any) -> None:
+    """Close what another library has opened, by ``aclose`` or ``close``; its errors are logged."""
+    from inspect import isawaitable  # slow to import, and seldom needed
+
+    close = getattr(source, "aclose", None) or getattr(source, "close", None)
+    try:
+        closing = close() if callable(close) else None
+        if isawaitable(closing):
+            await closing
+    except Exception as error:  # noqa: BLE001 - of the other library, which may raise anything
+        _log_close(source, error)
+
+
+def close_quietly(source: Any) -> None:
+    """Close what another library has opened; its errors are logged."""
+    close = getattr(source, "close", None)
+    try:
+        if callable(close):
+            close()
+    except Exception as error:  # noqa: BLE001 - of the other library, which may raise anything
+        _log_close(source, error)
+
+
+def _log_close(source: Any, error: Exception) -> None:
+    import logging  # not before it is needed: `import zae_limiter` does without it
+
+    logging.getLogger(__name__).debug("could not close %r: %r", source, error)
+
+
+class ALastCalls:
+    """Runs a call after its owner was dropped, on the event loop that the owner was used on.
+
+    Made while that loop runs; ``run`` may be called in any thread, by the garbage collector, too.
+    """
+
+    _tasks: ClassVar[set[Any]] = set()  # an event loop itself refers to its tasks weakly
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, call: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Start the call; return False if the loop has ended."""
+        try:
+            self._loop.call_soon_threadsafe(self._start, call)
+        except RuntimeError:  # closed
+            return False
+        return True
+
+    def _start(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = self._loop.create_task(call())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class LastCalls:
+    """Runs a call after its owner was dropped, in a thread of its own.
+
+    The garbage collector may drop the owner while this very thread holds a lock that the call
+    needs, so the call must not run where the owner was dropped.
+    """
+
+    def run(self, call: Callable[[], None]) -> bool:
+        """Start the call; return False if no thread can be started any more."""
+        try:
+            threading.Thread(target=call, daemon=True, name="zael-background").start()
+        except RuntimeError:  # the interpreter ends
+            return False
+        return True

@@ -12,21 +12,22 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+if TYPE_CHECKING:  # making a Protocol takes a millisecond of every import
+    from typing import Protocol
 
-class Forkable(Protocol):
-    def after_fork(self) -> None:
-        """Reset what must not be shared with the parent; called first of all in the child."""
+    class Forkable(Protocol):
+        def after_fork(self) -> None:
+            """Reset what must not be shared with the parent; called first of all in the child."""
 
+    class ForkAware(Forkable, Protocol):
+        def before_fork(self) -> None:
+            """Come to rest: called in the thread that forks, which waits for it."""
 
-class ForkAware(Forkable, Protocol):
-    def before_fork(self) -> None:
-        """Come to rest: called in the thread that forks, which waits for it."""
-
-    def after_fork_in_parent(self) -> None:
-        """Go on in the process that has forked."""
+        def after_fork_in_parent(self) -> None:
+            """Go on in the process that has forked."""
 
 
 _forkables: WeakSet[Forkable] = WeakSet()

@@ -13,7 +13,7 @@ from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -49,23 +49,37 @@ class Parallel:
             return _run_in_greenlets(calls)
         return [call() for call in calls]
 
+    def start(self, call: Callable[[], None]) -> Future[None] | None:
+        """Start a call that no caller waits for; None if it had to run at once, and has ended."""
+        if self.mode == "threadpool":
+            with self._lock, suppress(RuntimeError):  # the interpreter ends
+                return self._threads().submit(call)
+        elif self.mode == "gevent" and _gevent_is_patched():
+            return _start_greenlet(call)
+        call()
+        return None
+
     def close(self) -> None:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
 
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the pool of this process; the caller holds the lock."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
+            self._pid = os.getpid()
+            self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="zael-parallel")
+        return self._pool
+
     def _run_in_threads(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         with self._lock:
-            from concurrent.futures import ThreadPoolExecutor
-
-            if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
-                self._pid = os.getpid()
-                self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="zael-parallel")
-            futures = []
+            pool, futures = self._threads(), []
             with suppress(RuntimeError):  # the interpreter ends: there are no more threads
                 for call in calls[1:]:
-                    futures.append(self._pool.submit(call))  # noqa: PERF401 - keeps those that started
+                    futures.append(pool.submit(call))  # noqa: PERF401 - keeps those that started
         try:
             first = calls[0]()  # this thread works, too
         finally:
@@ -110,6 +124,21 @@ def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:
     greenlets = [gevent.spawn(call) for call in calls]
     gevent.joinall(greenlets)
     return [greenlet.get() for greenlet in greenlets]
+
+
+def _start_greenlet(call: Callable[[], None]) -> Future[None]:
+    from concurrent.futures import Future
+
+    import gevent
+
+    future: Future[None] = Future()
+
+    def run() -> None:
+        call()
+        future.set_result(None)
+
+    gevent.spawn(run)
+    return future
 
 
 async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> list[T]:

@@ -36,7 +36,11 @@ class RejectedCounts:
 
     def add(self, bucket_id: BucketId, count: int = 1) -> None:
         with self._lock:
-            self.counts.put(bucket_id, self.counts.get(bucket_id, 0) + count)
+            counts = self.counts
+            if bucket_id in counts:  # faster than to make it the newest
+                counts[bucket_id] += count
+            else:
+                counts.put(bucket_id, count)
 
     def take(self, bucket_id: BucketId) -> int:
         """Return the count of a bucket, for a write that adds it; ``add`` what was not written."""

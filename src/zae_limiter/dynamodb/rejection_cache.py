@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from zae_limiter.admission.moves import charge_moves
+from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, holds_limits
 from zae_limiter.dynamodb.buckets.pending import (
     ChargeDraft,
@@ -74,17 +75,40 @@ class RejectionCache:
         entry, change = self._cache.get(pending.shard_id), pending.change
         if entry is None or not holds_limits(entry.bucket, change.in_force):
             return None
+        if change.until_ms is not None:
+            return self._judge_reservation(pending, entry, change.until_ms, now_ms)
         last = self._last_fit
         if last is not None and last.cached is entry and last.covers(change.amounts_milli, now_ms):
             return None
         image, age_ms = entry.bucket.image, now_ms - entry.at_ms
-        moves, fits = charge_moves(
-            image.limits, change.amounts_milli, now_ms, age_ms, entry.others_milli_per_s
-        )
-        if not fits and 0 <= age_ms < self._ttl_ms:
+        amounts, others = change.amounts_milli, entry.others_milli_per_s
+        is_fresh = 0 <= age_ms < self._ttl_ms
+        if image.holds is not None:  # planned with the slots of other callers, without a draft
+            fits = fits_alone(change, image, now_ms)
+            return None if fits or not is_fresh else Rejected(image, now_ms)
+        moves, fits = charge_moves(image.limits, amounts, now_ms, age_ms, others, reject=is_fresh)
+        if is_fresh and not fits:
             return Rejected(image, now_ms)
         if fits:
             self._last_fit = _Fit(entry, change.amounts_milli, now_ms)
+        pending.draft = ChargeDraft(entry, moves, now_ms)
+        return None
+
+    def _judge_reservation(
+        self, pending: PendingChange, entry: CachedBucket, until_ms: int, now_ms: int
+    ) -> Rejected | None:
+        """Judge a caller that waits by the moment up to which it does."""
+        image, age_ms = entry.bucket.image, now_ms - entry.at_ms
+        moves, fits = reservation_moves(
+            image.limits,
+            pending.change.amounts_milli,
+            now_ms,
+            by_ms=bound_ms(until_ms, now_ms),
+            age_ms=age_ms,
+            others_milli_per_s=entry.others_milli_per_s,
+        )
+        if not fits and 0 <= age_ms < self._ttl_ms:
+            return Rejected(image, now_ms)
         pending.draft = ChargeDraft(entry, moves, now_ms)
         return None
 

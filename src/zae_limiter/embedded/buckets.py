@@ -14,9 +14,12 @@ from zae_limiter.admission.request import (
     ChargeRequest,
     Grant,
     Rejection,
+    Renewal,
+    RenewalOutcome,
     Settlement,
     StaleLimits,
 )
+from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejections import NotedRejections, with_rejections
@@ -38,7 +41,7 @@ def charge(
 
     A bucket that is charged also takes what was noted of it in ``rejections``.
     """
-    charges, clock, _, refreshed, is_acquire, *_ = request
+    charges, clock, _, refreshed, is_acquire, _, _, until_ms = request
     now_ms = clock()
     plans: list[_Decision] = []
     fits = True
@@ -46,7 +49,7 @@ def charge(
         image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
         if image is not None:
             image, window = roll(image, now_ms)
-        plan = plan_charge(image, wanted, now_ms, refreshed, is_acquire)
+        plan = plan_charge(image, wanted, now_ms, refreshed, is_acquire, until_ms)
         if plan is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
@@ -57,13 +60,30 @@ def charge(
     if not fits:
         return _rejection(tables, namespace_id, plans, now_ms)
     noted = rejections if rejections is not None and rejections.by_bucket else None
+    images = []
     for wanted, plan, window, _ in plans:
         image = plan.granted
         assert image is not None
         if noted is not None:
             image = _with_noted(tables, namespace_id, wanted, image, noted)
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
-    return Grant(charges)
+        images.append(image)
+    if until_ms is not None:
+        return _reserved(charges, plans, images)
+    for _, plan, _, _ in plans:
+        if plan.holds:
+            return Grant(charges, images, holds=tuple([plan.holds for _, plan, _, _ in plans]))
+    return Grant(charges, images)
+
+
+def _reserved(
+    charges: tuple[Charge, ...], plans: list[_Decision], images: list[BucketImage]
+) -> Grant:
+    """Return the grant of a caller that waits: one bucket, and when its tokens have accrued."""
+    ((wanted, plan, _, _),) = plans
+    assert plan.granted is not None
+    place = plan.granted.writes, 0
+    return Grant(charges, images, reserved(plan.granted, wanted.amounts_milli, place, {}))
 
 
 def settle(
@@ -76,7 +96,7 @@ def settle(
     """Write every debt and credit, and what was noted of these buckets in ``rejections``."""
     now_ms = clock()
     for settlement in settlements:
-        entity_id, resource, _, amounts_milli, through_child = settlement
+        entity_id, resource, _, amounts_milli, through_child, *_ = settlement
         image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
         if image is None and tables.is_purging(namespace_id):
             continue
@@ -85,9 +105,27 @@ def settle(
             if rejections is not None and rejections.by_bucket:
                 after = _with_noted(tables, namespace_id, settlement, after, rejections)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
-        else:
+        elif amounts_milli:
             credit = late_credit(amounts_milli, now_ms, through_child)
             tables.add_usage(namespace_id, entity_id, resource, credit)
+
+
+def renew(
+    tables: Tables,
+    namespace_id: str,
+    renewals: tuple[Renewal, ...],
+    clock: Callable[[], int],
+) -> list[RenewalOutcome]:
+    """Renew slots; return when each hold expires from now on, None if it had expired."""
+    now_ms, outcomes = clock(), list[RenewalOutcome]()
+    for renewal in renewals:
+        entity_id, resource = renewal.entity_id, renewal.resource
+        image, window = _rolled(tables.get_bucket(namespace_id, entity_id, resource), now_ms)
+        after, moments = settling.renew(image, renewal, now_ms)
+        if after is not None and any(moments):
+            _write(tables, namespace_id, entity_id, resource, after, closed=window)
+        outcomes.append(moments)
+    return outcomes
 
 
 def get(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> BucketImage | None:

@@ -5,9 +5,13 @@ Each change increments the configuration version of the namespace.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zae_limiter.embedded.history import PAGE, record
+from zae_limiter.embedded.namespaces import is_at
 from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Listing, Tables
 from zae_limiter.models.audit import AuditAction, AuditedChange
+from zae_limiter.models.batch import ConfigBatch, level_event, place_event
 from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig
 from zae_limiter.naming import DEFAULT_RESOURCE
 
@@ -54,6 +58,63 @@ def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: Audite
     details = {"previous": before.to_dict()}
     record(tables, namespace_id, change, AuditAction.LIMITS_DELETED, details)
     return True
+
+
+def get_many(
+    tables: Tables, namespace_id: str, levels: Sequence[ConfigLevel]
+) -> Listing[dict[ConfigLevel, LevelConfig]]:
+    """Read the levels that are configured, page by page."""
+    configs = {}
+    for start in range(0, len(levels), PAGE):
+        for level in levels[start : start + PAGE]:
+            config = tables.get_config(namespace_id, *level)
+            if config is not None:
+                configs[level] = config
+        yield
+    return configs
+
+
+def write(tables: Tables, namespace_id: str, batch: ConfigBatch, now_ms: int) -> int | None:
+    """Make the changes of a batch; None if its guard does not hold."""
+    if batch.guard is not None and not is_at(tables, namespace_id, *batch.guard):
+        return None
+    levels = _write_levels(tables, namespace_id, batch)
+    if levels:
+        tables.bump_config_version(namespace_id)
+    return levels + _write_places(tables, namespace_id, batch, now_ms)
+
+
+def _write_levels(tables: Tables, namespace_id: str, batch: ConfigBatch) -> int:
+    count = 0
+    for change, audited in batch.levels:
+        before = tables.get_config(namespace_id, *change.level)
+        after = change.after(before)
+        if after == before:
+            continue
+        count += 1
+        if after is None:
+            tables.delete_config(namespace_id, *change.level)
+        else:
+            tables.put_config(namespace_id, *change.level, after)
+        described = None if before is None else before.to_dict()
+        record(tables, namespace_id, audited, *level_event(described, after))
+    return count
+
+
+def _write_places(tables: Tables, namespace_id: str, batch: ConfigBatch, now_ms: int) -> int:
+    count = 0
+    for change, audited in batch.places:
+        before = tables.get_entity(namespace_id, change.entity_id)
+        after = change.after(before, now_ms)
+        if after == before:
+            continue
+        count += 1
+        if after is None:
+            tables.delete_entity(namespace_id, change.entity_id)
+        else:
+            tables.put_entity(namespace_id, after)
+        record(tables, namespace_id, audited, *place_event(before, after))
+    return count
 
 
 def resources_with_defaults(tables: Tables, namespace_id: str) -> Listing[list[str]]:

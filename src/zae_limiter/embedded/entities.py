@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from zae_limiter.embedded import buckets
@@ -28,6 +29,20 @@ def create(tables: Tables, namespace_id: str, entity: Entity, change: AuditedCha
 
 def get(tables: Tables, namespace_id: str, entity_id: str) -> Entity | None:
     return tables.get_entity(namespace_id, entity_id)
+
+
+def get_many(
+    tables: Tables, namespace_id: str, entity_ids: Sequence[str]
+) -> Listing[dict[str, Entity]]:
+    """Read those of the entities that are registered, page by page."""
+    entities = {}
+    for start in range(0, len(entity_ids), PAGE):
+        for entity_id in entity_ids[start : start + PAGE]:
+            entity = tables.get_entity(namespace_id, entity_id)
+            if entity is not None:
+                entities[entity_id] = entity
+        yield
+    return entities
 
 
 def page(

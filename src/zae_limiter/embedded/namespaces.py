@@ -9,6 +9,7 @@ from zae_limiter.embedded.tables import Tables, refuse_if_purging
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.identifiers import new_namespace_id
 from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
+from zae_limiter.models.batch import Guard
 from zae_limiter.models.entity import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE
@@ -113,6 +114,31 @@ def get_document(tables: Tables, namespace_id: str, key: str) -> dict[str, Any] 
 def put_document(tables: Tables, namespace_id: str, key: str, value: dict[str, Any]) -> None:
     refuse_if_purging(tables, namespace_id)
     tables.put_document(namespace_id, key, value)
+
+
+def replace_document(
+    tables: Tables,
+    namespace_id: str,
+    key: str,
+    value: dict[str, Any],
+    *,
+    revision: str | None,
+    guard: Guard | None,
+) -> bool:
+    """Write a document if the stored one, and that of the guard, have these revisions."""
+    refuse_if_purging(tables, namespace_id)
+    if guard is not None and not is_at(tables, namespace_id, *guard):
+        return False
+    if not is_at(tables, namespace_id, key, revision):
+        return False
+    tables.put_document(namespace_id, key, value)
+    return True
+
+
+def is_at(tables: Tables, namespace_id: str, key: str, revision: str | None) -> bool:
+    """Whether a document has this revision; None: it has none, or does not exist."""
+    document = tables.get_document(namespace_id, key)
+    return (document or {}).get("revision") == revision
 
 
 def _log(

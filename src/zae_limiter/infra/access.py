@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from zae_limiter.infra import statements
-from zae_limiter.infra.statements import AGGREGATOR_CALLS, STREAM_CALLS, TABLE_ARN, actions, allow
+from zae_limiter.infra.parameters import only_if
+from zae_limiter.infra.statements import (
+    AGGREGATOR_CALLS,
+    PROVISIONER_CALLS,
+    STREAM_CALLS,
+    TABLE_ARN,
+    actions,
+    allow,
+)
 
 Resource = dict[str, Any]
 
@@ -42,7 +50,7 @@ def policies() -> dict[str, Resource]:
 
 
 def roles() -> dict[str, Resource]:
-    """Return the aggregator's role, and those for applications, which are created on request."""
+    """Return the roles of the functions, and those for applications, created on request."""
     found = {
         logical: _role(
             component,
@@ -61,28 +69,39 @@ def roles() -> dict[str, Resource]:
                 "PolicyName": "aggregator",
                 "PolicyDocument": statements.document(*_aggregator_rights()),
             },
-            _if(
+            only_if(
                 "HasArchive",
                 {"PolicyName": "archive", "PolicyDocument": statements.document(_archive_right())},
             ),
-            _if(
-                "HasTracing",
-                {"PolicyName": "tracing", "PolicyDocument": statements.document(_tracing_right())},
-            ),
+            _tracing(),
+        ],
+    )
+    found["ProvisionerRole"] = _role(
+        "prov",
+        {"Service": "lambda.amazonaws.com"},
+        condition="MakesRole",
+        Policies=[
+            {
+                "PolicyName": "provisioner",
+                "PolicyDocument": statements.document(
+                    allow("Limits", actions("dynamodb", PROVISIONER_CALLS), [TABLE_ARN]),
+                    _logs_right("ProvisionerLogGroup"),
+                ),
+            },
+            _tracing(),
         ],
     )
     return found
 
 
 def _aggregator_rights() -> list[statements.Statement]:
-    logs = {"Fn::Sub": "${AggregatorLogGroup.Arn}:*"}
     return [
         allow("Usage", actions("dynamodb", AGGREGATOR_CALLS), [TABLE_ARN]),
         allow(
             "Stream", actions("dynamodb", STREAM_CALLS), [{"Fn::GetAtt": ["Table", "StreamArn"]}]
         ),
         allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # has no resource of its own
-        allow("Logs", ["logs:CreateLogStream", "logs:PutLogEvents"], [logs]),
+        _logs_right("AggregatorLogGroup"),
         allow(
             "Failed", ["sqs:SendMessage"], [{"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}]
         ),
@@ -93,8 +112,16 @@ def _archive_right() -> statements.Statement:
     return allow("Archive", ["s3:PutObject"], [{"Fn::Sub": "${AuditArchive.Arn}/*"}])
 
 
-def _tracing_right() -> statements.Statement:
-    return allow("Traces", ["xray:PutTelemetryRecords", "xray:PutTraceSegments"], ["*"])
+def _logs_right(log_group: str) -> statements.Statement:
+    streams = {"Fn::Sub": f"${{{log_group}.Arn}}:*"}
+    return allow("Logs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams])
+
+
+def _tracing() -> dict[str, Any]:
+    right = allow("Traces", ["xray:PutTelemetryRecords", "xray:PutTraceSegments"], ["*"])
+    return only_if(
+        "HasTracing", {"PolicyName": "tracing", "PolicyDocument": statements.document(right)}
+    )
 
 
 def _role(
@@ -108,7 +135,7 @@ def _role(
             "AssumeRolePolicyDocument": statements.document(
                 {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
             ),
-            "PermissionsBoundary": _if("HasBoundary", {"Ref": "PermissionBoundary"}),
+            "PermissionsBoundary": only_if("HasBoundary", {"Ref": "PermissionBoundary"}),
             **properties,
         },
     }
@@ -117,7 +144,3 @@ def _role(
 def _name(kind: str, component: str) -> dict[str, str]:
     before, after = f"${{{kind}NamePrefix}}", f"${{{kind}NameSuffix}}"
     return {"Fn::Sub": f"{before}${{AWS::StackName}}-{component}{after}"}
-
-
-def _if(condition: str, value: Any) -> dict[str, Any]:
-    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}

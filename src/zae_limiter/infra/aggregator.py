@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from zae_limiter.infra import names
+from zae_limiter.infra.parameters import only_if
 
 Resource = dict[str, Any]
 
@@ -80,7 +81,9 @@ def _function() -> Resource:
             },
             "Timeout": {"Ref": "LambdaTimeout"},
             "MemorySize": {"Ref": "LambdaMemory"},
-            "ReservedConcurrentExecutions": _if("HasConcurrency", {"Ref": "ReservedConcurrency"}),
+            "ReservedConcurrentExecutions": only_if(
+                "HasConcurrency", {"Ref": "ReservedConcurrency"}
+            ),
             "TracingConfig": {"Mode": {"Fn::If": ["HasTracing", "Active", "PassThrough"]}},
             "Environment": {
                 "Variables": {
@@ -122,8 +125,9 @@ def _archive() -> Resource:
     return {
         "Type": "AWS::S3::Bucket",
         "Condition": "HasArchive",
-        # Archived events outlive the stack: deleting them is for their owner to decide.
-        "DeletionPolicy": "Retain",
+        # Archived events outlive the stack: deleting them is for their owner to decide. A creation
+        # that is rolled back has archived nothing.
+        "DeletionPolicy": "RetainExceptOnCreate",
         "UpdateReplacePolicy": "Retain",
         "Properties": {
             "BucketEncryption": {
@@ -226,10 +230,6 @@ def _alarm(
             "Threshold": threshold,
             "ComparisonOperator": "GreaterThanThreshold",
             "TreatMissingData": "notBreaching",
-            "AlarmActions": _if("HasTopic", [{"Ref": "AlarmSnsTopic"}]),
+            "AlarmActions": only_if("HasTopic", [{"Ref": "AlarmSnsTopic"}]),
         },
     }
-
-
-def _if(condition: str, value: Any) -> dict[str, Any]:
-    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}

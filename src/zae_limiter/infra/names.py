@@ -7,7 +7,6 @@ from zae_limiter.models.stack import NAME_FORMAT_GAP, StackOptions
 
 MAX_ROLE_NAME = 64  # IAM's bound
 MAX_POLICY_NAME = 120  # IAM allows 128; the documents promise 120
-MAX_COMPONENT = 8  # so that a name that fits today fits every later version
 
 ROLES = ("aggr", "prov", "app", "admin", "read")
 POLICIES = ("acq", "full", "read", "ns-acq", "ns-full", "ns-read")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import hashlib
 import io
 import zipfile
@@ -17,8 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-OWN_PACKAGES = ("zae_limiter", "zae_limiter_aggregator")
+OWN_PACKAGES = ("zae_limiter", "zae_limiter_aggregator", "zae_limiter_provisioner")
 AGGREGATOR = "zae_limiter_aggregator.handler"
+PROVISIONER = "zae_limiter_provisioner.handler"
+# What no function calls, and what would need third-party code: manifests arrive as JSON.
+LEFT_OUT = frozenset({"zae_limiter.manifest.yaml_text"})
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold; any constant would do
 _READABLE = 0o644 << 16  # Lambda runs as another user than the one that unpacks
 # Lambda looks for this module: the placeholder of the template has the same name.
@@ -41,6 +45,12 @@ def aggregator_package() -> FunctionPackage:
     return build(AGGREGATOR)
 
 
+def provisioner_package() -> FunctionPackage:
+    """Build the package of the provisioner."""
+    return build(PROVISIONER)
+
+
+@functools.cache
 def build(entry: str) -> FunctionPackage:
     """Build a package whose ``index.handler`` is the ``handler`` of the entry module."""
     files = {_ENTRY: f'from {entry} import handler\n\n__all__ = ["handler"]\n'.encode()}
@@ -63,7 +73,7 @@ def _modules(entry: str) -> dict[str, Path]:
     waiting = [entry]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in found or name in LEFT_OUT:
             continue
         path = _file_of(name)
         if path is None:  # a name inside a module, not a module

@@ -114,6 +114,11 @@ def conditions() -> dict[str, Any]:
     }
 
 
+def only_if(condition: str, value: Any) -> dict[str, Any]:
+    """Return a property that is left out where a condition does not hold."""
+    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
+
+
 def values(options: StackOptions) -> dict[str, str]:
     """Return the value of every parameter for these options."""
     role_before, role_after = names.split_format(options.role_name_format)

@@ -17,8 +17,13 @@ REGISTRY_KEYS = "_/*"  # version record and namespaces, which every client reads
 # or too few fails there.
 READ_CALLS = ("BatchGetItem", "GetItem")
 WRITE_CALLS = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
+REGISTRY_CALLS = ("GetItem",)  # opening a namespace
+REGISTRY_QUERIES = ("Query",)  # listing namespaces
+PURGE_CALLS = ("BatchWriteItem",)  # purging a namespace; a tenant may not
 STREAM_CALLS = ("DescribeStream", "GetRecords", "GetShardIterator")
 AGGREGATOR_CALLS = ("GetItem", "UpdateItem")  # GetItem: how long usage is kept
+# Query: the audit log, for the principal of a change by hand
+PROVISIONER_CALLS = (*READ_CALLS, *WRITE_CALLS, "Query")
 
 TABLE_ARN: dict[str, Any] = {"Fn::GetAtt": ["Table", "Arn"]}
 INDEX_ARNS: dict[str, Any] = {"Fn::Sub": "${Table.Arn}/index/*"}
@@ -47,9 +52,10 @@ def _namespace(calls: tuple[str, ...], *, queries: bool) -> dict[str, Any]:
     """Permit calls on the caller's own namespace, and reading the registry."""
     own = _leading_keys(OWN_KEYS)
     registry = _leading_keys(REGISTRY_KEYS)
+    of_registry = REGISTRY_CALLS + (REGISTRY_QUERIES if queries else ())
     permitted = [
         allow("OwnItems", actions("dynamodb", calls), [TABLE_ARN], **own),
-        allow("Registry", actions("dynamodb", (*READ_CALLS, "Query")), [TABLE_ARN], **registry),
+        allow("Registry", actions("dynamodb", of_registry), [TABLE_ARN], **registry),
     ]
     if queries:
         permitted.append(_queries("OwnQueries", **own))
@@ -72,7 +78,7 @@ def policy_documents() -> dict[str, dict[str, Any]]:
     """Return the document of each managed policy, by component."""
     return {
         "acq": _whole_table(READ_CALLS + WRITE_CALLS, queries=False),
-        "full": _whole_table(READ_CALLS + WRITE_CALLS, queries=True),
+        "full": _whole_table(READ_CALLS + WRITE_CALLS + PURGE_CALLS, queries=True),
         "read": _whole_table(READ_CALLS, queries=True),
         "ns-acq": _namespace(READ_CALLS + WRITE_CALLS, queries=False),
         "ns-full": _namespace(READ_CALLS + WRITE_CALLS, queries=True),

@@ -6,7 +6,7 @@ from typing import Any
 
 from zae_limiter._version import __version__
 from zae_limiter.dynamodb import table
-from zae_limiter.infra import access, aggregator, parameters
+from zae_limiter.infra import access, aggregator, parameters, provisioner
 
 DESCRIPTION = "zae-limiter: rate limits in DynamoDB"
 _STACK = "${AWS::StackName}"
@@ -23,6 +23,7 @@ def template() -> dict[str, Any]:
         "Resources": {
             "Table": _table(),
             **aggregator.resources(),
+            **provisioner.resources(),
             **access.roles(),
             **access.policies(),
         },
@@ -30,8 +31,8 @@ def template() -> dict[str, Any]:
     }
 
 
-def as_yaml() -> str:
-    """Return the template as text."""
+def as_yaml(body: dict[str, Any] | None = None) -> str:
+    """Return a template as text; ours, unless another one is given."""
     import yaml  # only commands need it
 
     class NoAliases(yaml.SafeDumper):
@@ -40,7 +41,7 @@ def as_yaml() -> str:
         def ignore_aliases(self, data: object) -> bool:
             return True
 
-    text: str = yaml.dump(template(), Dumper=NoAliases, sort_keys=False, width=100)
+    text: str = yaml.dump(body or template(), Dumper=NoAliases, sort_keys=False, width=100)
     return text
 
 
@@ -82,6 +83,9 @@ def _outputs() -> dict[str, Any]:
         "AggregatorArn": _output(
             "ARN of the aggregator", {"Fn::GetAtt": ["Aggregator", "Arn"]}, "HasAggregator"
         ),
+        provisioner.ARN_OUTPUT: _output(
+            "ARN of the provisioner", {"Fn::GetAtt": ["Provisioner", "Arn"]}, "CanRun"
+        ),
         "ArchiveBucket": _output(
             "Bucket of archived audit events", {"Ref": "AuditArchive"}, "HasArchive"
         ),
@@ -89,6 +93,11 @@ def _outputs() -> dict[str, Any]:
             "ARN of the aggregator's role",
             {"Fn::GetAtt": ["AggregatorRole", "Arn"]},
             "MakesAggregatorRole",
+        ),
+        "ProvisionerRoleArn": _output(
+            "ARN of the provisioner's role",
+            {"Fn::GetAtt": ["ProvisionerRole", "Arn"]},
+            "MakesRole",
         ),
     }
     for logical, _ in access.LOGICAL_POLICIES.values():

@@ -47,6 +47,7 @@ class AuditAction(StrEnum):
 
     ENTITY_CREATED = "entity_created"
     ENTITY_DELETED = "entity_deleted"
+    ENTITY_UNREGISTERED = "entity_unregistered"  # its limits and buckets stay
     PARENT_SET = "parent_set"
     LIMITS_SET = "limits_set"
     LIMITS_DELETED = "limits_deleted"

@@ -37,7 +37,7 @@ class BucketState:
 
     @property
     def limit(self) -> Limit:
-        return Limit(
+        return Limit.from_stored(
             self.limit_name,
             self.capacity_milli // MILLI,
             self.refill_amount_milli // MILLI,

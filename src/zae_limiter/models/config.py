@@ -27,6 +27,8 @@ class OnUnavailable(StrEnum):
 
 
 OutagePolicy = OnUnavailable | Literal["allow", "block"]  # a typo is a type error
+Mode = Literal["enforce", "shadow"]  # shadow: nothing is rejected
+OnError = Literal["refund", "keep"]  # what becomes of charges if the block raises
 
 
 class ConfigSource(StrEnum):

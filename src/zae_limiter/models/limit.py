@@ -14,6 +14,13 @@ from zae_limiter.naming import check_limit_name
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of the narrowest store
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
 MAX_LIMITS = 32  # per call or configuration level; bounds the size of an item and of a write
+MAX_SLOTS = 10**6  # more calls in flight than any one bucket is written to
+# A lease is lost a second before its slots expire, and they expire up to a second early: of three
+# seconds at least one is left, in which the lease is renewed.
+MIN_LEASE_TTL = 3
+MAX_LEASE_TTL = 86_400  # a day: so long may slots of a crashed process stay taken
+
+DEFAULT_LEASE_TTL = 60
 
 SECOND, MINUTE, HOUR, DAY = 1, 60, 3600, 86_400
 
@@ -33,18 +40,23 @@ class LimitName(StrEnum):
 class Limit:
     """At most ``capacity`` tokens at once; ``refill_amount`` accrue every period, continuously.
 
-    Whole tokens and whole seconds. All amounts must be positive.
+    Whole tokens and whole seconds. All amounts must be positive. A limit with a ``lease_ttl`` does
+    not refill: it bounds the calls in flight (``Limit.concurrent``).
     """
 
     name: str
     capacity: int
     refill_amount: int
     refill_period_seconds: int
+    lease_ttl: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.name, LimitName):
             object.__setattr__(self, "name", self.name.value)
         check_limit_name(self.name, "limit.name")
+        if self.lease_ttl is not None:
+            self._check_slots(self.lease_ttl)
+            return
         for field in ("capacity", "refill_amount", "refill_period_seconds"):
             check_positive(getattr(self, field), f"limit.{field}")
         check_at_most(self.capacity, MAX_TOKENS, "limit.capacity")
@@ -79,11 +91,41 @@ class Limit:
         return cls(name, capacity, refill_amount, refill_period_seconds)
 
     @classmethod
+    def concurrent(cls, name: str, n: int, lease_ttl: int = DEFAULT_LEASE_TTL) -> Limit:
+        """Allow ``n`` calls in flight: each acquire holds a slot until its block ends.
+
+        The slot is renewed while the block runs. If the process dies, it is free again
+        ``lease_ttl`` seconds later.
+        """
+        return cls(name, n, 0, lease_ttl, lease_ttl)
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether it bounds the calls in flight, instead of a rate."""
+        return self.lease_ttl is not None
+
+    def _check_slots(self, lease_ttl: int) -> None:
+        check_positive(self.capacity, "limit.n")
+        check_at_most(self.capacity, MAX_SLOTS, "limit.n")
+        if type(lease_ttl) is not int or not MIN_LEASE_TTL <= lease_ttl <= MAX_LEASE_TTL:
+            raise ValidationError(
+                "limit.lease_ttl",
+                lease_ttl,
+                f"must be whole seconds from {MIN_LEASE_TTL} to {MAX_LEASE_TTL}",
+            )
+        if self.refill_amount != 0 or self.refill_period_seconds != lease_ttl:
+            raise ValidationError(
+                "limit.lease_ttl", lease_ttl, "is for limits made by Limit.concurrent()"
+            )
+
+    @classmethod
     def parse(cls, text: str) -> Limit:
         """Read ``name:rate[/period][:burst]``, as ``-l`` of the command line takes it.
 
         The period is ``sec``, ``min`` (the default), ``hour``, ``day`` or ``week``, or a number of
-        them: ``Limit.parse("batch:1/90s:5")``. ``str(limit)`` writes the same notation.
+        them: ``Limit.parse("batch:1/90s:5")``. Calls in flight are
+        ``name:n/concurrent[:lease_ttl]``, such as ``parallel:20/concurrent:60s``. ``str(limit)``
+        writes the same notation.
         """
         from zae_limiter.models.notation import parse_limit  # rarely needed: keeps import fast
 
@@ -117,10 +159,14 @@ class Limit:
 
     @property
     def time_to_fill_ms(self) -> int:
-        """The time from empty to full."""
+        """The time from empty to full; of slots, until all that were taken have expired."""
+        if self.lease_ttl is not None:
+            return self.lease_ttl * 1000
         return -(-self.capacity * self.refill_period_ms // self.refill_amount)
 
     def to_dict(self) -> dict[str, Any]:
+        if self.lease_ttl is not None:
+            return {"name": self.name, "concurrent": self.capacity, "lease_ttl": self.lease_ttl}
         return {
             "name": self.name,
             "capacity": self.capacity,
@@ -129,9 +175,19 @@ class Limit:
         }
 
     @classmethod
+    def from_stored(cls, name: str, capacity: int, refill: int, period_seconds: int) -> Limit:
+        """Return a limit from its stored parts; one that does not refill has slots."""
+        if refill == 0:
+            return cls.concurrent(name, capacity, period_seconds)
+        return cls(name, capacity, refill, period_seconds)
+
+    @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Limit:
         if not isinstance(data, Mapping):
             raise ValidationError("limit", data, "must be a mapping")
+        if "concurrent" in data and "name" in data:
+            lease_ttl = data.get("lease_ttl", DEFAULT_LEASE_TTL)
+            return cls.concurrent(data["name"], data["concurrent"], lease_ttl)
         fields = ("name", "capacity", "refill_amount", "refill_period_seconds")
         missing = [field for field in fields if field not in data]
         if missing:

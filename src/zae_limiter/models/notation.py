@@ -1,4 +1,7 @@
-"""Limits as text: ``name:rate[/period][:burst]``, for example ``rpm:1000/min:1500``."""
+"""Limits as text: ``name:rate[/period][:burst]``, for example ``rpm:1000/min:1500``.
+
+Calls in flight are ``name:n/concurrent[:lease_ttl]``, for example ``parallel:20/concurrent:60s``.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ from zae_limiter.exceptions import ValidationError
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
-FORM = "must be name:rate[/period][:burst], such as rpm:60, tpm:9000/min:9999 or batch:1/90s:5"
+FORM = (
+    "must be name:rate[/period][:burst], such as rpm:60, tpm:9000/min:9999 or batch:1/90s:5, "
+    "or name:n/concurrent[:lease_ttl], such as parallel:20/concurrent:60s"
+)
 PERIODS = "must be sec, min, hour, day or week, or a number of them such as 90s or 2h"
 DEFAULT_UNIT = "min"
+CONCURRENT = "concurrent"
 
 # Thirty digits: far more than a limit may have, and few enough for int().
 _NUMBER = r"[0-9](?:_?[0-9]){0,29}"
 _LIMIT = re.compile(rf"([^:]+):({_NUMBER})(?:/([^:/]+))?(?::({_NUMBER}))?")
+_SLOTS = re.compile(rf"([^:]+):({_NUMBER})/{CONCURRENT}(?::([^:/]+))?")
 _PERIOD = re.compile(rf"({_NUMBER})?([a-z]+)")
 
 # The written form of one unit, its letter after a number, and the other spellings.
@@ -32,8 +40,15 @@ _SECONDS = {spelling: seconds for seconds, names in _UNITS.items() for spelling 
 
 def parse_limit(text: object) -> Limit:
     """Read a limit; raises ValidationError, which says what is wrong and what is right."""
-    from zae_limiter.models.limit import Limit  # which imports this module when it needs it
+    from zae_limiter.models.limit import (  # which imports this module when it needs it
+        DEFAULT_LEASE_TTL,
+        Limit,
+    )
 
+    if isinstance(text, str) and (slots := _SLOTS.fullmatch(text.strip())):
+        name, count, lease_ttl = slots.groups()
+        seconds = DEFAULT_LEASE_TTL if lease_ttl is None else parse_period(lease_ttl)
+        return Limit.concurrent(name, int(count), seconds)
     match = _LIMIT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ValidationError("limit", text, FORM)
@@ -52,6 +67,8 @@ def parse_period(text: str) -> int:
 
 def format_limit(limit: Limit) -> str:
     """Write a limit; the burst only where it differs from the rate."""
+    if limit.lease_ttl is not None:
+        return f"{limit.name}:{limit.capacity}/{CONCURRENT}:{limit.lease_ttl}s"
     burst = "" if limit.capacity == limit.refill_amount else f":{limit.capacity}"
     period = format_period(limit.refill_period_seconds)
     return f"{limit.name}:{limit.refill_amount}/{period}{burst}"

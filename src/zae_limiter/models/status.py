@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from zae_limiter.models.limit import Limit
+
+HeaderStyle = Literal["ietf", "x-ratelimit", "openai"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class LimitStatus:
     def as_dict(self) -> dict[str, Any]:
         """Return strict JSON; an infinite wait is null."""
         never = math.isinf(self.retry_after_seconds)
+        of_slots = {"lease_ttl": self.limit.lease_ttl} if self.limit.is_concurrent else {}
         return {
             "entity_id": self.entity_id,
             "resource": self.resource,
@@ -37,6 +40,7 @@ class LimitStatus:
             "capacity": self.limit.capacity,
             "refill_amount": self.limit.refill_amount,
             "refill_period_seconds": self.limit.refill_period_seconds,
+            **of_slots,
             "available": self.available,
             "requested": self.requested,
             "exceeded": self.exceeded,

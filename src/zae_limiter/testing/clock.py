@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 
 DEFAULT_START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 
@@ -18,6 +20,7 @@ class FakeClock:
     def __init__(self, now_ms: int = DEFAULT_START_MS) -> None:
         self._now_ms = now_ms
         self._lock = threading.Lock()
+        self._listeners: list[Callable[[], object]] = []
 
     def __call__(self) -> int:
         return self._now_ms
@@ -36,9 +39,34 @@ class FakeClock:
         total_seconds = 60 * (60 * total_hours + minutes) + seconds
         with self._lock:
             self._now_ms += ms + round(1000 * total_seconds)
-            return self._now_ms
+            now_ms = self._now_ms
+        self._tell()
+        return now_ms
 
     def set(self, now_ms: int) -> None:
         """Jump to a moment."""
         with self._lock:
             self._now_ms = now_ms
+        self._tell()
+
+    @property
+    def waiting(self) -> int:
+        """How many acquires wait for the clock to move on."""
+        with self._lock:
+            return len(self._listeners)
+
+    def listen(self, on_change: Callable[[], object]) -> None:
+        """Call ``on_change`` whenever the clock was moved; an acquire that waits asks for it."""
+        with self._lock:
+            self._listeners.append(on_change)
+
+    def unlisten(self, on_change: Callable[[], object]) -> None:
+        """Stop that, if it was asked for."""
+        with self._lock, suppress(ValueError):
+            self._listeners.remove(on_change)
+
+    def _tell(self) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for on_change in listeners:
+            on_change()

@@ -17,7 +17,12 @@ from zae_limiter.transport.sockets import Address, SocketPoll, new_socket, time_
 _TUNNEL_PIECE = 4096
 
 
-class AioConnection(asyncio.Protocol):
+# A response of a bucket fits many times, a TLS record once. Where asyncio reads into memory of
+# its own it takes 256 KiB for every read, which costs up to 40 µs of the 430 of an acquire.
+_BUFFER = 16 * 1024
+
+
+class AioConnection(asyncio.BufferedProtocol):
     """One socket; ``may_keep`` is False while a response is awaited, and once it has ended."""
 
     def __init__(self, destination: Destination) -> None:
@@ -31,6 +36,7 @@ class AioConnection(asyncio.Protocol):
         self._timer_at = 0.0
         self.may_keep = True
         self.idle_since = 0.0
+        self._buffer = memoryview(bytearray(_BUFFER))
 
     def send(self, message: bytes, until: float) -> ShieldedFuture[HttpResponse]:
         """Send a request; the returned future has its response.
@@ -92,8 +98,11 @@ class AioConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._poll = SocketPoll(transport.get_extra_info("socket"))
 
-    def data_received(self, data: bytes) -> None:
-        waiter = self.waiter
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data, waiter = bytes(self._buffer[:nbytes]), self.waiter
         if waiter is None or waiter.done():  # unasked
             self.may_keep = False
             return

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
+import socket
 import threading
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
 from zae_limiter.transport.messages import parse_endpoint
 
-CONNECT_S = 5.0
+CONNECT_S = 3.0
+CONNECT_ATTEMPTS = 2  # a host that cannot be reached twice is in the wrong region, or the network
 READ_S = 60.0  # of one answer; UpdateFunctionCode carries the package
 ATTEMPTS = 6  # the control plane throttles; botocore backs off between attempts
+INVOKE_S = 910.0  # of one answer of a function, which may take 900
+MAX_PAYLOAD = 6_000_000  # bytes that Lambda takes for a function that is waited for
 LOCAL_REGION = "us-east-1"
+_INVOKE = "lambda, invoked"  # a client of its own, which waits longer
 _DENIED = ("AccessDenied", "Unauthorized", "InvalidClientTokenId", "SignatureDoesNotMatch")
 
 
@@ -42,12 +50,15 @@ class Control:
         self.endpoint_url = endpoint_url
         self._clients: dict[str, Any] = {}
         self._session: Any = None
+        self._unknown_region: InfrastructureError | None = None
         self._lock = threading.Lock()
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call an operation by botocore's method name; raise our own errors."""
         from botocore.exceptions import BotoCoreError, ClientError
 
+        if self._unknown_region is not None:  # its other services have no host, either
+            raise self._unknown_region
         try:
             answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
         except ClientError as error:
@@ -66,6 +77,20 @@ class Control:
             following = answer.get("NextToken")
             token = {"NextToken": following} if following else {}
         return pages
+
+    def invoke(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a function, once, and return the document that it answers with."""
+        body = json.dumps(payload).encode()
+        if len(body) > MAX_PAYLOAD:
+            raise ControlError(
+                "lambda", "RequestTooLarge", f"{function} takes at most {MAX_PAYLOAD} bytes"
+            )
+        answer = self.call(_INVOKE, "invoke", FunctionName=function, Payload=body)
+        document = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer or not isinstance(document, dict):
+            reason = document.get("errorMessage") if isinstance(document, dict) else document
+            raise ControlError("lambda", "FunctionError", f"{function} failed: {reason}")
+        return document
 
     def close(self) -> None:
         """Close the connections."""
@@ -95,14 +120,20 @@ class Control:
             )
             if session.get_credentials() is None:  # a local server does not check
                 options |= {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+        is_invoking = service == _INVOKE  # which is not repeated if the answer is late
         config = Config(
             connect_timeout=CONNECT_S,
-            read_timeout=READ_S,
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            read_timeout=INVOKE_S if is_invoking else READ_S,
+            retries={"mode": "standard", "total_max_attempts": 1 if is_invoking else ATTEMPTS},
         )
-        return session.create_client(
-            service, endpoint_url=self.endpoint_url, config=config, **options
+        client = session.create_client(
+            "lambda" if is_invoking else service,
+            endpoint_url=self.endpoint_url,
+            config=config,
+            **options,
         )
+        client.meta.events.register("needs-retry", _give_up_connecting)
+        return client
 
     def _failed(self, service: str, error: Exception) -> Exception:
         """Translate an error that botocore raises without an answer."""
@@ -117,10 +148,23 @@ class Control:
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role"
             )
         where = self.endpoint_url or f"region {self.region or 'of the AWS configuration'}"
+        if self.endpoint_url is None and _has_no_address(error):
+            self._unknown_region = InfrastructureError(
+                f"{service} has no host in {where}{self._similar_region()}; check the region and "
+                "the network"
+            )
+            return self._unknown_region
         return InfrastructureError(
             f"{service} cannot be reached at {where} ({kind}); check the region, the endpoint "
             "and the network"
         )
+
+    def _similar_region(self) -> str:
+        """Return a question about the region that may have been meant, or nothing."""
+        region = self.region or self._session.get_config_variable("region")
+        known = self._session.get_available_regions("dynamodb")
+        similar = [] if region in known else get_close_matches(str(region), known, n=2, cutoff=0.8)
+        return f" (did you mean {' or '.join(sorted(similar))}?)" if similar else ""
 
 
 class AControl(Control):
@@ -132,6 +176,9 @@ class AControl(Control):
     async def apages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
         return await asyncio.to_thread(self.pages, service, operation, **parameters)
 
+    async def ainvoke(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        return await asyncio.to_thread(self.invoke, function, payload)
+
 
 @functools.cache
 def _service_models() -> Any:
@@ -139,6 +186,21 @@ def _service_models() -> Any:
     from botocore.loaders import create_loader
 
     return create_loader()
+
+
+def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:
+    """Raise what botocore would try again: it retries a connection as often as a throttled call."""
+    from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
+
+    is_connecting = isinstance(caught_exception, ConnectTimeoutError | EndpointConnectionError)
+    if is_connecting and attempts >= CONNECT_ATTEMPTS:
+        raise caught_exception
+
+
+def _has_no_address(error: Any) -> bool:
+    """Whether the name of a host could not be resolved."""
+    cause = getattr(error, "kwargs", {}).get("error")
+    return "NameResolution" in type(cause).__name__ or isinstance(cause, socket.gaierror)
 
 
 def _refused(service: str, operation: str, error: Any) -> Exception:

@@ -100,10 +100,19 @@ def parse_response(response: HttpResponse, operation: str, table: str) -> dict[s
             if operation == "UpdateItem" or has_shape(operation, content):
                 return content
             content = {}
-        error = error_of(response, content, operation, table)
     except (ValueError, RecursionError):  # not JSON, or nested without end
-        error = error_of(response, {}, operation, table)
-    raise error
+        content = {}
+    # Without a name: an error that its own frame refers to is garbage for the collector.
+    raise _any_error_of(response, content, operation, table)
+
+
+def _any_error_of(
+    response: HttpResponse, content: Mapping[str, Any], operation: str, table: str
+) -> Exception:
+    try:
+        return error_of(response, content, operation, table)
+    except RecursionError:  # nested without end
+        return error_of(response, {}, operation, table)
 
 
 def error_of(
@@ -113,7 +122,9 @@ def error_of(
     code = _code(content, response.headers)
     if code == "ConditionalCheckFailedException":
         item = content.get("Item")
-        return ConditionFailed(item) if _is_optional_item(item) else _odd_shape(operation)
+        # As after a write, attributes are looked at by `decode` only if they cannot be decoded.
+        is_valid = item is None or isinstance(item, dict)
+        return ConditionFailed(item) if is_valid else _odd_shape(operation)
     if code == "TransactionCanceledException":
         return _cancelled(content, operation)
     quoted = str(content.get("message") or content.get("Message") or "")[:_MAX_QUOTED]

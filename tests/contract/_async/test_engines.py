@@ -1,7 +1,16 @@
-"""The suite for the engines that come with the package."""
+"""The suite for the engines that come with the package.
+
+Of the tree that is generated, the groups about records run with the slow tests where they need a
+file or a server: its calls are those of the async tree, and memory runs all groups in both.
+"""
 
 import pytest
-from zae_limiter_contract._async.engine import EngineContract
+from zae_limiter_contract._async.engine import (
+    EngineContract,
+    LevelContract,
+    LineContract,
+    RecordContract,
+)
 
 from tests.contract._async import specs
 
@@ -19,13 +28,31 @@ class TestNamedMemory(EngineContract):
         return specs.named_memory(unique_name)
 
 
-class TestSqlite(EngineContract):
+class OnSqlite:
     @pytest.fixture
     def engine_spec(self, tmp_path):
         return specs.sqlite(tmp_path)
 
 
-class TestDynamodb(EngineContract):
+class TestSqlite(OnSqlite, LevelContract, LineContract):
+    """The levels of buckets."""
+
+
+# sync: @pytest.mark.slow
+class TestSqliteRecords(OnSqlite, RecordContract):
+    """The other groups."""
+
+
+class OnDynamodb:
     @pytest.fixture
     def engine_spec(self, dynamodb_table):
         return specs.dynamodb(dynamodb_table)
+
+
+class TestDynamodb(OnDynamodb, LevelContract, LineContract):
+    """The levels of buckets."""
+
+
+# sync: @pytest.mark.slow
+class TestDynamodbRecords(OnDynamodb, RecordContract):
+    """The other groups."""

@@ -3,37 +3,7 @@
 """The suite again, with every bucket split: no caller notices."""
 
 import pytest
-from zae_limiter_contract._sync.amounts import AmountContract
-from zae_limiter_contract._sync.audit import AuditContract
-from zae_limiter_contract._sync.buckets import BucketContract
-from zae_limiter_contract._sync.cascade import CascadeContract
-from zae_limiter_contract._sync.cascade_leases import CascadeLeaseContract
-from zae_limiter_contract._sync.changed_leases import ChangedLeaseContract
-from zae_limiter_contract._sync.clocks import ClockContract
-from zae_limiter_contract._sync.concurrency import ConcurrencyContract
-from zae_limiter_contract._sync.debts import DebtContract
-from zae_limiter_contract._sync.entities import EntityContract
-from zae_limiter_contract._sync.idle import IdleContract
-from zae_limiter_contract._sync.leases import LeaseContract
-from zae_limiter_contract._sync.lifecycle import LifecycleContract
-from zae_limiter_contract._sync.live_changes import LiveChangeContract
-from zae_limiter_contract._sync.namespaces import NamespaceContract
-from zae_limiter_contract._sync.outage import OutageContract
-from zae_limiter_contract._sync.overrides import OverrideContract
-from zae_limiter_contract._sync.parents import ParentContract
-from zae_limiter_contract._sync.precedence import PrecedenceContract
-from zae_limiter_contract._sync.processes import ProcessContract
-from zae_limiter_contract._sync.purges import PurgeContract
-from zae_limiter_contract._sync.rates import RateContract
-from zae_limiter_contract._sync.reach import ReachContract
-from zae_limiter_contract._sync.rollback import RollbackContract
-from zae_limiter_contract._sync.skew import SkewContract
-from zae_limiter_contract._sync.usage import UsageContract
-from zae_limiter_contract._sync.usage_queries import UsageQueryContract
-from zae_limiter_contract._sync.validation import ValidationContract
-from zae_limiter_contract._sync.waiting import WaitingContract
-from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
-from zae_limiter_contract.interrupts import InterruptContract
+from zae_limiter_contract._sync.engine import LevelContract, RecordContract
 
 from tests.contract._sync.splitting import split_dynamodb
 
@@ -45,45 +15,10 @@ class SplitBuckets:
 
 
 @pytest.mark.slow  # generated from the async tree, whose run stays fast
-class TestSplitBuckets(
-    SplitBuckets,
-    InterruptContract,
-    AmountContract,
-    BucketContract,
-    CascadeContract,
-    CascadeLeaseContract,
-    ChangedLeaseContract,
-    ConcurrencyContract,
-    DebtContract,
-    IdleContract,
-    LeaseContract,
-    LiveChangeContract,
-    OutageContract,
-    OverrideContract,
-    ProcessContract,
-    RateContract,
-    RollbackContract,
-    SkewContract,
-    WaitingContract,
-):
-    """Groups about the levels of buckets."""
+class TestSplitBuckets(SplitBuckets, LevelContract):
+    """The levels of buckets."""
 
 
 @pytest.mark.slow  # all but the levels is as without a split
-class TestAroundSplitBuckets(
-    SplitBuckets,
-    InterruptedChangeContract,
-    AuditContract,
-    ClockContract,
-    EntityContract,
-    LifecycleContract,
-    NamespaceContract,
-    ParentContract,
-    PrecedenceContract,
-    PurgeContract,
-    ReachContract,
-    UsageContract,
-    UsageQueryContract,
-    ValidationContract,
-):
+class TestAroundSplitBuckets(SplitBuckets, RecordContract):
     """The other groups."""

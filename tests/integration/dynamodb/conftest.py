@@ -1,10 +1,14 @@
+import os
+from functools import cache
+
 import boto3
 import botocore.config
 import pytest
 
-from tests.support.dynamodb import Proxy, shared_endpoint
+from tests.support.dynamodb import Proxy, shared_endpoint, shared_proxy
 from tests.support.dynamodb.tables import temporary_table
 from tests.support.dynamodb.world import World
+from tests.support.roles import within_policies
 
 # Any server for tests takes them.
 CREDENTIALS = {
@@ -17,8 +21,8 @@ CREDENTIALS = {
 
 @pytest.fixture(scope="session")
 def endpoint():
-    """The URL of a server for all tests."""
-    return shared_endpoint()
+    """The URL of a server for all tests; with ZAEL_RECORD_CALLS set, of a proxy that records."""
+    return shared_proxy().url if os.environ.get("ZAEL_RECORD_CALLS") else shared_endpoint()
 
 
 @pytest.fixture
@@ -62,6 +66,16 @@ async def world(endpoint, stack, unique_name):
     await world.close()
 
 
+@cache
+def boto_session():
+    """One for all tests: each would read the description of the service again."""
+    return boto3.session.Session(
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        region_name=CREDENTIALS["AWS_DEFAULT_REGION"],
+    )
+
+
 @pytest.fixture
 def boto():
     """An independent client; it never tries again by itself."""
@@ -71,7 +85,7 @@ def boto():
         config = botocore.config.Config(
             retries={"total_max_attempts": 1}, read_timeout=5, connect_timeout=5
         )
-        client = boto3.session.Session().client("dynamodb", endpoint_url=url, config=config)
+        client = boto_session().client("dynamodb", endpoint_url=url, config=config)
         clients.append(client)
         return client
 
@@ -102,3 +116,10 @@ def table(endpoint, boto, unique_name):
     )
     yield unique_name
     client.delete_table(TableName=unique_name)
+
+
+@pytest.fixture(autouse=True)
+def _requests_stay_within_the_policies():
+    """Whatever a test is about: no method may call what the policy of its role does not permit."""
+    with within_policies():
+        yield

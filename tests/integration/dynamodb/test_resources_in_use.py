@@ -1,15 +1,20 @@
 """The registry of resources in use: kept by the clients that create buckets, beside their work."""
 
+import asyncio
+
 import pytest
 
 from tests.integration.dynamodb.ports.world import Raw
 from tests.support.dynamodb.tables import empty_table, store_url
-from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from tests.support.dynamodb.world import written_later
+from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 from zae_limiter._async.engines.dynamodb.buckets import resources_in_use as module
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
+from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import n
-from zae_limiter.transport.calls import Deadline
+from zae_limiter.testing import FakeClock
 
 LIMITS = [Limit.per_minute("rpm", 100)]
 REGISTRY = keys.resources_in_use("ns-1")
@@ -26,82 +31,135 @@ def raw(stack, endpoint, boto):
     return Raw(boto(endpoint), stack)
 
 
+class Process:
+    """One client with its registry; what it registers is written when ``add`` returns."""
+
+    def __init__(self, stack, url, retry_after_s=60.0):
+        self.client = DynamoClient(stack, endpoint_url=url, request_timeout=2)
+        self.later = LaterWrites(self.client, Parallel("serial"), retry_after_s)
+        self.registry = module.ResourcesInUse(self.client, self.later)
+        self.all = self.registry.all
+
+    async def add(self, resource):
+        self.registry.add("ns-1", resource)
+        await self.later.drain(10)
+
+    async def close(self):
+        await self.later.close()
+        await self.client.close()
+
+
 @pytest.fixture
-async def registry(stack, proxy):
-    """Of one process."""
-    client = DynamoClient(stack, endpoint_url=proxy.url, request_timeout=2)
-    yield module.ResourcesInUse(client)
-    await client.close()
-
-
-def add(registry, resource):
-    return registry.add("ns-1", resource, Deadline(2))
+async def process(stack, proxy):
+    process = Process(stack, proxy.url)
+    yield process
+    await process.close()
 
 
 def registered(raw):
     return {name: value for name, value in raw.get(REGISTRY).items() if name.startswith("r_")}
 
 
-async def test_a_resource_is_written_once(registry, raw, proxy):
+async def test_a_resource_is_written_once(process, raw, proxy):
     with proxy.measure() as seen:
         for _ in range(3):
-            await add(registry, "gpt-4")
+            await process.add("gpt-4")
     assert seen.operations == {"GetItem": 1, "UpdateItem of the registry": 1}
     assert registered(raw) == {"r_gpt-4": n(1)}
     assert raw.get(REGISTRY)["GSI4PK"]["S"].startswith("ns-1/ALL#")
-    assert await registry.all("ns-1") == ["gpt-4"]
-    assert await registry.all("ns-2") == []
+    assert await process.all("ns-1") == ["gpt-4"]
+    assert await process.all("ns-2") == []
 
 
-async def test_another_process_only_reads_and_remembers_all(registry, stack, proxy):
+async def test_another_process_only_reads_and_remembers_all(process, stack, proxy):
     for resource in ("gpt-4", "gpt-5"):
-        await add(registry, resource)
-    client = DynamoClient(stack, endpoint_url=proxy.url, request_timeout=2)
-    other = module.ResourcesInUse(client)
+        await process.add(resource)
+    other = Process(stack, proxy.url)
     with proxy.measure() as seen:
         for resource in ("gpt-4", "gpt-5", "gpt-4"):
-            await add(other, resource)
+            await other.add(resource)
     assert seen.operations == {"GetItem": 1}
-    await client.close()
+    await other.close()
 
 
-async def test_a_failure_is_ignored_and_not_repeated_at_once(registry, raw, proxy):
+async def test_a_failure_is_not_repeated_at_once_but_when_the_client_is_closed(stack, raw, proxy):
+    process = Process(stack, proxy.url)
     with proxy.fault("deny"), proxy.measure() as seen:
-        for _ in range(3):
-            await add(registry, "gpt-4")  # no error, and no call for a while after the first
+        await process.add("gpt-4")  # no error, and no call for a while after it
+        process.later.retry()
+        await process.later.drain(10)
     assert seen.calls == 1
     assert raw.get(REGISTRY) is None
-
-
-async def test_after_the_pause_it_is_registered(stack, raw, proxy):
-    client = DynamoClient(stack, endpoint_url=proxy.url, request_timeout=2)
-    registry = module.ResourcesInUse(client, retry_after_s=0)
-    with proxy.fault("deny"):
-        await add(registry, "gpt-4")
-    await add(registry, "gpt-4")
-    await client.close()
+    await process.close()
     assert registered(raw) == {"r_gpt-4": n(1)}
 
 
-async def test_a_store_that_does_not_answer_is_not_waited_for_long(registry, proxy):
-    deadline = Deadline(60)
-    with proxy.fault("black_hole"):
-        await registry.add("ns-1", "gpt-4", deadline)
-    assert deadline.left() > 60 - 10
+async def test_after_the_pause_it_is_registered(stack, raw, proxy):
+    process = Process(stack, proxy.url, retry_after_s=0)
+    with proxy.fault("deny", times=1):
+        await process.add("gpt-4")
+        await process.later.drain(10)
+    assert registered(raw) == {"r_gpt-4": n(1)}
+    await process.close()
+
+
+async def test_what_is_refused_every_time_is_given_up(stack, proxy):
+    process = Process(stack, proxy.url, retry_after_s=0)
+    with proxy.fault("deny"), proxy.measure() as seen:
+        for _ in range(10):
+            await process.add("gpt-4") if not seen.calls else await process.later.drain(10)
+    assert seen.calls == 5
+    await process.close()
+
+
+async def test_a_write_that_was_cancelled_with_its_loop_is_made_up_for(process, raw, proxy):
+    with proxy.fault("black_hole", times=1):
+        process.registry.add("ns-1", "gpt-4")
+        await process.later.drain(0.05)
+        [task] = asyncio.all_tasks() - {asyncio.current_task()}
+        task.cancel()  # as `asyncio.run` does with what is left
+        await asyncio.wait([task])
+    await process.later.close()
+    assert registered(raw) == {"r_gpt-4": n(1)}
+
+
+def is_registry(exchange):
+    return "#RESOURCES_IN_USE" in str(exchange.body.get("Key"))
 
 
 def test_an_acquire_is_granted_although_the_registry_cannot_be_written(stack, proxy, raw):
-    def is_registry(exchange):
-        return "#RESOURCES_IN_USE" in str(exchange.body.get("Key"))
-
     with SyncRepository.open(url=store_url(stack, proxy.url)) as repository:
         with proxy.fault("deny", when=is_registry) as fault:
             for entity_id in ("user-1", "user-2"):
                 with SyncRateLimiter(repository).acquire(entity_id, "gpt-4", {"rpm": 1}, LIMITS):
                     pass
-        assert fault.used == 1
-        assert len(repository.get_resource_buckets("gpt-4")) == 2
+            repository._context.engine._context.later.drain(10)  # noqa: SLF001 - below the API
+        assert fault.used >= 1
         assert repository.list_resources() == []
+        assert len(repository.get_resource_buckets("gpt-4")) == 2
+    with SyncRepository.open(url=store_url(stack, proxy.url)) as repository:
+        assert repository.list_resources() == ["gpt-4"]  # made up for when it was closed
+
+
+async def test_a_registration_that_was_lost_is_made_up_for_at_the_next_turn(stack, proxy):
+    """The process that created the only bucket is killed before it could register the resource."""
+    clock = FakeClock()
+
+    def opened():
+        return Repository.builder().url(store_url(stack, proxy.url)).clock(clock).build()
+
+    killed, other = await opened(), await opened()
+    with proxy.fault("deny", when=is_registry):
+        async with RateLimiter(killed).acquire("user-1", "gpt-4", {"rpm": 1}, LIMITS):
+            pass
+        await written_later(killed)
+    assert await other.list_resources() == []
+    clock.advance(hours=1)
+    async with RateLimiter(other).acquire("user-1", "gpt-4", {"rpm": 1}, LIMITS):
+        pass
+    assert await other.list_resources() == ["gpt-4"]
+    for repo in (other, killed):
+        await repo.close()
 
 
 def test_only_new_buckets_are_registered_not_every_acquire(stack, proxy):
@@ -110,6 +168,7 @@ def test_only_new_buckets_are_registered_not_every_acquire(stack, proxy):
         for entity_id in ("user-1", "user-2"):
             with limiter.acquire(entity_id, "gpt-4", {"rpm": 1}, LIMITS):
                 pass
+        repository.list_resources()  # waits for what is under way
         with proxy.measure() as seen, limiter.acquire("user-1", "gpt-4", {"rpm": 1}, LIMITS):
             pass
         assert seen.operations == {"UpdateItem": 1}
@@ -123,6 +182,7 @@ def test_a_purge_takes_the_registry_with_it(stack, endpoint, raw):
     with SyncRepository.open("red", url=store_url(stack, endpoint)) as repository:
         with SyncRateLimiter(repository).acquire("user-1", "gpt-4", {"rpm": 1}, LIMITS):
             pass
+        repository.list_resources()  # waits for what is under way
         assert raw.get(keys.resources_in_use(repository.namespace_id)) is not None
         repository.delete_namespace("red")
         repository.purge_namespace(repository.namespace_id)

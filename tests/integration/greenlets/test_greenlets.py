@@ -25,13 +25,13 @@ CAPACITY = 100_000
 RPM = Limit.custom("rpm", CAPACITY, 1, 86_400)  # refills nothing while the test runs
 
 
-def run(url, namespace, processes=1):
+def run(url, namespace, processes=1, limit=RPM, program=PROGRAM):
     """Run the program in so many processes at once; return the sum of their outcomes."""
     with SyncRepository.open(namespace, url=url) as repo:
-        repo.set_system_defaults([RPM])
+        repo.set_system_defaults([limit])
         running = [
             subprocess.Popen(
-                [sys.executable, str(PROGRAM), url, namespace, str(seed)],
+                [sys.executable, str(program), url, namespace, str(seed)],
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -43,8 +43,8 @@ def run(url, namespace, processes=1):
             assert each.returncode == 0
             for outcome, count in json.loads(said).items():
                 totals[outcome] = totals.get(outcome, 0) + count
-        taken = CAPACITY - repo.get_bucket("user-1", "api", "rpm").tokens
-    return totals, taken
+        bucket = repo.get_bucket("user-1", "api", limit.name)
+    return totals, bucket.total_consumed_milli // 1000
 
 
 def check(totals, taken):
@@ -78,6 +78,14 @@ def test_sqlite_shared_by_processes(tmp_path):
     """Greenlets wait for the file lock, which other processes hold most of the time."""
     with holding_now_and_then(f"{tmp_path}/limits.db"):
         check(*run(f"sqlite:///{tmp_path}/limits.db", "default", processes=2))
+
+
+@pytest.mark.parametrize("engine", ["dynamodb", "sqlite"])
+def test_greenlets_that_wait(engine, request, tmp_path):
+    sqlite = f"sqlite:///{tmp_path}/limits.db"
+    url = sqlite if engine == "sqlite" else request.getfixturevalue("dynamodb")
+    program = Path(__file__).with_name("waiting_program.py")
+    check(*run(url, "default", 2, Limit.custom("rps", 5, 40, 1), program))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from zae_limiter import InfrastructureError, Limit, RateLimiter, SyncRateLimiter
 
-LIMITS = [Limit.per_minute("rpm", 1000)]
+LIMITS = [Limit.per_day("rpm", 1000)]  # hardly refills, however slow the machine is
 CALLS = 60
 SPARE_FILES = 30  # a store has about ten open
 

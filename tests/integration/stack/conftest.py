@@ -56,8 +56,8 @@ def command(capsys, place):
     name, region, endpoint_url = place
     line = CommandLine(capsys, "")
 
-    def run(word, *args):
-        which = () if word == "list" else ("--name", name)
-        return line(word, *which, "--region", region, "--endpoint-url", endpoint_url, *args)
+    def run(*words):
+        which = () if words[0] == "list" else ("--name", name)
+        return line(*words, *which, "--region", region, "--endpoint-url", endpoint_url)
 
     return run

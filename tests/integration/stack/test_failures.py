@@ -21,9 +21,11 @@ from tests.integration.stack.usage import (
 from tests.support.dynamodb import Proxy
 from tests.support.ministack import REGION, Ministack
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter._sync.infra.deployment import Deployment
-from zae_limiter.exceptions import PermissionDenied, StackOperationError
+from zae_limiter._sync.infra.deployment import Deployment, functions
+from zae_limiter._sync.infra.remote_provisioner import RemoteProvisioner
+from zae_limiter.exceptions import InfrastructureError, PermissionDenied, StackOperationError
 from zae_limiter.infra import names, packages
+from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.models.stack import StackOptions
 
 LIMITS = [Limit.per_minute("rpm", 10)]
@@ -61,6 +63,8 @@ def test_a_failed_creation_says_how_to_go_on_and_can_be_deployed_again(place, de
     assert "creation failed: Custom (Custom::Test) failed: " in line
     assert f"remove it: zae-limiter delete --name {place[0]}" in line
     assert deployment.manager.status() == "ROLLBACK_COMPLETE"
+    buckets = deployment.manager.control.call("s3", "list_buckets")["Buckets"]
+    assert not [each["Name"] for each in buckets if each["Name"].startswith(place[0])]
     assert deployment.deploy(StackOptions()).stack == "created"
 
 
@@ -118,11 +122,15 @@ def test_two_processes_that_open_a_missing_stack_at_once_both_succeed(place, ope
 # --- killed
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_deployment_that_was_killed_can_be_run_again(control_plane, place, opening, kills):
-    """Killed at a random moment each time, on a control plane that takes 200 ms to answer."""
+@pytest.mark.parametrize(
+    ("kills", "answer_ms"), [(1, 50), pytest.param(20, 200, marks=pytest.mark.slow)]
+)
+def test_a_deployment_that_was_killed_can_be_run_again(
+    control_plane, place, opening, kills, answer_ms
+):
+    """Killed at a random moment each time, on a control plane that is slow to answer."""
     with Proxy(control_plane.url) as proxy:
-        proxy.link.answer_ms = 200
+        proxy.link.answer_ms = answer_ms
         slow_place = (*place[:2], proxy.url)
         whole_s = timed_deployment(slow_place)
         chance = random.Random(14)
@@ -140,8 +148,11 @@ def test_a_deployment_that_was_killed_can_be_run_again(control_plane, place, ope
                 assert repository.get_version_record()["lambda_version"]
                 with SyncRateLimiter(repository).acquire("k", "r", {"rpm": 1}, limits=LIMITS):
                     pass
-        code = function_code(place)
-    assert code == packages.aggregator_package().sha256
+        codes = function_codes(place)
+    assert codes == [
+        packages.aggregator_package().sha256,
+        packages.provisioner_package().sha256,
+    ]
 
 
 def start_deployment(place):
@@ -172,14 +183,14 @@ def delete(place):
         deployment.close()
 
 
-def function_code(place):
+def function_codes(place):
     deployment = Deployment(*place)
     try:
-        return deployment.manager.control.call(
-            "lambda",
-            "get_function_configuration",
-            FunctionName=names.aggregator_function(place[0]),
-        )["CodeSha256"]
+        call = deployment.manager.control.call
+        return [
+            call("lambda", "get_function_configuration", FunctionName=name)["CodeSha256"]
+            for name in functions(place[0])
+        ]
     finally:
         deployment.close()
 
@@ -218,6 +229,23 @@ def test_the_role_of_the_aggregator_has_the_rights_that_it_needs_and_no_others(s
         return any("AccessDenied" in event["message"] for event in events)
 
     wait_until(denied)
+    deployment.close()
+
+
+def test_the_role_of_the_provisioner_has_the_rights_that_it_needs_and_no_others(strict_place):
+    deployment = Deployment(*strict_place)
+    deployment.deploy(StackOptions(enable_aggregator=False))
+    remote = RemoteProvisioner(*strict_place)
+    manifest = LimitsManifest.from_dict({"resources": {"api": {"limits": {"rpm": 5}}}})
+    assert remote.apply(manifest)["created"] == 1
+    assert remote.plan(manifest)["changes"] == []
+    role = names.role(strict_place[0], "prov")
+    deployment.manager.control.call(
+        "iam", "delete_role_policy", RoleName=role, PolicyName="provisioner"
+    )
+    with pytest.raises(InfrastructureError, match=r"AccessDenied|not permitted"):
+        remote.plan(manifest)
+    remote.close()
     deployment.close()
 
 

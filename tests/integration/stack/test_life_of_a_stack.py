@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.stack.usage import is_cleared, use_and_turn_the_hour, wait_until
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
+from zae_limiter._sync.infra.deployment import functions
 from zae_limiter._version import __version__
 from zae_limiter.cli.app import app
 from zae_limiter.exceptions import IncompatibleSchemaError, VersionMismatchError
@@ -85,14 +86,15 @@ def test_a_plan_changes_nothing(deployment, command):
     assert deployment.manager.status() is None
     deployment.deploy(StackOptions())
     before = traces(deployment)
-    (changed,) = command("deploy", "--plan", "--lambda-memory", 512, "--output", "json").json
-    assert changed == {
-        "action": "Modify",
-        "resource": "Aggregator",
-        "type": "AWS::Lambda::Function",
-        "replacement": "False",
-        "properties": ["MemorySize"],
-    }
+    changes = command("deploy", "--plan", "--lambda-memory", 512, "--output", "json").json
+    assert sorted(change.pop("resource") for change in changes) == ["Aggregator", "Provisioner"]
+    for change in changes:
+        assert change == {
+            "action": "Modify",
+            "type": "AWS::Lambda::Function",
+            "replacement": "False",
+            "properties": ["MemorySize"],
+        }
     assert traces(deployment) == before
 
 
@@ -123,15 +125,15 @@ def test_without_waiting_the_second_run_finishes_it(command, deployment):
     wait_until(lambda: deployment.manager.status() == "CREATE_COMPLETE")
     assert deployment.version_record() is None
     finished = command("deploy", "--output", "json").json
-    assert finished["functions"] == [names.aggregator_function(deployment.name)]
+    assert finished["functions"] == list(functions(deployment.name))
     assert deployment.version_record()["lambda_version"] == __version__
 
 
 def test_without_roles_there_is_no_aggregator_and_the_command_says_so(command, deployment):
     said = command("deploy", "--no-iam")
     assert said.code == 0
-    assert "the aggregator is left out; name a role for it: --aggregator-role-arn" in said.err
-    assert function(deployment) is None
+    assert "aggregator and provisioner are left out; name a role for them: " in said.err
+    assert [function(deployment, name) for name in functions(deployment.name)] == [None, None]
     assert "lambda_version" not in deployment.version_record()
 
 
@@ -171,6 +173,25 @@ def test_an_archive_with_events_outlives_the_stack_and_is_named(command, deploym
     control.call("s3", "delete_bucket", Bucket=bucket)
 
 
+def test_a_deletion_that_was_killed_before_the_archive_is_finished_by_the_next(command, deployment):
+    deployment.deploy(StackOptions())
+    bucket = deployment.manager.outputs()["ArchiveBucket"]
+    deployment.manager.delete()  # the stack alone: its archive is retained
+    control = deployment.manager.control
+    assert bucket in buckets_of(control)
+    finished = command("delete", "--yes")
+    assert (finished.code, finished.out) == (
+        0,
+        f"{bucket}, left by an interrupted deletion, is deleted\n",
+    )
+    assert bucket not in buckets_of(control)
+    assert "there is no stack named" in command("delete", "--yes").error(1)
+
+
+def buckets_of(control):
+    return [bucket["Name"] for bucket in control.call("s3", "list_buckets")["Buckets"]]
+
+
 @pytest.mark.parametrize("words", [("delete", "--yes"), ("status",), ("check",), ("upgrade",)])
 def test_a_stack_that_is_missing_is_said_in_one_line(command, place, words):
     line = command(*words).error(1)
@@ -188,18 +209,23 @@ def test_deleting_asks_and_names_what_is_lost(command, deployment):
 
 
 def make_older(deployment, version="0.9.0"):
-    """Give the function other code, as a deployment of another version would have."""
+    """Give the functions other code, as a deployment of another version would have."""
     code = packages.build("zae_limiter_aggregator.report")
-    control, name = deployment.manager.control, names.aggregator_function(deployment.name)
-    control.call("lambda", "update_function_code", FunctionName=name, ZipFile=code.content)
+    control = deployment.manager.control
+    for name in functions(deployment.name):
+        control.call("lambda", "update_function_code", FunctionName=name, ZipFile=code.content)
     with deployment.opened_engine() as engine:
         record = engine.documents.get("_", "version")
         engine.documents.put("_", "version", {**record, "lambda_version": version})
-    wait_until(lambda: function(deployment)["LastUpdateStatus"] == "Successful")
+    for name in functions(deployment.name):
+        wait_until(lambda: function(deployment, name)["LastUpdateStatus"] == "Successful")  # noqa: B023
 
 
 def has_this_code(deployment):
-    return function(deployment)["CodeSha256"] == packages.aggregator_package().sha256
+    return all(
+        function(deployment, name)["CodeSha256"] == package.sha256
+        for name, package in functions(deployment.name).items()
+    )
 
 
 def test_older_functions_are_updated_by_opening(deployment, opening):
@@ -220,7 +246,7 @@ def test_older_functions_are_updated_by_upgrade_with_the_options_of_the_stack(de
     dry = command("upgrade", "--dry-run", "--output", "json").json
     assert (dry["functions"], has_this_code(deployment)) == ([], False)
     done = command("upgrade", "--output", "json").json
-    assert done["functions"] == [names.aggregator_function(deployment.name)]
+    assert done["functions"] == list(functions(deployment.name))
     assert has_this_code(deployment)
     assert function(deployment)["MemorySize"] == 512
     assert {"Key": "team", "Value": "search"} in deployment.manager.describe()["Tags"]
@@ -313,24 +339,25 @@ def assert_documented(name, data):
     assert data.keys() <= set(re.findall(r"\w+", text))
 
 
-def function(deployment):
+def function(deployment, name=None):
+    """Return what Lambda says of a function, the aggregator unless another one is named."""
     try:
         return deployment.manager.control.call(
             "lambda",
             "get_function_configuration",
-            FunctionName=names.aggregator_function(deployment.name),
+            FunctionName=name or names.aggregator_function(deployment.name),
         )
     except ControlError:
         return None
 
 
 def traces(deployment):
-    """Return what any change of the stack, its function or its record would change."""
+    """Return what any change of the stack, its functions or its record would change."""
     control = deployment.manager.control
     events = control.pages("cloudformation", "describe_stack_events", StackName=deployment.name)
     return (
         [event["EventId"] for page in events for event in page["StackEvents"]],
-        function(deployment)["LastModified"],
+        [function(deployment, name)["LastModified"] for name in functions(deployment.name)],
         deployment.version_record(),
     )
 

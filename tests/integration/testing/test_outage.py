@@ -27,7 +27,7 @@ def url(request, tmp_path):
     if request.param == "memory":
         yield "memory://"
     elif request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/limits.db"
+        yield f"sqlite:///{tmp_path}/limits.db?synchronous=OFF"
     else:
         with empty_table() as table:
             yield store_url(table, shared_endpoint())

@@ -5,23 +5,26 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 
+from tests.support.dynamodb.world import written_later
 from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.models.timestamps import ms_from_iso
+from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.testing import FakeClock
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log
 
-HOUR_MS = 3_600_000
+HOUR_MS, DAY = 3_600_000, 24
 START_MS = 1_767_225_600_000 + 12 * HOUR_MS
 API = "api"
 CLIENTS, ENTITIES, HOURS = 8, 200, 3
 CHILDREN, PARENT = 20, "org"  # the first entities cascade
 RESHAPED = 4  # so many are split and merged
-ANNOUNCED = 0.5  # share of announcements that succeed even on a starved machine
+BURST = 24  # consumptions of one client and bucket at a time, which share writes
+LONG = 10_000  # consumptions; fewer come one by one
+KILLED = "killed-"  # entities of clients that were killed, perhaps before they announced an hour
 ROUNDS = 4  # of each hour; between them the test itself changes things
 BATCH = 100  # records of one delivery
 FAILING_EVERY = 25  # writes of the processor, where they fail in part
@@ -40,8 +43,9 @@ class Failure(Exception):
 class Fleet:
     """Clients of one table with one clock; ``used`` and ``admitted`` are by entity and hour."""
 
-    def __init__(self, seed):
-        self.chance = random.Random(seed)
+    def __init__(self, consumptions):
+        self.chance = random.Random(consumptions)
+        self.burst = BURST if consumptions >= LONG else 1
         self.clock = FakeClock(START_MS)
         self.used, self.admitted, self.through = Counter(), Counter(), Counter()
         self.entities = [f"key-{number}" for number in range(ENTITIES)]
@@ -93,12 +97,18 @@ class Fleet:
             await stack.aclose()
 
     async def _run(self, limiter, count):
-        for _ in range(count):
+        while count:
             self.clock.advance(ms=self.chance.randint(0, 3))
-            await self._consume(limiter)
+            size = min(count, self.chance.randint(1, self.burst))
+            entity = self.chance.choice(self.entities)
+            if size == 1:
+                await self._consume(limiter, entity)
+            else:
+                await asyncio.gather(*(self._consume(limiter, entity) for _ in range(size)))
+            count -= size
 
-    async def _consume(self, limiter):
-        entity, chance = self.chance.choice(self.entities), self.chance
+    async def _consume(self, limiter, entity):
+        chance = self.chance
         amounts = {"rpm": chance.randint(1, 9), "tpm": chance.choice((0, 0, 500))}
         kind = chance.randrange(20)
         self._count(entity, {}, admitted=1)
@@ -164,55 +174,83 @@ class Fleet:
     # --- checks
 
     async def check(self, *, first_hour=0, entities=None):
-        """Compare queries with the ledger: of all entities, or a few, and of the resource."""
+        """Compare queries with the ledger: of all entities, or a few, of resource and namespace."""
+        for repo in self.repos:
+            await written_later(repo)
         reader = self.chance.choice(self.repos)
-        hours = {hour for _, hour in self.admitted if hour >= first_hour}
+        ledger = self._windows_of(first_hour)
         every = list(dict.fromkeys(entity for entity, _ in self.admitted))
         if entities is not None:
             every = self.chance.sample(every, min(entities, len(every)))
+        start = iso_from_ms(first_hour * HOUR_MS)
         for entity in every:
-            shown = _by_hour(await _windows(reader, entity, API))
-            for hour in hours:
-                self._compare(entity, hour, shown.get((entity, hour)))
-        await self._check_resource(reader, hours)
+            shown = _by_start(await _windows(reader, entity, API, "hourly", start))
+            for key in [key for key in ledger if key[0] == entity]:
+                _compare(key, ledger[key], shown.get(key))
+        for resource in (API, None):
+            for length in (1, DAY):
+                await self._check_all(reader, resource, length, first_hour)
 
-    async def _check_resource(self, reader, hours):
-        """Compare a query of all entities, which knows running hours by their announcements.
-
-        An announcement is given up after a quarter of a second: on a busy machine some are missing.
-        """
-        shown = _by_hour(await _windows(reader, None, API))
-        reshaped = {PARENT, *self.entities[:RESHAPED]}
-        for entity, hour in self.admitted:
-            if entity not in reshaped and (entity, hour) in shown and hour in hours:
-                self._compare(entity, hour, shown[entity, hour])
-        wanted = {(entity, hour) for entity, hour in self.admitted if hour in hours}
-        assert len(shown.keys() & wanted) >= ANNOUNCED * len(wanted)
-
-    def _compare(self, entity, hour, window):
+    async def _check_all(self, reader, resource, length, first_hour):
+        """Compare every window of a resource or namespace, and their sums."""
+        window_type = "hourly" if length == 1 else "daily"
+        start = iso_from_ms(first_hour // length * length * HOUR_MS)
+        shown = _by_start(await _windows(reader, None, resource, window_type, start))
+        ledger = self._windows_of(first_hour // length * length, length)
+        assert shown.keys() <= ledger.keys()
+        for key, wanted in ledger.items():
+            if key in shown or not key[0].startswith(KILLED):
+                _compare(key, wanted, shown.get(key))
+        summary = await reader.get_usage_summary(
+            resource=resource, window_type=window_type, start_time=start
+        )
+        assert summary.snapshot_count == len(shown)
         for name in ("rpm", "tpm"):
-            used = window.counters.get(name, 0) if window else 0
-            assert used == self.used[entity, hour, name], (entity, hour, name, window)
-            through = window.through_children.get(name, 0) if window else 0
-            assert through == self.through[entity, hour, name], (entity, hour, name, window)
-        events = window.total_events if window else 0
-        assert events == self.admitted[entity, hour], (entity, hour, window)
+            through = sum(each.through_children.get(name, 0) for each in shown.values())
+            total = sum(each.counters.get(name, 0) for each in shown.values())
+            assert summary.through_children.get(name, 0) == through
+            assert summary.total.get(name, 0) == total - through
+
+    def _windows_of(self, first_hour, length=1):
+        """The ledger by entity and first hour of each window: limits, parts through children."""
+        windows = {}
+
+        def add(entity, hour, place, amount):
+            if hour >= first_hour:
+                sums = windows.setdefault((entity, hour - hour % length), Counter())
+                sums[place] += amount
+
+        for (entity, hour), count in self.admitted.items():
+            add(entity, hour, "events", count)
+        for part, amounts in (("used", self.used), ("through", self.through)):
+            for (entity, hour, name), amount in amounts.items():
+                add(entity, hour, (part, name), amount)
+        return windows
 
 
-async def _windows(repo, entity, resource):
+def _compare(key, wanted, window):
+    for name in ("rpm", "tpm"):
+        used = window.counters.get(name, 0) if window else 0
+        assert used == wanted["used", name], (key, name, wanted, window)
+        through = window.through_children.get(name, 0) if window else 0
+        assert through == wanted["through", name], (key, name, wanted, window)
+    assert (window.total_events if window else 0) == wanted["events"], (key, wanted, window)
+
+
+async def _windows(repo, entity, resource, window_type, start_time):
     windows, next_key = [], None
     while True:
         page, next_key = await repo.get_usage_snapshots(
-            entity, resource, "hourly", limit=500, next_key=next_key
+            entity, resource, window_type, start_time=start_time, limit=500, next_key=next_key
         )
         windows += page
         if next_key is None:
             return windows
 
 
-def _by_hour(windows):
+def _by_start(windows):
     shown = {(each.entity_id, ms_from_iso(each.window_start) // HOUR_MS): each for each in windows}
-    assert len(shown) == len(windows), "an hour is shown twice"
+    assert len(shown) == len(windows), "a window is shown twice"
     return shown
 
 

@@ -7,12 +7,13 @@ import pytest
 
 from tests.support.dynamodb import stored
 from tests.support.dynamodb.tables import store_url
-from tests.support.dynamodb.trees import AsyncTree
+from tests.support.dynamodb.trees import AsyncTree, Awaited
 from zae_limiter import RateLimiter, RateLimitExceeded
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.testing import FakeClock
 
 USER, PARENT, API = "user-1", "org-1", "api"
+LATER_S = 10  # for what takes milliseconds, on a busy machine
 
 
 class Failure(Exception):
@@ -39,9 +40,10 @@ class Client:
         )
 
     async def take(self, entity_id=USER, **options):
-        """An acquire that must be granted."""
+        """An acquire that must be granted, and what goes on in the background because of it."""
         async with self.acquire(entity_id, **options):
             pass
+        await written_later(self.repo)
 
     async def granted(self, entity_id=USER, **options):
         try:
@@ -156,6 +158,15 @@ class World:
 def rate_of(limit):
     """Capacity, refill and period, in millitokens and milliseconds."""
     return limit.capacity_milli, limit.refill_amount_milli, limit.refill_period_ms
+
+
+async def written_later(repo):
+    """Wait until the writes that no caller waits for were made, or have failed."""
+    if isinstance(repo, Awaited):
+        later = repo.blocking._context.engine._context.later  # noqa: SLF001 - below the API
+        await asyncio.to_thread(later.drain, LATER_S)
+    else:
+        await repo._context.engine._context.later.drain(LATER_S)  # noqa: SLF001 - below the API
 
 
 async def together(*awaitables):

@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError
 from zae_limiter.transport.errors import Denied, Refused
-from zae_limiter_aggregator.wire import Wire
+from zae_limiter_aggregator.wire import Wire, public_url
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret/+"}
 
@@ -146,5 +146,4 @@ def test_the_environment_has_to_say_where_and_who():
     ],
 )
 def test_the_public_endpoint_is_that_of_the_region(region, host):
-    wire = Wire("my-table", {**KEYS, "AWS_DEFAULT_REGION": region})
-    assert wire.dynamodb_url == f"https://{host}/"
+    assert public_url("dynamodb", region) == f"https://{host}"

@@ -73,3 +73,77 @@ def test_one_that_a_leader_has_taken_cannot_leave():
     queues.leave(leader)
     queues.take_group(waiting[0])
     assert not queues.withdraw(waiting[1])
+
+
+# --- reservations: one write with them in flight, in the order of arrival
+
+
+def patient():
+    change = BucketChange(LIMITS, {"rpm": 1000}, True, 1, until_ms=1000)
+    return PendingChange(BUCKET, change, clock, Deadline(60))
+
+
+def hasty():
+    change = BucketChange(LIMITS, {"rpm": 1000}, True, 1)
+    return PendingChange(BUCKET, change, clock, Deadline(60))
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Set the moment, in seconds."""
+
+    def set_moment(moment_s):
+        monkeypatch.setattr(
+            "zae_limiter.dynamodb.buckets.write_queue.time.monotonic", lambda: moment_s
+        )
+
+    return set_moment
+
+
+def test_a_second_write_with_reservations_waits_for_the_first_however_long_that_takes(at):
+    at(0)
+    queues, first, other, second = WriteQueues(), patient(), hasty(), patient()
+    assert queues.join(first, Waiter)
+    at(1)
+    assert queues.join(other, Waiter)  # without reservations writes may overtake each other
+    at(2)
+    assert not queues.join(second, Waiter)
+    queues.leave(other)
+    assert not second.waiter.woken
+    queues.leave(first)
+    assert second.waiter.woken
+    assert queues.take_group(second) == [second]
+
+
+def test_a_group_takes_no_reservations_while_a_write_with_them_is_in_flight(at):
+    at(0)
+    queues, first, other = WriteQueues(), patient(), hasty()
+    assert queues.join(first, Waiter)
+    at(1)
+    assert queues.join(other, Waiter)
+    followers = [hasty(), patient(), hasty(), patient()]
+    for each in followers:
+        assert not queues.join(each, Waiter)
+    queues.leave(other)
+    assert queues.take_group(followers[0]) == [followers[0], followers[2]]
+    queues.leave(followers[0])
+    queues.leave(first)
+    assert followers[1].waiter.woken
+    assert queues.take_group(followers[1]) == [followers[1], followers[3]]
+    queues.leave(followers[1])
+
+
+def test_a_group_with_reservations_lets_no_other_one_go_before_it_has_ended(at):
+    at(0)
+    queues, first = WriteQueues(), hasty()
+    assert queues.join(first, Waiter)
+    followers = [hasty(), patient()]
+    for each in followers:
+        assert not queues.join(each, Waiter)
+    queues.leave(first)
+    assert queues.take_group(followers[0]) == followers
+    at(1)
+    late = patient()
+    assert not queues.join(late, Waiter)
+    queues.leave(followers[0])
+    assert late.waiter.woken

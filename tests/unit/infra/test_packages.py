@@ -11,9 +11,12 @@ import pytest
 
 from zae_limiter.infra import packages
 
-PACKAGE = packages.aggregator_package()
-MAX_BYTES = 200_000
-MAX_CPU_MS = 100
+PACKAGES = {
+    "aggregator": packages.aggregator_package(),
+    "provisioner": packages.provisioner_package(),
+}
+MAX_BYTES = {"aggregator": 200_000, "provisioner": 400_000}
+MAX_CPU_MS = {"aggregator": 100, "provisioner": 150}
 
 
 def interpreters():
@@ -27,10 +30,15 @@ def interpreters():
     return [Path(sys.executable), *(path for path in others if path.exists())]
 
 
+@pytest.fixture(scope="module", params=PACKAGES)
+def function(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
+def file(function, tmp_path_factory):
     file = tmp_path_factory.mktemp("package") / "lambda.zip"
-    file.write_bytes(PACKAGE.content)
+    file.write_bytes(PACKAGES[function].content)
     return file
 
 
@@ -42,38 +50,65 @@ def run(python, file, code):
     )
 
 
-def test_the_same_sources_make_the_same_bytes():
-    assert packages.aggregator_package() == PACKAGE
-    with zipfile.ZipFile(io.BytesIO(PACKAGE.content)) as archive:
+def test_the_same_sources_make_the_same_bytes(function):
+    packages.build.cache_clear()
+    again = {"aggregator": packages.aggregator_package, "provisioner": packages.provisioner_package}
+    assert again[function]() == PACKAGES[function]
+    with zipfile.ZipFile(io.BytesIO(PACKAGES[function].content)) as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.namelist()[0] == "index.py"
 
 
-def test_it_is_small_and_has_no_engine_no_command_and_no_aws_library():
-    assert len(PACKAGE.content) < MAX_BYTES
-    with zipfile.ZipFile(io.BytesIO(PACKAGE.content)) as archive:
-        folders = {"/".join(name.split("/")[:2]) for name in archive.namelist()}
-    assert not {name for name in folders if "cli" in name or "_async" in name or "_sync" in name}
-    assert {name.split("/")[0] for name in folders} == {
+def test_it_is_small_and_has_no_engine_no_command_and_no_aws_library(function):
+    assert len(PACKAGES[function].content) < MAX_BYTES[function]
+    with zipfile.ZipFile(io.BytesIO(PACKAGES[function].content)) as archive:
+        names = archive.namelist()
+    assert not [name for name in names if "/cli/" in name or "/_async/" in name]
+    assert not [name for name in names if "/embedded/" in name or "/repository/" in name]
+    assert {name.split("/")[0] for name in names} == {
         "index.py",
         "zae_limiter",
-        "zae_limiter_aggregator",
+        f"zae_limiter_{function}",
     }
 
 
+# What is called: nothing to do, or a call that is refused before the table is asked.
+CALLS = {
+    "aggregator": ("{'Records': []}", "{'batchItemFailures': []}"),
+    "provisioner": (
+        "{'action': 'plan', 'manifest': {'system': {'limits': {'rpm': 0}}}}",
+        "must be greater than zero",
+    ),
+}
+ENVIRONMENT = (
+    "import os, index\n"
+    "os.environ.update(TABLE_NAME='t', AWS_REGION='us-east-1', AWS_ACCESS_KEY_ID='k',\n"
+    "                  AWS_SECRET_ACCESS_KEY='s')\n"
+)
+
+
 @pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.parts[-3])
-def test_it_runs_in_a_bare_interpreter(file, python):
-    """The handler is called without records: everything that it imports is there."""
-    code = (
-        "import os, index\n"
-        "os.environ.update(TABLE_NAME='t', AWS_REGION='us-east-1', AWS_ACCESS_KEY_ID='k',\n"
-        "                  AWS_SECRET_ACCESS_KEY='s')\n"
-        "print(index.handler({'Records': []}, None), file=sys.stderr)\n"
-        "import zae_limiter_aggregator.archive\n"
-    )
-    found = run(python, file, code)
+def test_it_runs_in_a_bare_interpreter(function, file, python):
+    event, answer = CALLS[function]
+    call = f"print(index.handler({event}, None), file=sys.stderr)\n"
+    found = run(python, file, ENVIRONMENT + call)
     assert found.returncode == 0, found.stderr
-    assert found.stderr == "{'batchItemFailures': []}\n"
+    assert answer in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_the_provisioner_calls_dynamodb_without_botocore(tmp_path):
+    """Of an endpoint where nothing listens: everything that a call imports is in the package."""
+    file = tmp_path / "lambda.zip"
+    file.write_bytes(PACKAGES["provisioner"].content)
+    call = (
+        "os.environ['AWS_ENDPOINT_URL'] = 'http://127.0.0.1:9'\n"
+        "print(index.handler({'action': 'apply', 'manifest': {}}, None), file=sys.stderr)\n"
+        "assert not {'boto3', 'botocore', 'yaml', 'click', 'asyncio'} & {*sys.modules}\n"
+    )
+    found = run(sys.executable, file, ENVIRONMENT + call)
+    assert found.returncode == 0, found.stderr
+    assert "no connection to http://127.0.0.1:9" in found.stderr
 
 
 def test_every_module_in_it_can_be_imported(file):
@@ -88,22 +123,31 @@ def test_every_module_in_it_can_be_imported(file):
     assert found.returncode == 0, found.stderr
 
 
-def test_a_cold_start_imports_in_100_ms_of_processor_time(tmp_path):
+def test_a_cold_start_imports_within_its_processor_time(function, tmp_path):
     """Compiled from source and unpacked, as Lambda has it; without the interpreter's own start.
 
-    The best of five; twice the promise is allowed for a processor that others use at the same time.
+    The best of five; thrice the promise is allowed for a processor that others use, too.
     """
-    with zipfile.ZipFile(io.BytesIO(PACKAGE.content)) as archive:
+    with zipfile.ZipFile(io.BytesIO(PACKAGES[function].content)) as archive:
         archive.extractall(tmp_path)
     bare = min(cpu_ms(tmp_path, "pass") for _ in range(5))
-    assert min(cpu_ms(tmp_path, "import index") for _ in range(5)) - bare <= 2 * MAX_CPU_MS
+    took = min(cpu_ms(tmp_path, "import index") for _ in range(5)) - bare
+    assert took <= 3 * MAX_CPU_MS[function]
 
 
-def test_a_cold_start_imports_no_more_than_it_needs(file):
+NEVER = {
+    "aggregator": {"asyncio", "dataclasses", "email.utils", "inspect", "logging", "random"},
+    "provisioner": {"asyncio", "botocore", "click", "email.utils", "urllib.request", "yaml"},
+}
+MOST_MODULES = {"aggregator": 46, "provisioner": 80}
+
+
+def test_a_cold_start_imports_no_more_than_it_needs(function, file):
     found = run(sys.executable, file, "import index\nprint(*sys.modules, file=sys.stderr)")
     modules = set(found.stderr.split())
-    assert not modules & {"asyncio", "dataclasses", "email.utils", "inspect", "logging", "random"}
-    assert len([name for name in modules if name.startswith("zae_limiter")]) <= 46
+    assert not modules & NEVER[function]
+    own = [name for name in modules if name.startswith("zae_limiter")]
+    assert len(own) <= MOST_MODULES[function]
 
 
 def cpu_ms(folder, code):

@@ -10,7 +10,9 @@ import yaml
 
 from zae_limiter.dynamodb import table
 from zae_limiter.infra import aggregator, names, parameters
+from zae_limiter.infra.provisioner import limits_template
 from zae_limiter.infra.template import as_yaml, template
+from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.models.stack import StackOptions
 
 TEMPLATE = template()
@@ -31,9 +33,14 @@ def nodes(value):
             yield from nodes(each)
 
 
+@pytest.mark.slow  # it reads the descriptions of all services first
 def test_cfn_lint_has_nothing_to_say(tmp_path):
+    assert lint(tmp_path, as_yaml()) == (0, "")
+
+
+def lint(tmp_path, text):
     file = tmp_path / "template.yaml"
-    file.write_text(as_yaml())
+    file.write_text(text)
     program = Path(sys.executable).with_name("cfn-lint")
     found = subprocess.run(
         [program, "--include-checks", "I", "--", str(file)],
@@ -41,7 +48,7 @@ def test_cfn_lint_has_nothing_to_say(tmp_path):
         text=True,
         check=False,
     )
-    assert (found.returncode, found.stdout) == (0, "")
+    return found.returncode, found.stdout
 
 
 def test_it_is_the_same_text_each_time_and_without_aliases():
@@ -58,8 +65,9 @@ def test_the_placeholder_never_changes():
         "def handler(event, context):\n"
         '    raise RuntimeError("no code yet: run zae-limiter upgrade")\n'
     )
-    assert properties("Aggregator")["Code"] == {"ZipFile": aggregator.PLACEHOLDER}
-    assert properties("Aggregator")["Handler"] == "index.handler"
+    for function in ("Aggregator", "Provisioner"):
+        assert properties(function)["Code"] == {"ZipFile": aggregator.PLACEHOLDER}
+        assert properties(function)["Handler"] == "index.handler"
 
 
 def test_local_control_planes_understand_every_function():
@@ -142,9 +150,44 @@ def test_the_function_is_small_traced_and_bounded():
     assert RESOURCES["Aggregator"]["DependsOn"] == "AggregatorLogGroup"
 
 
+def test_the_provisioner_has_the_time_that_a_large_manifest_takes():
+    function = properties("Provisioner")
+    assert (function["Runtime"], function["Architectures"]) == ("python3.12", ["arm64"])
+    assert function["Timeout"] == 900
+    assert function["MemorySize"] == {"Ref": "LambdaMemory"}
+    assert RESOURCES["Provisioner"]["DependsOn"] == "ProvisionerLogGroup"
+    assert TEMPLATE["Outputs"]["ProvisionerArn"]["Value"] == {"Fn::GetAtt": ["Provisioner", "Arn"]}
+
+
+def test_the_template_of_a_manifest_finds_the_function_by_import():
+    manifest = LimitsManifest.from_dict(
+        {
+            "namespace": "prod",
+            "system": {"limits": {"rpm": {"capacity": 5}}, "on_unavailable": "allow"},
+            "entities": {"user": {"parent": "team", "cascade": True}},
+        }
+    )
+    body = limits_template("my-app", manifest)
+    (resource,) = body["Resources"].values()
+    assert resource["Type"] == "Custom::ZaeLimiterLimits"
+    wanted = resource["Properties"]
+    assert wanted["ServiceToken"] == {"Fn::ImportValue": "my-app-ProvisionerArn"}
+    assert wanted["ServiceTimeout"] > 900  # the function answers first
+    as_text = json.loads(json.dumps(wanted["Manifest"]), parse_int=str)  # as CloudFormation does
+    as_text["entities"]["user"]["cascade"] = "true"
+    assert LimitsManifest.from_dict(as_text) == manifest
+
+
+@pytest.mark.slow  # cfn-lint takes seconds
+def test_the_template_of_a_manifest_has_no_warning(tmp_path):
+    manifest = LimitsManifest.from_dict({"system": {"limits": {"rpm": {"capacity": 5}}}})
+    assert lint(tmp_path, as_yaml(limits_template("my-app", manifest))) == (0, "")
+
+
 def test_the_archive_is_private_encrypted_kept_and_moves_to_glacier():
     archive = RESOURCES["AuditArchive"]
-    assert (archive["DeletionPolicy"], archive["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert archive["DeletionPolicy"] == "RetainExceptOnCreate"
+    assert archive["UpdateReplacePolicy"] == "Retain"
     assert set(archive["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
     (rule,) = archive["Properties"]["LifecycleConfiguration"]["Rules"]
     assert rule["Transitions"] == [
@@ -177,7 +220,7 @@ def test_alarms_watch_errors_duration_lag_dead_letters_and_throttles():
 
 def test_every_role_has_the_boundary_and_goes_through_the_format():
     roles = [each for each in RESOURCES.values() if each["Type"] == "AWS::IAM::Role"]
-    assert len(roles) == 4
+    assert len(roles) == 5
     for role in roles:
         boundary = role["Properties"]["PermissionsBoundary"]
         assert boundary["Fn::If"][:2] == ["HasBoundary", {"Ref": "PermissionBoundary"}]

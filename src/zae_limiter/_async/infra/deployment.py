@@ -34,6 +34,7 @@ REQUEST_TIMEOUT_S = 10.0  # nothing waits for these calls but a deployment
 FIRST_PAUSE_S = 0.05  # a local control plane is done at once
 LONGEST_PAUSE_S = 2.0
 CODE_WITHIN_S = 300.0  # Lambda takes seconds to bring new code
+_BUCKET_ENDS = {"NoSuchBucket": "absent", "BucketNotEmpty": "kept"}
 
 logger = logging.getLogger(__name__)
 
@@ -94,11 +95,13 @@ class Deployment:
 
     async def update_functions(self) -> tuple[str, ...]:
         """Bring the code of this version to every function of the stack; return the changed."""
-        function = names.aggregator_function(self.name)
-        changed = await FunctionCode(self._control, function).bring(packages.aggregator_package())
-        if changed is not None:
+        outcomes = {
+            name: await FunctionCode(self._control, name).bring(package)
+            for name, package in functions(self.name).items()
+        }
+        if any(changed is not None for changed in outcomes.values()):
             await self._note_functions()
-        return (function,) if changed else ()
+        return tuple(name for name, changed in outcomes.items() if changed)
 
     async def upgrade(self) -> tuple[str, tuple[str, ...]]:
         """Bring stack and functions to this version with the options that the stack has.
@@ -115,20 +118,26 @@ class Deployment:
         existed = await self.manager.delete(wait=wait)
         if not existed or bucket is None:
             return Deleted(existed)
-        kept = not wait or not await self._delete_empty(bucket)
+        kept = not wait or await self._delete_empty(bucket) == "kept"
         return Deleted(existed, bucket if kept else None)
 
-    async def _delete_empty(self, bucket: str) -> bool:
-        """Delete a bucket that holds nothing; False if it is left."""
+    async def finish_deletion(self) -> list[str]:
+        """Delete the empty archives that interrupted deletions have left; return their names.
+
+        A stack is gone before its archive, whose name only the deleted stack still knows.
+        """
+        buckets = await self.manager.left_of_deleted("AuditArchive")
+        return [bucket for bucket in buckets if await self._delete_empty(bucket) == "deleted"]
+
+    async def _delete_empty(self, bucket: str) -> str:
+        """Delete a bucket that holds nothing; return "deleted", "absent" or "kept"."""
         try:
             await self._control.acall("s3", "delete_bucket", Bucket=bucket)
         except ControlError as error:
-            if error.code == "NoSuchBucket":
-                return True
-            if error.code == "BucketNotEmpty":
-                return False
+            if error.code in _BUCKET_ENDS:
+                return _BUCKET_ENDS[error.code]
             raise
-        return True
+        return "deleted"
 
     # --- records
 
@@ -189,6 +198,14 @@ class Deployment:
             yield engine
         finally:
             await engine.close()
+
+
+def functions(stack: str) -> dict[str, packages.FunctionPackage]:
+    """Return the package of each function that a stack may have, by its name."""
+    return {
+        names.aggregator_function(stack): packages.aggregator_package(),
+        names.provisioner_function(stack): packages.provisioner_package(),
+    }
 
 
 class FunctionCode:

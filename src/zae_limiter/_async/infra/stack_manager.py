@@ -154,6 +154,26 @@ class StackManager:
                 raise StackOperationError(self.name, f"it could not be deleted: {reason}")
         return True
 
+    async def left_of_deleted(self, logical_id: str) -> list[str]:
+        """Return the physical ids of a resource that deleted stacks of this name have retained.
+
+        CloudFormation keeps the events of a deleted stack for 90 days, under its id.
+        """
+        call, service = self.control.apages, "cloudformation"
+        pages = await call(service, "list_stacks", StackStatusFilter=["DELETE_COMPLETE"])
+        stacks = [stack for page in pages for stack in page["StackSummaries"]]
+        retained: list[str] = []
+        for stack_id in [each["StackId"] for each in stacks if each["StackName"] == self.name]:
+            pages = await call(service, "describe_stack_events", StackName=stack_id)
+            retained += [
+                str(event["PhysicalResourceId"])
+                for page in pages
+                for event in page["StackEvents"]
+                if event["LogicalResourceId"] == logical_id
+                and event["ResourceStatus"] == "DELETE_SKIPPED"
+            ]
+        return retained
+
     async def plan(self, options: StackOptions) -> list[StackChange]:
         """Return what a deployment would change, from a change set that is not executed."""
         names.check_names(self.name, options)

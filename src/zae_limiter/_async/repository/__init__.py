@@ -238,6 +238,7 @@ class Repository(
             return
         if self._context.owns_engine:
             self._context.breaker.stop()
+            self.charging.close()
             await self._context.engine.close()
             self._context.parallel.close()
 

@@ -9,6 +9,7 @@ from zae_limiter._async.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.clock import Clock, Deadline
+from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable, SharedConfig
@@ -17,6 +18,8 @@ from zae_limiter.resolution import Resolved, Scope, override
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.slots import SlotKeeper
+    from zae_limiter.concurrency.waiting_line import WaitingLines
 
 UNCHARGED_LOG_S = 10.0  # an outage is logged that often, not once per call
 
@@ -32,6 +35,27 @@ class ChargeService:
         self.buckets = context.engine.buckets
         self.namespace_id = context.namespace_id
         self.clock: Clock = context.clock
+        self.waiting_lines: WaitingLines | None = None  # made by the first acquire that waits
+        self._slots: SlotKeeper | None = None
+        self._lock = SignalSafeLock()
+
+    @property
+    def slots(self) -> SlotKeeper:
+        """What renews the slots of leases; made when the first slot is taken."""
+        keeper = self._slots
+        if keeper is None:
+            from zae_limiter._async.slots import SlotKeeper
+
+            with self._lock:
+                keeper = self._slots = self._slots or SlotKeeper(
+                    self.buckets, self.namespace_id, self.clock
+                )
+        return keeper
+
+    def close(self) -> None:
+        """Stop renewing slots."""
+        if self._slots is not None:
+            self._slots.close()
 
     async def resolve(self, entity_id: str, resource: str, now_ms: int) -> Resolved:
         """Return the configuration of an entity on a resource."""

@@ -18,6 +18,7 @@ from zae_limiter.naming import (
 )
 
 if TYPE_CHECKING:
+    from zae_limiter._async.provisioner import Provisioner
     from zae_limiter.models.entity import Namespace
 
 PURGE_BATCH = 500  # rows of one transaction: short enough not to delay acquires of the same store
@@ -120,6 +121,12 @@ class DocumentMethods(RepositoryMixin):
         return await self._context.engine.documents.get(
             self._context.namespace_id, PROVISIONER_STATE
         )
+
+    def provisioner(self, principal: str | None = None) -> Provisioner:
+        """Return what brings this namespace to a manifest: it plans, applies, diffs and exports."""
+        from zae_limiter._async.provisioner import Provisioner
+
+        return Provisioner(self._context, check_principal(principal))
 
     async def put_provisioner_state(self, state: dict[str, Any]) -> None:
         await self._context.engine.documents.put(

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from zae_limiter._sync.infra.deployment import Deployment, FunctionCode
+from zae_limiter._sync.infra.deployment import Deployment, FunctionCode, functions
 from zae_limiter._version import __version__
 from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
 from zae_limiter.exceptions import InfrastructureError, InfrastructureNotFoundError
-from zae_limiter.infra import names, packages
+from zae_limiter.infra import names
+from zae_limiter.infra.packages import FunctionPackage
 from zae_limiter.models.stack import Status
 
 DAY_S = 86_400
@@ -45,14 +46,15 @@ class StatusReader:
         table = self._call("dynamodb", "describe_table", TableName=self._name)
         described: Mapping[str, Any] = (table or {}).get("Table", {})
         latency_ms, record, namespaces = self._ask_table() if described else (None, {}, None)
-        function = self._function()
+        found = [self._function(name, package) for name, package in functions(self._name).items()]
+        aggregates = found[0] is not None
         details = {
-            "functions": [] if function is None else [function],
-            "iterator_age_ms": self._lag_ms() if function is not None else None,
-            "dead_letters": self._dead_letters() if function is not None else None,
+            "functions": [function for function in found if function is not None],
+            "iterator_age_ms": self._lag_ms() if aggregates else None,
+            "dead_letters": self._dead_letters() if aggregates else None,
             "alarms": self._alarms(),
             "namespaces": namespaces,
-            "last_day": self._last_day(function is not None),
+            "last_day": self._last_day(aggregates),
             "indexes": len(described.get("GlobalSecondaryIndexes", ())),
             "notes": self._notes,
         }
@@ -64,7 +66,7 @@ class StatusReader:
             latency_ms=latency_ms,
             cfn_status=None if stack is None else str(stack["StackStatus"]),
             table_status=described.get("TableStatus"),
-            aggregator_enabled=function is not None,
+            aggregator_enabled=aggregates,
             schema_version=None if schema is None else str(schema),
             lambda_version=record.get(FUNCTIONS_VERSION),
             client_version=__version__,
@@ -97,8 +99,7 @@ class StatusReader:
             return None, {}, None
         return latency_ms, record, len(namespaces)
 
-    def _function(self) -> dict[str, Any] | None:
-        name = names.aggregator_function(self._name)
+    def _function(self, name: str, package: FunctionPackage) -> dict[str, Any] | None:
         try:
             configuration = FunctionCode(self._control, name).configuration()
         except InfrastructureError as error:
@@ -113,7 +114,7 @@ class StatusReader:
             "update": configuration.get("LastUpdateStatus"),
             "memory_mb": configuration.get("MemorySize"),
             "timeout_s": configuration.get("Timeout"),
-            "is_current": configuration.get("CodeSha256") == packages.aggregator_package().sha256,
+            "is_current": configuration.get("CodeSha256") == package.sha256,
             "event_source": self._event_source(name),
             "errors_last_hour": errors,
             "last_error": self._last_error(name),

@@ -236,6 +236,7 @@ class SyncRepository(
             return
         if self._context.owns_engine:
             self._context.breaker.stop()
+            self.charging.close()
             self._context.engine.close()
             self._context.parallel.close()
 

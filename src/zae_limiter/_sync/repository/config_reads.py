@@ -32,6 +32,17 @@ class Fresh(NamedTuple):
     since_ms: int
 
 
+class ConfigQuery(NamedTuple):
+    """What one caller needs, as of which moment, and until when it waits."""
+
+    entity_id: str
+    resource: str
+    now_ms: int
+    deadline: Deadline | None = None
+    fresh: Fresh | None = None
+    shared: SharedConfig | None = None
+
+
 class ConfigReader:
     """Reads what the cache does not hold, once for all callers of an entity and resource.
 
@@ -57,44 +68,37 @@ class ConfigReader:
         If the entry should only be renewed and that fails, it is used on until it expires.
         ``shared`` are levels that this call has just read for another entity.
         """
-        context = self._context
-        cache = context.cache
+        query = ConfigQuery(entity_id, resource, now_ms, deadline, fresh, shared)
+        cache = self._context.cache
         if cache.ttl_seconds <= 0 and fresh is None:  # each call is to see its own moment
-            return self._load(entity_id, resource, now_ms, deadline, shared=shared)
-        entity_key, resource_key = self._keys(entity_id, resource)
-        if fresh is not None or cache.still_valid(entity_key, resource_key, now_ms) is None:
-            return self._read_together(entity_id, resource, now_ms, deadline, fresh)
+            return self._load(query)
+        keys = self._keys(query)
+        if fresh is not None or cache.still_valid(*keys, now_ms) is None:
+            return self._read_together(query)
         if deadline is not None:
-            deadline = Deadline(deadline.left() * RENEWAL_SHARE)
+            query = query._replace(deadline=Deadline(deadline.left() * RENEWAL_SHARE))
         try:
-            return self._read_together(entity_id, resource, now_ms, deadline, None)
+            return self._read_together(query)
         except InfrastructureError:
-            kept = cache.still_valid(entity_key, resource_key, context.clock())
+            kept = cache.still_valid(*keys, self._context.clock())
             if kept is None:
                 raise
             return kept
 
-    def _read_together(
-        self,
-        entity_id: str,
-        resource: str,
-        now_ms: int,
-        deadline: Deadline | None,
-        fresh: Fresh | None,
-    ) -> Resolved:
-        context = self._context
-        entity_key, resource_key = self._keys(entity_id, resource)
+    def _read_together(self, query: ConfigQuery) -> Resolved:
+        context, fresh = self._context, query.fresh
+        keys = self._keys(query)
         has_failed = False
         while True:
             if fresh is not None:
-                cached = context.cache.consistent_since(entity_key, resource_key, *fresh)
+                cached = context.cache.consistent_since(*keys, *fresh)
                 if cached is not None:
                     return cached
             flight, waiter = context.config_reads.join(
-                (entity_key, resource_key, fresh is not None), context.cache.generation, Waiter
+                (*keys, fresh is not None), context.cache.generation, Waiter
             )
-            if waiter is None or not landed(context.config_reads, flight, waiter, deadline):
-                return self._lead(flight, entity_id, resource, now_ms, deadline, fresh)
+            if waiter is None or not landed(context.config_reads, flight, waiter, query.deadline):
+                return self._lead(flight, query)
             if flight.result is not None and _satisfies(*flight.result, fresh):
                 return flight.result[0]
             if flight.error is not None:
@@ -102,20 +106,13 @@ class ConfigReader:
                     raise_for_waiter(flight.error)
                 has_failed = True
 
-    def _lead(
-        self,
-        flight: Flight[tuple[Resolved, int]],
-        entity_id: str,
-        resource: str,
-        now_ms: int,
-        deadline: Deadline | None,
-        fresh: Fresh | None,
-    ) -> Resolved:
+    def _lead(self, flight: Flight[tuple[Resolved, int]], query: ConfigQuery) -> Resolved:
+        """Read for all that wait; ``shared`` levels of this caller alone are not used."""
         result: tuple[Resolved, int] | None = None
         failure: Exception | None = None
-        began_ms = now_ms if fresh is None else self._context.clock()
+        began_ms = query.now_ms if query.fresh is None else self._context.clock()
         try:
-            resolved = self._load(entity_id, resource, began_ms, deadline, fresh=fresh)
+            resolved = self._load(query._replace(now_ms=began_ms, shared=None))
             result = resolved, began_ms
             return resolved
         except Exception as error:
@@ -124,18 +121,10 @@ class ConfigReader:
         finally:
             self._context.config_reads.land(flight, result, failure)
 
-    def _load(
-        self,
-        entity_id: str,
-        resource: str,
-        now_ms: int,
-        deadline: Deadline | None,
-        *,
-        fresh: Fresh | None = None,
-        shared: SharedConfig | None = None,
-    ) -> Resolved:
+    def _load(self, query: ConfigQuery) -> Resolved:
         """Read and cache the levels of the entity, and the shared ones if they are not cached."""
         context, cache = self._context, self._context.cache
+        entity_id, resource, now_ms, deadline, fresh, shared = query
         generation, read_ms = cache.generation, now_ms
         if fresh is None and shared is None and cache.ttl_seconds > 0:
             snapshot, read_ms = self._with_cached_levels(entity_id, resource, now_ms, deadline)
@@ -151,10 +140,8 @@ class ConfigReader:
             if shared is None:
                 self._keep_shared(resource, snapshot, now_ms, generation)
         resolved = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
-        entity_key, resource_key = self._keys(entity_id, resource)
-        cache.put(
-            entity_key, resource_key, resolved, read_ms, generation, consistent=fresh is not None
-        )
+        keys = self._keys(query)
+        cache.put(*keys, resolved, read_ms, generation, consistent=fresh is not None)
         return resolved
 
     def _with_cached_levels(
@@ -199,9 +186,11 @@ class ConfigReader:
         )
         return levels
 
-    def _keys(self, entity_id: str, resource: str) -> tuple[tuple[str, str], tuple[str, int]]:
+    def _keys(self, query: ConfigQuery) -> tuple[tuple[str, str], tuple[str, int]]:
+        """Return the keys of the cache: the entity's, and the resource's."""
         context = self._context
-        return (context.namespace_id, entity_id), (resource, context.bucket_ttl_multiplier)
+        entity_key = context.namespace_id, query.entity_id
+        return entity_key, (query.resource, context.bucket_ttl_multiplier)
 
 
 def _satisfies(resolved: Resolved, began_ms: int, fresh: Fresh | None) -> bool:

@@ -5,7 +5,7 @@ Images of shards are at their own rates (``tree.of_shard``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from zae_limiter.admission.image import (
     BucketImage,
@@ -16,6 +16,7 @@ from zae_limiter.admission.image import (
     reaches_ms,
 )
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.admission.slots import swept
 
 
 class CombinedImage(BucketImage):
@@ -35,7 +36,11 @@ def combine(
     Levels, consumption and counts are the sums. The image holds for that moment only: shards that
     are full at different times fill more slowly together than one bucket would.
     """
-    limits, images = {}, shards.values()
+    limits, holds = {}, None
+    if any(image.holds is not None for image in shards.values()):
+        shards = {shard: swept(image, now_ms) for shard, image in shards.items()}
+        holds = _all_holds(shards.values())
+    images = shards.values()
     for key, rate in rates.items():
         states = [image.limits[key] for image in images if key in image.limits]
         level = sum(level_milli(state, now_ms) for state in states)
@@ -52,9 +57,21 @@ def combine(
         sum(image.writes for image in images),
         None,
         sum(image.rejected for image in images if image.window_hour == hour),
+        holds,
     )
     whole.shards = shards
     return whole
+
+
+def _all_holds(images: Iterable[BucketImage]) -> dict[str, dict[int, int]]:
+    """Add up the slots that are held, by stored name and the moment that they expire."""
+    sums: dict[str, dict[int, int]] = {}
+    for image in images:
+        for key, held in (image.holds or {}).items():
+            of_key = sums.setdefault(key, {})
+            for moment, count in held.items():
+                of_key[moment] = of_key.get(moment, 0) + count
+    return sums
 
 
 def fit_at_ms(

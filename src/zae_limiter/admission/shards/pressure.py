@@ -66,6 +66,8 @@ def has_useful_halves(image: BucketImage) -> bool:
     """
     admitted = max(1, image.admitted - image.admitted_counted)  # in the running hour
     for state in image.limits.values():
+        if not state.rate.refill_milli:  # all slots are in one shard, so all calls go there
+            return False
         average = (state.consumed_milli - state.counted_milli) // admitted
         if halved(state.rate)[1].capacity_milli < 2 * max(MILLI, average):
             return False

@@ -33,9 +33,13 @@ def split(image: BucketImage, now_ms: int) -> Halves:
     """Split a shard. The bounds allow concurrent charges, but no concurrent credits."""
     halves = Halves([], {})
     for key, state in image.limits.items():
+        here, there = halved(state.rate)
+        if here == state.rate:  # slots are not divided
+            halves.given[key] = LimitState(0, there)
+            continue
         kept, balance = _divided(key, state, now_ms)
         halves.kept.append(kept)
-        halves.given[key] = LimitState(balance, halved(state.rate)[1])
+        halves.given[key] = LimitState(balance, there)
     return halves
 
 
@@ -43,6 +47,8 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
     """Return the survivor's moves, right if the sibling was not written to since it was read."""
     moves = []
     for key, state in survivor.limits.items():
+        if not state.rate.refill_milli:  # the slots are those of the first shard, which survives
+            continue
         gained = _without_overflow(sibling.limits[key], now_ms)
         full = full_balance(state.rate, now_ms)
         if state.balance_milli > full:
@@ -53,8 +59,10 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
 
 
 def halved(rate: Rate) -> tuple[Rate, Rate]:
-    """Return the rates of both halves; the first one keeps the odd millitoken."""
+    """Return the rates of both halves; the first one keeps the odd millitoken, and all slots."""
     capacity, refill, period = rate
+    if not refill:
+        return rate, Rate(0, 0, period)
     return (
         Rate(capacity - capacity // 2, refill, 2 * period),
         Rate(capacity // 2, refill, 2 * period),

@@ -137,7 +137,7 @@ def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Mov
     owed = {
         key: -level
         for key, state in images[home].limits.items()
-        if (level := level_milli(state, now_ms)) < 0
+        if state.rate.refill_milli and (level := level_milli(state, now_ms)) < 0
     }
     limits = dict(images[home].limits)
     for key, debt in owed.items():

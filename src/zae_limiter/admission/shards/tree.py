@@ -59,8 +59,10 @@ def share(shard: Shard, capacity_milli: int) -> int:
 
 
 def effective(rate: Rate, shard: Shard) -> Rate:
-    """Return the rate of a shard's share of a limit."""
+    """Return the rate of a shard's share of a limit; all slots are those of the first shard."""
     capacity, refill, period = rate
+    if not refill:
+        return Rate(0 if shard.number else capacity, 0, period)
     return Rate(share(shard, capacity), refill, period * shard.n)
 
 

@@ -249,13 +249,18 @@ def _lifelong_per_s(bucket: StoredBucket, now_ms: int) -> float:
 
 
 def _others_per_s(before: CachedBucket, writes: int, now_ms: int) -> float:
-    """Average how often other clients write; ``writes`` is the count without the own write."""
+    """Return how often other clients write; ``writes`` is the count without the own write.
+
+    It rises at once and falls slowly. Taken too high, it costs one refused write at the border
+    between hours; taken too low, as by an average after a pause, one of each client.
+    """
     elapsed_ms, rate = now_ms - before.at_ms, before.others_per_s
     if elapsed_ms <= 0 or before.at_ms == LONG_AGO:
         return rate
     of_others = max(0, writes - before.bucket.image.writes)
-    average = rate + (of_others * 1000 / elapsed_ms - rate) / 4
-    return average if average > NEVER_PER_S else 0.0
+    latest = of_others * 1000 / elapsed_ms
+    rate = max(latest, rate + (latest - rate) / 4)
+    return rate if rate > NEVER_PER_S else 0.0
 
 
 def _others(

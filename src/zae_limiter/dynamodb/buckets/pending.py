@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.image import BucketImage, LimitState, level_milli
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli
 from zae_limiter.admission.request import NO_NAMES, Settlement, StaleLimits
+from zae_limiter.admission.reservation import (
+    Reservation,
+    ahead_milli,
+    bound_ms,
+    fits_by,
+    reserved,
+)
 from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.admission.slots import SlotHold, swept
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.waiter import Wakeable
 from zae_limiter.dynamodb.buckets.cache import CachedBucket
@@ -25,6 +33,8 @@ class BucketChange(NamedTuple):
     ``admitted`` is what the change adds to the bucket's count of admitted acquires. ``refreshed``
     says that the limits were read again after the bucket was found to have newer ones.
     ``through_child`` are the names of the limits that a child of the entity counts, too.
+    ``until_ms`` makes a charge a reservation; ``forfeits`` is that of a settlement. ``released``
+    and ``renewed`` are slots that the caller holds.
     """
 
     in_force: InForce
@@ -33,11 +43,27 @@ class BucketChange(NamedTuple):
     admitted: int = 0
     refreshed: bool = False
     through_child: frozenset[str] = NO_NAMES
+    until_ms: int | None = None
+    forfeits: bool = False
+    released: tuple[SlotHold, ...] = ()
+    renewed: tuple[SlotHold, ...] = ()
+
+    @property
+    def held_slots(self) -> tuple[SlotHold, ...]:
+        """The slots that the change gives back or renews."""
+        return self.released or self.renewed
 
     @classmethod
     def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
-        in_force, amounts = settlement.in_force, settlement.amounts_milli
-        return cls(in_force, amounts, False, admitted, through_child=settlement.through_child)
+        return cls(
+            settlement.in_force,
+            settlement.amounts_milli,
+            False,
+            admitted + settlement.admitted,
+            through_child=settlement.through_child,
+            forfeits=settlement.forfeits,
+            released=settlement.released,
+        )
 
     def without_absent_limits(self, image: BucketImage) -> BucketChange:
         """Drop credits for limits that the bucket does not have: an absent limit is full."""
@@ -77,7 +103,15 @@ class Selection(NamedTuple):
 
 def fits_alone(change: BucketChange, image: BucketImage, now_ms: int) -> bool:
     """Tell whether a charge fits if nothing else is written with it."""
+    if image.holds:
+        image = swept(image, now_ms)
     limits = image.limits
+    if change.until_ms is not None:
+        by_ms = bound_ms(change.until_ms, now_ms)
+        return all(
+            fits_by(limits[key], amount, now_ms, by_ms)
+            for key, amount in change.amounts_milli.items()
+        )
     for key, amount in change.amounts_milli.items():
         if held_milli(limits[key], 0, now_ms) < amount:
             return False
@@ -103,7 +137,7 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
         for key, amount in change.amounts_milli.items():
             if key not in held:
                 held[key] = held_milli(image.limits[key], 0, now_ms)
-            if held[key] < amount:
+            if held[key] + _reserved_ahead(change, image.limits[key], amount, now_ms) < amount:
                 selection.skipped.append(position)
                 break
         else:
@@ -111,6 +145,42 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
                 held[key] -= amount
             selection.taken.append(position)
     return selection
+
+
+def _reserved_ahead(change: BucketChange, state: LimitState, amount_milli: int, now_ms: int) -> int:
+    """Return what a reservation may count on beyond the level; less than nothing if it never fits.
+
+    Of a limit that it does not name it counts on nothing.
+    """
+    if change.until_ms is None or not amount_milli:
+        return 0
+    if amount_milli > state.rate.capacity_milli:
+        return -state.rate.capacity_milli
+    return ahead_milli(state.rate, now_ms, bound_ms(change.until_ms, now_ms))
+
+
+def total_at(changes: Iterable[BucketChange], image: BucketImage, now_ms: int) -> dict[str, Wanted]:
+    """Add up what several changes want of each limit, and the level that reservations require.
+
+    Each charge must fit, together with all before it, by the moment up to which it waits.
+    """
+    changes = list(changes)
+    wanted = total(changes)
+    if not any(change.until_ms is not None for change in changes):
+        return wanted
+    charged: dict[str, int] = {}
+    needed: dict[str, int] = {}
+    for change in changes:
+        if not change.is_charge:
+            continue
+        for key, amount in change.amounts_milli.items():
+            charged[key] = charged.get(key, 0) + amount
+            level = charged[key] - _reserved_ahead(change, image.limits[key], amount, now_ms)
+            needed[key] = max(level, needed.get(key, level))
+    return {
+        key: each._replace(needed_milli=needed[key]) if key in needed else each
+        for key, each in wanted.items()
+    }
 
 
 def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
@@ -121,17 +191,27 @@ def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
         return {key: Wanted(amount, 0, 0, True) for key, amount in amounts.items()}
     charged: dict[str, int] = {}
     settled: dict[str, tuple[int, int]] = {}  # what is owed, and what is returned
+    uncounted: dict[str, int] = {}
     for change in changes:
         if change.is_charge:
             for key, amount in change.amounts_milli.items():
                 charged[key] = charged.get(key, 0) + amount
             continue
+        if change.forfeits:
+            for key, amount in change.amounts_milli.items():
+                uncounted[key] = uncounted.get(key, 0) - amount
+            continue
         for key, amount in change.amounts_milli.items():
             owed, returned = settled.get(key) or (0, 0)
             settled[key] = (owed + amount, returned) if amount > 0 else (owed, returned - amount)
     return {
-        key: Wanted(charged.get(key, 0), *settled.get(key, (0, 0)), key in charged)
-        for key in charged | settled
+        key: Wanted(
+            charged.get(key, 0),
+            *settled.get(key, (0, 0)),
+            key in charged,
+            uncounted_milli=uncounted.get(key, 0),
+        )
+        for key in charged | settled | uncounted
     }
 
 
@@ -149,13 +229,19 @@ def through_children(changes: Iterable[BucketChange]) -> dict[str, int]:
 class Applied(NamedTuple):
     """The change is committed; ``image`` is the bucket or shard after the write.
 
-    Two things are left to other shards: ``spilled_milli`` is the part of a credit that the shard
-    has no room for, ``is_short`` says that the shard is in debt.
+    ``is_whole`` says that it is the whole bucket. Two things are left to other shards:
+    ``spilled_milli`` is the part of a credit that the shard has no room for, ``is_short`` says that
+    a debt has left the shard below zero. ``reservation`` is that of a charge that waits.
+    ``moments`` are those at which the slots of the change expire, see ``PlannedSlots``; None if it
+    has none.
     """
 
     image: BucketImage | None
     spilled_milli: Mapping[str, int] = {}
     is_short: bool = False
+    is_whole: bool = True
+    reservation: Reservation | None = None
+    moments: tuple[int | None, ...] | None = None
 
 
 class Rejected(NamedTuple):
@@ -181,6 +267,8 @@ def applied_outcomes(
 ) -> list[Applied]:
     """Return the outcomes of changes that were written together, given the item after the write."""
     image = bucket.image
+    if any(change.until_ms is not None for change in changes):
+        return _with_reservations(changes, bucket, now_ms)
     if bucket.shard.n == 1:
         return [Applied(image)] * len(changes)
     surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in image.limits.items()}
@@ -188,17 +276,42 @@ def applied_outcomes(
     outcomes = []
     for change in changes:
         spilled = {} if change.is_charge else _spilled(change, surplus)
-        is_short = any(
+        is_short = not change.is_charge and any(
             amount > 0 and key in in_debt for key, amount in change.amounts_milli.items()
         )
         if is_short:
             in_debt = set()  # one repayment covers the debts of all
-        outcomes.append(Applied(image, spilled, is_short))
+        outcomes.append(Applied(image, spilled, is_short, False))
+    return outcomes
+
+
+def _with_reservations(
+    changes: Sequence[BucketChange], bucket: StoredBucket, now_ms: int
+) -> list[Applied]:
+    """Return the outcomes of a write with reservations: each is due before those behind it."""
+    image, shard = bucket.image, bucket.shard
+    as_charges = [change._replace(until_ms=None) for change in changes]
+    outcomes = applied_outcomes(as_charges, bucket, now_ms)
+    behind: dict[str, int] = {}
+    for position in range(len(changes) - 1, -1, -1):
+        change = changes[position]
+        if not change.is_charge:
+            continue
+        amounts = change.amounts_milli
+        if change.until_ms is not None:
+            place = image.writes, position
+            outcomes[position] = outcomes[position]._replace(
+                reservation=reserved(image, amounts, place, behind, shard)
+            )
+        for key, amount in amounts.items():
+            behind[key] = behind.get(key, 0) + amount
     return outcomes
 
 
 def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int]:
     """Take the part of a change's credits that overflowed out of ``surplus``."""
+    if change.forfeits:
+        return {}
     spilled = {}
     for key, amount in change.amounts_milli.items():
         lost = min(-amount, surplus.get(key, 0))

@@ -10,6 +10,7 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.rebase import full_bucket, full_limit, is_newer, rebase
 from zae_limiter.admission.request import StaleLimits
+from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import KnownBucket, holds_limits
@@ -20,7 +21,9 @@ from zae_limiter.dynamodb.buckets.pending import (
     select,
     through_children,
     total,
+    total_at,
 )
+from zae_limiter.dynamodb.buckets.planned_slots import PlannedSlots
 from zae_limiter.dynamodb.buckets.writes import Attempt, WriteContext
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
 from zae_limiter.models.config import ConfigSource
@@ -61,7 +64,12 @@ def plan(
         return _without_bucket(known, changes, context, link)
     whole = changes[0].in_force
     in_force = whole.at(bucket.shard)
-    if len(changes) == 1 and changes[0].is_charge and holds_limits(bucket, in_force):
+    if (
+        len(changes) == 1
+        and changes[0].is_charge
+        and bucket.image.holds is None
+        and holds_limits(bucket, in_force)
+    ):
         return _single_charge(known, bucket, changes[0], in_force, context)
     charges = [change for change in changes if change.is_charge]
     if charges and not holds_limits(bucket, in_force):
@@ -85,13 +93,18 @@ def _single_charge(
 ) -> Step:
     """Send a charge even if it does not seem to fit, unless the bucket was read just now."""
     now_ms = context.now_ms
-    moves, fits = charge_moves(
-        bucket.image.limits,
-        change.amounts_milli,
-        now_ms,
-        now_ms - known.at_ms,
-        known.others_milli_per_s,
-    )
+    limits, amounts, age_ms = bucket.image.limits, change.amounts_milli, now_ms - known.at_ms
+    if change.until_ms is None:
+        moves, fits = charge_moves(limits, amounts, now_ms, age_ms, known.others_milli_per_s)
+    else:
+        moves, fits = reservation_moves(
+            limits,
+            amounts,
+            now_ms,
+            by_ms=bound_ms(change.until_ms, now_ms),
+            age_ms=age_ms,
+            others_milli_per_s=known.others_milli_per_s,
+        )
     if known.is_fresh and not fits:
         return NothingToWrite(bucket.image, bucket.shard)
     return writes.charge(known, bucket, moves, change, in_force, context)
@@ -120,7 +133,11 @@ def _without_bucket(
     in_force = changes[0].in_force
     full = full_bucket(in_force, context.now_ms)
     taken = select(changes, full, context.now_ms).taken
-    wanted = total(changes[position] for position in taken)
+    slots = None
+    if full.holds is not None:  # none are held: what is to be released has expired
+        slots = PlannedSlots(full, [], context.now_ms)
+        slots.take(changes, taken)
+    wanted = total(changes[position] for position in taken)  # the full bucket holds them
     if any(each.taken_milli or each.asked for each in wanted.values()):
         admitted = sum(changes[position].admitted for position in taken)
         return writes.first(
@@ -131,22 +148,20 @@ def _without_bucket(
             admitted=admitted,
             positions=taken,
             through_milli=through_children(changes[position] for position in taken),
+            slots=slots,
         )
     if known.is_fresh:
         settled = [change for change in changes if not change.is_charge]
         return NothingToWrite(full, late_credits=_late_credits(settled))
-    if any(change.is_charge or change.through_child for change in changes):
-        return READ_FIRST  # of what came through children the slots must be known
+    if any(change.is_charge or change.through_child or change.held_slots for change in changes):
+        return READ_FIRST  # of what came through children, or is held, the slots must be known
     admitted = sum(change.admitted for change in changes)
     return writes.credit(wanted, context, admitted=admitted, positions=taken)
 
 
 def _late_credits(given: Sequence[BucketChange]) -> dict[str, tuple[int, int]]:
     through = through_children(given)
-    return {
-        key: (each.owed_milli - each.returned_milli, through.get(key, 0))
-        for key, each in total(given).items()
-    }
+    return {key: (each.net_milli, through.get(key, 0)) for key, each in total(given).items()}
 
 
 def _with_bucket(
@@ -156,7 +171,14 @@ def _with_bucket(
     in_force: InForce,
     context: WriteContext,
 ) -> Step:
-    image = bucket.image
+    image, slots = bucket.image, None
+    if image.holds is not None:
+        slots = PlannedSlots(image, changes, context.now_ms)
+        if slots.is_doubtful and not known.is_fresh:
+            return READ_FIRST
+        image = slots.image
+    elif not known.is_fresh and any(change.held_slots for change in changes):
+        return READ_FIRST
     taken = select(changes, image, context.now_ms).taken
     if not taken:
         if known.is_fresh:
@@ -165,11 +187,13 @@ def _with_bucket(
     if bucket.shard.n > 1:
         taken = _without_hidden_spills(changes, taken)
     selected = [changes[position].without_absent_limits(image) for position in taken]
-    wanted = total(selected)
+    wanted = total_at(selected, image, context.now_ms)
     admitted = sum(change.admitted for change in selected)
     dropped = [changes[position].to_absent_limits(image) for position in taken]
     late_credits = _late_credits([change for change in dropped if change is not None])
-    if known.is_fresh and not wanted and not admitted:
+    if slots is not None:
+        slots.take(changes, taken)
+    if known.is_fresh and not wanted and not admitted and not (slots and slots.writes()):
         return NothingToWrite(image, bucket.shard, late_credits)
     attempt = writes.group(
         known,
@@ -180,6 +204,7 @@ def _with_bucket(
         admitted=admitted,
         positions=taken,
         through_milli=through_children(selected),
+        slots=slots,
     )
     return attempt._replace(late_credits=late_credits) if late_credits else attempt
 

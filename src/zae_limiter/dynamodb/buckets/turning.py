@@ -16,10 +16,13 @@ from zae_limiter.dynamodb.items.usage import OriginHour
 # How many writes of other clients since the hour began make it likely that they have turned it: the
 # chance of no write is e to the minus of that. A wrong guess costs one refused write either way.
 PROBABLY_TURNED = log(2)
-# With a finished hour to be stored first, a turn that comes too late costs three writes: then a
-# chance of a quarter is enough.
-MAYBE_TURNED = log(4 / 3)
+# With a finished hour to be stored first, a turn that comes too late costs two writes: then a
+# chance of a third is enough.
+MAYBE_TURNED = log(3 / 2)
 NO_AMOUNTS: Mapping[str, int] = {}
+# Admitted and rejected acquires of a write, and its amounts that came through children.
+Counted = tuple[int, int, Mapping[str, int]]
+NOTHING: Counted = (0, 0, NO_AMOUNTS)
 
 
 class Turn(NamedTuple):
@@ -49,7 +52,7 @@ def hour_counts(
     *,
     usage_ms: int,
     is_turning: bool = False,
-    through_milli: Mapping[str, int] = NO_AMOUNTS,
+    counted: Counted = NOTHING,
 ) -> HourCounts:
     """Decide the form of a write, from the bucket as it is known.
 
@@ -59,16 +62,16 @@ def hour_counts(
     hour = now_ms // HOUR_MS
     if bucket.hours is None:
         origin = new_origin(bucket.shard.number)
-        return HourCounts(HourForm.BEGIN, hour, 0, 0, through_milli, None, origin)
+        return HourCounts(HourForm.BEGIN, hour, *counted, None, origin)
     if not is_over(bucket, now_ms, usage_ms):
-        return HourCounts(HourForm.COUNT, hour, 0, 0, through_milli)
+        return HourCounts(HourForm.COUNT, hour, *counted)
     since_ms = now_ms - max(hour * HOUR_MS, known.at_ms)
     enough = PROBABLY_TURNED if bucket.finished is None else MAYBE_TURNED
     turned_by_others = known.others_per_s * since_ms / 1000 > enough
     if not known.is_fresh and (is_turning or turned_by_others):
-        return HourCounts(HourForm.LATE, hour, 0, 0, through_milli)
+        return HourCounts(HourForm.LATE, hour, *counted)
     finished = None if bucket.finished is None else bucket.finished.hour
-    return HourCounts(HourForm.TURN, hour, 0, 0, through_milli, finished)
+    return HourCounts(HourForm.TURN, hour, *counted, finished)
 
 
 def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:

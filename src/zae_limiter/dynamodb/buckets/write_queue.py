@@ -3,7 +3,8 @@
 While a write to an item is in flight, callers wait and share the next write (group commit). There
 are no timers: a caller that finds no write in flight becomes the leader at once, and so does one
 that arrives more than ``APART_S`` after the last write was sent, so that callers on a slow network
-do not wait for a second round trip.
+do not wait for a second round trip. Of writes with reservations one is in flight at a time: their
+order is the order in which callers are served.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class _Queue:
     20,000 waiters, 10,000 may be cancelled in one moment.
     """
 
-    __slots__ = ("in_flight", "sent_s", "waiting")
+    __slots__ = ("in_flight", "reserving", "sent_s", "waiting")
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, leader: PendingChange) -> None:
         self.waiting: OrderedDict[PendingChange, None] | None = None
         self.in_flight = 1
         self.sent_s = now_s
+        # the leader of a write with reservations
+        self.reserving = None if leader.change.until_ms is None else leader
 
 
 class WriteQueues:
@@ -55,12 +58,16 @@ class WriteQueues:
         with self._lock:
             queue, now_s = self._queues.get(pending.shard_id), time.monotonic()
             if queue is None:
-                self._queues[pending.shard_id] = _Queue(now_s)
+                self._queues[pending.shard_id] = _Queue(now_s, pending)
                 return True
             if now_s - queue.sent_s > LOST_S:
-                queue.in_flight = 0
+                queue.in_flight, queue.reserving = 0, None
+            reserves = pending.change.until_ms is not None
             if queue.in_flight and (
-                queue.waiting or now_s - queue.sent_s < APART_S or queue.in_flight >= MAX_IN_FLIGHT
+                queue.waiting
+                or now_s - queue.sent_s < APART_S
+                or queue.in_flight >= MAX_IN_FLIGHT
+                or (reserves and queue.reserving is not None)
             ):
                 pending.waiter = waiter()
                 if queue.waiting is None:
@@ -69,6 +76,8 @@ class WriteQueues:
                 return False
             queue.in_flight += 1
             queue.sent_s = now_s
+            if reserves:
+                queue.reserving = pending
             return True
 
     def take_group(self, leader: PendingChange) -> list[PendingChange]:
@@ -76,15 +85,19 @@ class WriteQueues:
         with self._lock:
             queue, now_s = self._queues.get(leader.shard_id), time.monotonic()
             if queue is None:  # the leader was considered dead, and its queue is gone
-                self._queues[leader.shard_id] = _Queue(now_s)
+                self._queues[leader.shard_id] = _Queue(now_s, leader)
                 return [leader]
             queue.sent_s = now_s
             if not queue.waiting:
                 return [leader]
             followers = []
+            others_reserve = queue.reserving is not None and queue.reserving is not leader
             for pending in queue.waiting:
-                if pending.can_share_write(leader):
+                reserves = pending.change.until_ms is not None
+                if pending.can_share_write(leader) and not (reserves and others_reserve):
                     followers.append(pending)
+                    if reserves:
+                        queue.reserving = leader
                     if len(followers) == MAX_GROUP - 1:
                         break
             if len(followers) == len(queue.waiting):  # the usual case
@@ -100,6 +113,8 @@ class WriteQueues:
             queue = self._queues.get(leader.shard_id)
             if queue is None:
                 return
+            if queue.reserving is leader:
+                queue.reserving = None
             if queue.waiting and _hand_over(queue):
                 return
             queue.in_flight -= 1
@@ -121,6 +136,7 @@ class WriteQueues:
             if not self.withdraw(pending):
                 return False
             queue = self._queues[pending.shard_id]
+            queue.reserving = None
             queue.in_flight = int(_hand_over(queue))
             if not queue.in_flight:
                 del self._queues[pending.shard_id]
@@ -128,12 +144,21 @@ class WriteQueues:
 
 
 def _hand_over(queue: _Queue) -> bool:
-    """Wake the caller that has waited longest, to lead; False if none is left."""
+    """Wake the caller that has waited longest, to lead; False if none is left.
+
+    One that reserves stays until the write with reservations that is in flight has ended.
+    """
     while queue.waiting:
-        heir, _ = queue.waiting.popitem(last=False)
+        heir = next(iter(queue.waiting))
+        reserves = heir.change.until_ms is not None
+        if reserves and queue.reserving is not None:
+            return False
+        del queue.waiting[heir]
         if heir.deadline.is_nearly_over():  # its followers would fail with it
             heir.resolve(NotSent("the write queue of this bucket was too long; try again"))
             heir.wake()
         elif heir.wake():
+            if reserves:
+                queue.reserving = heir
             return True
     return False

@@ -12,6 +12,7 @@ from zae_limiter.admission.rebase import full_bucket, without_drops
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.dynamodb.buckets.expiry import after, expires_ms
 from zae_limiter.dynamodb.buckets.pending import BucketChange, through_children
+from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import NO_AMOUNTS, Turn, hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
@@ -35,8 +36,11 @@ from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
 NOTHING = Wanted()
 SINGLE_CHARGE = (0,)  # positions of a write that carries the leader's charge and nothing else
+SINGLE_RESERVATION = [0]  # not the same object: what it leaves has to be looked at
 STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
 DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
+
+NO_MOMENTS: Mapping[int, Moments] = {}
 
 Totals = Mapping[str, Wanted]
 
@@ -61,7 +65,8 @@ class Attempt(NamedTuple):
     ``store_first`` is a finished hour that must be stored before the write is sent, since the write
     drops it from the item. ``begins_hour`` is the origin and hour that the write begins, if any.
     ``rejected`` is how many rejections it counts. ``late_credits`` are counted as usage after the
-    write, beside the item: those to limits that the bucket does not have any more.
+    write, beside the item: those to limits that the bucket does not have any more. ``moments`` are
+    those at which slots of the changes expire, by position.
     """
 
     write: Sendable
@@ -77,6 +82,7 @@ class Attempt(NamedTuple):
     begins_hour: tuple[str, int] | None = None
     rejected: int = 0
     late_credits: Mapping[str, tuple[int, int]] = {}
+    moments: Mapping[int, Moments] = {}
 
 
 class WriteContext(NamedTuple):
@@ -103,8 +109,11 @@ def charge(
     in_force: InForce,
     context: WriteContext,
 ) -> Attempt:
-    """Write one charge, with moves that were planned for it. This is the usual write."""
-    amounts = change.amounts_milli
+    """Write one charge, with moves that were planned for it. This is the usual write.
+
+    A reservation may leave a debt, which the TTL has to outlast.
+    """
+    amounts, reserves = change.amounts_milli, change.until_ms is not None
     return _balance_write(
         known,
         bucket,
@@ -112,9 +121,10 @@ def charge(
         in_force,
         context,
         admitted=change.admitted,
-        positions=SINGLE_CHARGE,
+        positions=SINGLE_RESERVATION if reserves else SINGLE_CHARGE,
         net_milli=amounts,
         through_milli=through_children((change,)) if change.through_child else NO_AMOUNTS,
+        owes=reserves,
     )
 
 
@@ -128,11 +138,23 @@ def group(
     admitted: int,
     positions: Sequence[int],
     through_milli: Mapping[str, int] = NO_AMOUNTS,
+    slots: PlannedSlots | None = None,
 ) -> Attempt:
     """Write charges, debts and credits of several callers, all or none."""
-    net = {key: each.taken_milli - each.returned_milli for key, each in wanted.items()}
-    only_gives = not any(each.taken_milli or each.asked for each in wanted.values())
-    if only_gives and not through_milli and not is_over(bucket, context.now_ms, context.usage_ms):
+    of_slots: list[Move] = []
+    if slots is not None:
+        of_slots = slots.moves(wanted)
+        wanted = {key: each for key, each in wanted.items() if not slots.is_slots(key)}
+    net = {key: each.net_milli for key, each in wanted.items()}
+    only_gives = not of_slots and not any(
+        each.taken_milli or each.asked for each in wanted.values()
+    )
+    if (
+        slots is None
+        and only_gives
+        and not through_milli
+        and not is_over(bucket, context.now_ms, context.usage_ms)
+    ):
         return credit(wanted, context, admitted=admitted, positions=positions, net_milli=net)
     limits, now_ms = bucket.image.limits, context.now_ms
     others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
@@ -140,18 +162,20 @@ def group(
         guessed_move(key, limits[key], each, now_ms, age_ms, others.get(key, 0))
         for key, each in wanted.items()
     ]
+    gives = only_gives or any(each.returned_milli for each in wanted.values())
     return _balance_write(
         known,
         bucket,
-        moves,
+        moves + of_slots,
         in_force,
         context,
         admitted=admitted,
         positions=positions,
         net_milli=net,
         through_milli=through_milli,
-        owes=any(each.owed_milli for each in wanted.values()),
-        gives=only_gives or any(each.returned_milli for each in wanted.values()),
+        owes=any(each.owed_milli or each.needed_milli is not None for each in wanted.values()),
+        gives=gives or (slots is not None and slots.gives),
+        slots=slots,
     )
 
 
@@ -168,6 +192,7 @@ def _balance_write(
     through_milli: Mapping[str, int],
     owes: bool = False,
     gives: bool = False,
+    slots: PlannedSlots | None = None,
 ) -> Attempt:
     image, (shard_id, now_ms, write_id, usage_ms, rejected, is_turning) = bucket.image, context
     until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
@@ -182,13 +207,16 @@ def _balance_write(
             now_ms,
             usage_ms=usage_ms,
             is_turning=is_turning,
-            through_milli=through_milli,
-        )._replace(admitted=admitted, rejected=rejected)
+            counted=(admitted, rejected, through_milli),
+        )
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
     trailer = WriteTrailer(write_id, admitted, until, until == image.expires_ms)
     version = 0 if image.config_version else in_force.governing_version
-    write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts=counts)
+    held = () if slots is None else slots.writes()
+    write = TemplatedCharge(
+        shard_id, moves, trailer, bucket, version, counts=counts, slot_writes=held
+    )
     clamped = 0
     for _, _, _, _, put, _ in moves:
         if put is not None:
@@ -206,6 +234,7 @@ def _balance_write(
         store_first,
         begins_hour,
         rejected,
+        moments=NO_MOMENTS if slots is None else slots.moments,
     )
 
 
@@ -237,6 +266,7 @@ def first(
     admitted: int,
     positions: Sequence[int],
     through_milli: Mapping[str, int] = NO_AMOUNTS,
+    slots: PlannedSlots | None = None,
 ) -> Attempt:
     """Create the bucket, or take from it if it exists and is full: both have the same result."""
     shard_id, now_ms, write_id, usage_ms, rejected, _ = context
@@ -253,6 +283,7 @@ def first(
         in_force.governing_version,
         now_ms,
         HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli, None, origin),
+        () if slots is None else slots.writes(),
     )
 
     def only_if_absent() -> UpdateExpression:
@@ -270,6 +301,7 @@ def first(
         applied_positions=positions,
         begins_hour=(origin, hour) if usage_ms else None,
         rejected=rejected,
+        moments=NO_MOMENTS if slots is None else slots.moments,
     )
 
 

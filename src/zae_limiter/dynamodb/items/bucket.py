@@ -4,7 +4,9 @@ balance of a limit          t_<name>    millitokens, relative to the epoch
 consumed by a limit         c_<name>    millitokens, net
 consumed before a merge     m_<name>    by shards that were merged into this one; absent if none
 parameters of a limit       p_<name>    capacity:refill:period:slot in tokens and seconds; the
-                                        refill is empty if it is the capacity
+                                        refill is empty if it is the capacity. Of a limit on calls
+                                        in flight c:slots:lease_ttl:slot
+slots that are held         x{i}_{f}    of the limit in slot i, by the second f that they expire
 this is one of n shards     n
 digest of all parameters    lh          slots included; every charge requires it: balances mean
                                         nothing without
@@ -37,6 +39,7 @@ from zae_limiter.dynamodb.items.hours import (
     ADMITTED,
     BEGAN,
     CHILDREN,
+    CONCURRENT,
     FINISHED,
     HOUR,
     ORIGIN,
@@ -44,6 +47,8 @@ from zae_limiter.dynamodb.items.hours import (
     TURN_MARK,
     HourState,
 )
+from zae_limiter.dynamodb.items.keys import BucketId as BucketId  # noqa: PLC0414 - exported
+from zae_limiter.dynamodb.items.keys import ShardId as ShardId  # noqa: PLC0414 - exported
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.timestamps import MILLI
@@ -54,31 +59,8 @@ BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
 WRITES, WRITE_ID, TTL = "wc", "op", "ttl"
 CASCADE, PARENT = "cascade", "parent_id"
+HELD = "x"  # followed by the slot of the limit and the second that they expire
 UNSHARDED = 1
-
-
-class BucketId(NamedTuple):
-    """Identify one bucket."""
-
-    namespace_id: str
-    entity_id: str
-    resource: str
-
-    def shard(self, number: int) -> ShardId:
-        return ShardId(*self, number)
-
-
-class ShardId(NamedTuple):
-    """Identify one item of a bucket. Shard 0 always exists; it is all of an unsplit bucket."""
-
-    namespace_id: str
-    entity_id: str
-    resource: str
-    number: int
-
-    @property
-    def bucket_id(self) -> BucketId:
-        return BucketId(*self[:3])
 
 
 class StoredBucket(NamedTuple):
@@ -210,6 +192,8 @@ def _decode(item: Item) -> StoredBucket:
         finished=None if hours is None else item_hours.finished_hour(item),
         absent=() if hours is None else _absent(hours),
     )
+    if any(not state.rate.refill_milli for state in limits.values()):
+        bucket = bucket._replace(image=_with_holds(item, bucket.image))
     shards = int(item[SHARDS]["N"])
     return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
 
@@ -239,8 +223,11 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     for limit, (_, rate, _, counted) in before.limits.items():
         balance, consumed = item[BALANCE + limit]["N"], item[CONSUMED + limit]["N"]
         limits[limit] = LimitState(int(balance), rate, int(consumed), counted)
+    image = _image(item, limits)
+    if before.holds is not None:
+        image = _with_holds(item, image)
     return StoredBucket(
-        _image(item, limits),
+        image,
         digest,
         generation,
         item[WRITE_ID]["S"],
@@ -265,6 +252,27 @@ def _image(item: Item, limits: dict[str, LimitState]) -> BucketImage:
     )
 
 
+def held_name(slot: int, expires_ms: int) -> str:
+    """Return the attribute that counts the slots that expire at a moment, a whole second."""
+    return f"{HELD}{slot}_{expires_ms // 1000}"
+
+
+def _with_holds(item: Item, image: BucketImage) -> BucketImage:
+    """Add the slots that are held; a bucket with such limits has at least an empty mapping."""
+    names = {
+        int(item[PARAMETERS + name]["S"].split(":")[3]): name
+        for name, state in image.limits.items()
+        if not state.rate.refill_milli
+    }
+    holds: dict[str, dict[int, int]] = {name: {} for name in names.values()}
+    for attribute, value in item.items():
+        if attribute[:1] == HELD and attribute[1:2].isdigit():
+            slot, _, seconds = attribute[1:].partition("_")
+            if int(slot) in names:
+                holds[names[int(slot)]][int(seconds) * 1000] = int(value["N"])
+    return image._replace(holds=holds)
+
+
 def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
     """Scale a shard: its item stores the parameters of the whole bucket."""
     number = schema.parse_bucket_pk(item["PK"]["S"]).shard_id
@@ -278,12 +286,17 @@ def pack(rate: Rate, slot: int) -> str:
     The refill is left out where it is the capacity, as it usually is: every byte is billed.
     """
     capacity, refill, period = (str(part // MILLI) for part in rate)
+    if not rate.refill_milli:
+        return f"{CONCURRENT}{capacity}:{period}:{slot}"
     return f"{capacity}:{'' if refill == capacity else refill}:{period}:{slot}"
 
 
 @lru_cache(maxsize=4096)
 def unpack(packed: str) -> Rate:
     item_hours.slot_of(packed)  # raises for a kind of limit that this version does not know
+    if item_hours.is_concurrent(packed):
+        _, slots, lease_ttl = packed.split(":")[:3]
+        return Rate(int(slots) * MILLI, 0, int(lease_ttl) * MILLI)
     capacity, refill, period = packed.split(":")[:3]
     return Rate(int(capacity) * MILLI, int(refill or capacity) * MILLI, int(period) * MILLI)
 

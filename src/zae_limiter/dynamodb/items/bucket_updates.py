@@ -8,6 +8,7 @@ from typing import NamedTuple
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
 from zae_limiter.admission.moves import Move, rebase_move
 from zae_limiter.admission.rebase import namesake
+from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items import hour_updates
 from zae_limiter.dynamodb.items.attributes import Item, n, s
@@ -82,6 +83,25 @@ def _move(update: UpdateExpression, move: Move) -> None:
         update.add(stored.CONSUMED + move.key, move.consumed_milli)
 
 
+def write_slots(
+    update: UpdateExpression, writes: Sequence[SlotWrite], slots: Mapping[str, int]
+) -> None:
+    """Change the slots that are held, if they are as the write assumes."""
+    for write in writes:
+        slot = slots[write.key]
+        for moment, seen in write.expired.items():
+            name = stored.held_name(slot, moment)
+            update.require_equal(name, n(seen))
+            update.remove(name)
+        for moment in sorted(write.removed.keys() | write.added.keys()):
+            name, removed = stored.held_name(slot, moment), write.removed.get(moment, 0)
+            if removed:
+                update.require(f"{update.name(name)} >= {update.number(removed)}")
+            change = write.added.get(moment, 0) - removed
+            if change:
+                update.add(name, change)
+
+
 def _expiry(update: UpdateExpression, expires_ms: int | None) -> None:
     if expires_ms is None:
         update.remove(stored.TTL)
@@ -99,6 +119,7 @@ class NewBucket(NamedTuple):
     version: int
     generation: int  # the stamp, so that it exceeds that of a deleted bucket of the same key
     counts: HourCounts
+    slot_writes: Sequence[SlotWrite] = ()
 
 
 def first_write(
@@ -141,6 +162,7 @@ def first_write(
     update.set(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
     hour_updates.count_in_slots(update, counts, slots)
+    write_slots(update, new_bucket.slot_writes, slots)
     _expiry(update, trailer.expires_ms)
     return update
 
@@ -196,6 +218,8 @@ def structural_write(
         _drop(update, name, before[name], now_ms)
     if dropped:
         _fold_hours(update, bucket, target, dropped, slots)
+    if bucket.image.holds is not None:
+        _forget_slots(update, bucket, target, slots)
     update.set(stored.DIGEST, s(stored.digest_of(rates, slots)))
     update.set_number(stored.VERSION, target.config_version)
     if counts is not None:
@@ -233,6 +257,25 @@ def _fold_hours(
         heir = namesake(name, target.limits)
         assert heir is not None, "only limits with a namesake are dropped"
         hour_updates.free_slot(update, slots[name], slots[heir], has_children=hours.has_children)
+
+
+def _forget_slots(
+    update: UpdateExpression,
+    bucket: stored.StoredBucket,
+    target: BucketImage,
+    slots: Mapping[str, int],
+) -> None:
+    """Remove what is held of limits that have no slots any more.
+
+    If one gets slots again, they would be counted as free once they have expired. No write may have
+    come since: it could have added some.
+    """
+    kept = target.holds or {}
+    for name, moments in (bucket.image.holds or {}).items():
+        if name not in kept:
+            update.require_equal(stored.WRITES, n(bucket.image.writes))
+            for moment in moments:
+                update.remove(stored.held_name(slots[name], moment))
 
 
 def _rebase_moves(before: BucketImage, target: BucketImage, now_ms: int) -> list[Move]:

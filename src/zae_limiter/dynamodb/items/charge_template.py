@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from zae_limiter.admission.moves import Move
+from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import Item, n
@@ -23,6 +24,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     bucket_update,
     require_last,
     require_same,
+    write_slots,
 )
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, count, kind_of, values_of
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -45,10 +47,19 @@ class TemplatedCharge:
     """Moves under the condition that the bucket still has the shards and limits of ``bucket``.
 
     ``version`` becomes the bucket's configuration version; 0 leaves that alone. ``counts`` is
-    None for a write that counts nothing by the hour but what is in its moves and trailer.
+    None for a write that counts nothing by the hour but what is in its moves and trailer. A write
+    with ``slot_writes`` is rendered anew each time: the attributes that it names change with time.
     """
 
-    __slots__ = ("_bucket", "_counts", "_moves", "_shard_id", "_trailer", "_version")
+    __slots__ = (
+        "_bucket",
+        "_counts",
+        "_moves",
+        "_shard_id",
+        "_slot_writes",
+        "_trailer",
+        "_version",
+    )
 
     def __init__(
         self,
@@ -59,6 +70,7 @@ class TemplatedCharge:
         version: int,
         *,
         counts: HourCounts | None = None,
+        slot_writes: Sequence[SlotWrite] = (),
     ) -> None:
         self._shard_id = shard_id
         self._moves = moves
@@ -66,6 +78,7 @@ class TemplatedCharge:
         self._bucket = bucket
         self._version = version
         self._counts = counts
+        self._slot_writes = slot_writes
 
     @property
     def key(self) -> Item:
@@ -79,6 +92,10 @@ class TemplatedCharge:
             update.set(stored.VERSION, n(self._version))
         if self._counts is not None:
             count(update, self._bucket, self._counts)
+        if self._slot_writes:
+            hours = self._bucket.hours
+            assert hours is not None, "an item without hours has no limit with slots"
+            write_slots(update, self._slot_writes, hours.slots)
         return update
 
     def guarded(self) -> UpdateExpression:
@@ -89,6 +106,8 @@ class TemplatedCharge:
 
     def text(self, table: str) -> str:
         """Return the body of the request."""
+        if self._slot_writes:
+            return self.update().text(table)
         write_id, admitted, expires_ms, keeps = self._trailer
         bucket, version, counts = self._bucket, self._version, self._counts
         ttl = None if keeps or expires_ms is None else stored.ttl_seconds(expires_ms)

@@ -5,7 +5,8 @@
     entity     {ns}/ENTITY#{entity}       #CONFIG#{resource}    found by resource through GSI3
 
 ``l_{limit}_cp``, ``_ra`` and ``_rp`` are capacity and refill amount in tokens and the period in
-seconds; ``limit_names`` keeps their order. ``rev`` names the change that wrote the level.
+seconds; of a limit on calls in flight the slots, 0 and the TTL of a lease. ``limit_names`` keeps
+their order. ``rev`` names the change that wrote the level.
 """
 
 from __future__ import annotations
@@ -183,4 +184,4 @@ def _names(item: Item) -> list[str]:
 
 def _limit(item: Item, name: str) -> Limit:
     values = (integer(item[f"{PREFIX}{name}{part}"]) for part in (CAPACITY, AMOUNT, PERIOD))
-    return Limit(name, *values)
+    return Limit.from_stored(name, *values)

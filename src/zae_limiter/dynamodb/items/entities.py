@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import configs, keys, removal, system
+from zae_limiter.dynamodb.items import configs, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import (
     Item,
@@ -23,8 +23,6 @@ from zae_limiter.dynamodb.items.attributes import (
 )
 from zae_limiter.dynamodb.items.transact_items import REVISION, Action
 from zae_limiter.models.entity import Entity
-
-ACTIONS_PER_BUCKET = 1 + removal.MAX_ROWS  # its deletion, and storing its hours
 
 
 def encode(namespace_id: str, entity: Entity, revision: str) -> Item:
@@ -102,10 +100,13 @@ class EntityItems(NamedTuple):
 
     def first(self, count: int) -> EntityItems:
         """Return all if they fit into ``count`` actions; else what fits, without the entity."""
-        if len(self.limits) + ACTIONS_PER_BUCKET * len(self.buckets) <= count:
+        from zae_limiter.dynamodb.items import removal  # not for a function that deletes nothing
+
+        per_bucket = 1 + removal.MAX_ROWS  # its deletion, and storing its hours
+        if len(self.limits) + per_bucket * len(self.buckets) <= count:
             return self
         limits = self.limits[:count]
-        buckets = (count - len(limits)) // ACTIONS_PER_BUCKET
+        buckets = (count - len(limits)) // per_bucket
         return EntityItems(None, limits, self.buckets[:buckets])
 
     def plus(self, other: EntityItems) -> EntityItems:
@@ -121,6 +122,8 @@ def deletions(
 
     What the buckets have counted is stored, to be kept for ``usage_days``.
     """
+    from zae_limiter.dynamodb.items import removal
+
     writes = [actions.delete(item) for item in items.limits]
     if items.meta is not None:
         writes.append(actions.delete(items.meta))

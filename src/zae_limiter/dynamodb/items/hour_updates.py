@@ -8,7 +8,7 @@ see the item before the update, so a charge of the same write counts for the new
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from zae_limiter.dynamodb.items import bucket as stored
@@ -29,7 +29,7 @@ from zae_limiter.dynamodb.items.hours import (
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
-class HourForm(Enum):
+class HourForm(IntEnum):  # of integers: the hash of a plain Enum is computed in Python
     """How a write treats the hour that runs in the item.
 
     COUNT counts for it, whichever it is. LATE does, too, but requires that it is not over: another
@@ -37,10 +37,10 @@ class HourForm(Enum):
     item of the schema without hours.
     """
 
-    COUNT = "count"
-    LATE = "late"
-    TURN = "turn"
-    BEGIN = "begin"
+    COUNT = 1
+    LATE = 2
+    TURN = 3
+    BEGIN = 4
 
 
 class HourCounts(NamedTuple):

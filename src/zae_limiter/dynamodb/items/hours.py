@@ -31,6 +31,7 @@ ORIGIN, HOUR, FINISHED = "o", "h", "ph"
 BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the slot
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
 NOT_BEFORE = "nb"  # reserved: a time before which a bucket admits nothing; ignored when decoded
+CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:slot
 TURN_MARK = "~"  # begins the write id of a write that creates a bucket item or turns its hour
 
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
@@ -68,14 +69,19 @@ def slot_of(parameters: str) -> int | None:
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
-    if parameters[:1].isalpha():
+    if parameters[:1].isalpha() and not is_concurrent(parameters):
         raise IncompatibleSchemaError(
             f"a limit of kind {parameters.partition(':')[0]!r}",
-            "rates",
+            "rates and calls in flight",
             "bring every client to the newest version",
         )
     parts = parameters.split(":")
     return int(parts[3]) if len(parts) >= _RATE_PARTS else None
+
+
+def is_concurrent(parameters: str) -> bool:
+    """Return whether stored parameters are those of a limit on calls in flight."""
+    return parameters.startswith(CONCURRENT)
 
 
 def slots_of(item: Item) -> dict[str, int]:
@@ -109,6 +115,8 @@ def running_hour(item: Item) -> OriginHour | None:
         return None
     used = {}
     for name, slot in state.slots.items():
+        if is_concurrent(text(item[_PARAMETERS + name])):
+            continue  # slots are no usage
         net = integer(item[_CONSUMED + name]) - _amount(item, f"{BEGAN}{slot}")
         used[name] = (net, _amount(item, f"{CHILDREN}{slot}"))
     return OriginHour(
@@ -133,6 +141,7 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
         name: (_amount(item, f"{FINISHED_NET}{slot}"), _amount(item, f"{FINISHED_CHILDREN}{slot}"))
         for name, slot in slots.items()
         if f"{FINISHED_NET}{slot}" in item  # absent: the limit was added after the hour
+        and not is_concurrent(text(item[_PARAMETERS + name]))
     }
     return OriginHour(
         text(item[ORIGIN]),

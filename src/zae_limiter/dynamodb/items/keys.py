@@ -6,7 +6,31 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.dynamodb.items.attributes import Item, s, text
-from zae_limiter.naming import RESERVED_NAMESPACE
+from zae_limiter.schema import RESERVED_NAMESPACE
+
+
+class BucketId(NamedTuple):
+    """Identify one bucket."""
+
+    namespace_id: str
+    entity_id: str
+    resource: str
+
+    def shard(self, number: int) -> ShardId:
+        return ShardId(*self, number)
+
+
+class ShardId(NamedTuple):
+    """Identify one item of a bucket. Shard 0 always exists; it is all of an unsplit bucket."""
+
+    namespace_id: str
+    entity_id: str
+    resource: str
+    number: int
+
+    @property
+    def bucket_id(self) -> BucketId:
+        return BucketId(*self[:3])
 
 
 class Key(NamedTuple):

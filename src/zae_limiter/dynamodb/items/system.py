@@ -5,14 +5,14 @@
     {ns}/SYSTEM#   #RESOURCES                 resources with defaults, each 1
     {ns}/SYSTEM#   #ENTITY_CONFIG_RESOURCES   how many entities have limits on each resource
     {ns}/SYSTEM#   #RESOURCES_IN_USE          resources that buckets were created on, each 1
-    {ns}/SYSTEM#   #VERSION, #PROVISIONER     documents: JSON text in one attribute
+    {ns}/SYSTEM#   #VERSION, #PROVISIONER     documents: JSON text in one attribute, and ``rev``
 
 A registry is one item with an attribute ``r_{resource}`` for each resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zae_limiter import schema
@@ -29,6 +29,7 @@ from zae_limiter.dynamodb.items.attributes import (
     text,
 )
 from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.items.transact_items import REVISION
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.models.entity import Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE
@@ -140,6 +141,34 @@ def uncount_resources(
     return update if is_counted else None
 
 
+def recount_resources(
+    namespace_id: str, registry: Key, before: Item | None, deltas: Mapping[str, int]
+) -> UpdateExpression | None:
+    """Change the counts of several resources in one update; None if no count changes.
+
+    At zero the attribute is removed.
+    """
+    update, is_changed = UpdateExpression(registry.attributes), False
+    for resource, delta in deltas.items():
+        count, name = resource_count(before, resource), RESOURCE_PREFIX + resource
+        if delta == 0 or (delta < 0 and count <= 0):
+            continue
+        is_changed = True
+        if delta > 0:
+            update.add(name, delta)
+        elif count + delta <= 0:
+            update.require_equal(name, n(count))
+            update.remove(name)
+        else:
+            still_others = f"{update.name(name)} > {update.number(-delta)}"
+            update.require(still_others)
+            update.add(name, delta)
+    if not is_changed:
+        return None
+    update.set_all(keys.namespace_index(namespace_id, registry))
+    return update
+
+
 # --- documents
 
 BODY = "document"
@@ -147,11 +176,18 @@ BODY = "document"
 
 def encode_document(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
     record = keys.record(namespace_id, key)
-    return {
+    item = {
         **record.attributes,
         **keys.namespace_index(namespace_id, record),
         BODY: document(value),
     }
+    revision = value.get("revision")
+    return {**item, REVISION: s(revision)} if isinstance(revision, str) else item
+
+
+def document_revision(item: Item | None) -> str | None:
+    """Return the revision of a document; None if it has none, or there is no document."""
+    return None if item is None else optional_text(item, REVISION)
 
 
 def decode_document(item: Item) -> dict[str, Any]:

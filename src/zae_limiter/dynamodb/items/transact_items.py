@@ -49,6 +49,12 @@ def delete_alike(before: Item, attributes: Sequence[str]) -> Action:
     return {"Delete": {"Key": Key.of(before).attributes, **_condition(condition, names, values)}}
 
 
+def check_revision(key: Key, revision: str) -> Action:
+    """Write nothing, but require that an item has this revision."""
+    condition = _condition("#0 = :0", {"#0": REVISION}, {":0": {"S": revision}})
+    return {"ConditionCheck": {"Key": key.attributes, **condition}}
+
+
 def update(change: UpdateExpression) -> Action:
     return {"Update": change.action()}
 

@@ -23,22 +23,21 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.in_force import plain_name
-from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, document, n, parsed, s, text
+from zae_limiter.dynamodb.items.keys import BucketId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.models.timestamps import MILLI, iso_from_ms, ms_from_iso
 
-if TYPE_CHECKING:  # the module of buckets imports this one
-    from zae_limiter.dynamodb.items.bucket import BucketId
+if TYPE_CHECKING:
+    from zae_limiter.admission.usage import WindowUsage
 
 ORIGIN_PREFIX = "o_"
 EVENTS = ""  # no limit has an empty name
 DELIMITER = "#"
-HOUR_S = HOUR_MS // 1000
+HOUR_S, HOUR_MS = 3600, 3_600_000
 DAY_S = 24 * HOUR_S
+_ALIAS = "~"  # as in `admission.in_force`, which a cold start of the aggregator need not import
 _HOUR_DIGITS = len("2026-01-31T12")
 FIRST_HOUR = -(1969 * 365 * 24)  # within the years 1 to 9999, which have four digits in ISO text
 LAST_HOUR = 8000 * 366 * 24
@@ -217,13 +216,15 @@ def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
     """Add up limits that differ only in the digest of a call's parameters."""
     sums: dict[str, tuple[int, int]] = {}
     for key, (net, through_children) in used_milli.items():
-        before = sums.get(name := plain_name(key), (0, 0))
+        before = sums.get(name := key.partition(_ALIAS)[0], (0, 0))
         sums[name] = (before[0] + net, before[1] + through_children)
     return sums
 
 
 def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
     """Add up all origins of one hour, in whole tokens."""
+    from zae_limiter.admission.usage import WindowUsage  # for queries alone
+
     net_milli: dict[str, int] = {}
     through_milli: dict[str, int] = {}
     admitted = rejected = 0

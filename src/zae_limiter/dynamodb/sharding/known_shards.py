@@ -13,6 +13,7 @@ from zae_limiter.admission.shards.combined import combine
 from zae_limiter.admission.shards.pressure import CALM_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
+from zae_limiter.admission.slots import swept
 from zae_limiter.dynamodb.buckets.cache import LONG_AGO, BucketCache, CachedBucket
 from zae_limiter.dynamodb.buckets.pending import BucketChange, Rejected, fits_alone
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
@@ -98,10 +99,26 @@ def fitting(images: Images, change: BucketChange, now_ms: int) -> list[Shard]:
     return [shard for shard, image in images.items() if fits_alone(change, image, now_ms)]
 
 
+def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Shard | None:
+    """Return the shard in which a reservation is due first; None if there is none."""
+
+    def due_ms(shard: Shard) -> tuple[int, Shard]:
+        limits = images[shard].limits
+        moments = [
+            reaches_ms(limits[key], amount)
+            for key, amount in change.amounts_milli.items()
+            if amount
+        ]
+        return max(moments, default=0), shard
+
+    return min(shards, key=due_ms, default=None)
+
+
 def fits_together(images: Images, change: BucketChange, now_ms: int) -> bool:
     """Tell whether all shards together hold a charge."""
+    shards = [swept(image, now_ms) for image in images.values()]
     return all(
-        sum(level_milli(image.limits[key], now_ms) for image in images.values()) >= amount
+        sum(level_milli(image.limits[key], now_ms) for image in shards) >= amount
         for key, amount in change.amounts_milli.items()
     )
 

@@ -8,7 +8,7 @@ for the earlier one, and of two shards that contradict each other the higher gen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from zae_limiter import schema
@@ -17,6 +17,7 @@ from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
+from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
 from zae_limiter.dynamodb.buckets.turning import hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as stored
@@ -28,6 +29,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     bucket_update,
     require_generation,
     require_same,
+    write_slots,
 )
 from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.keys import Key
@@ -120,11 +122,12 @@ def siblings(items: Iterable[Item]) -> set[Key]:
 
 
 class ShardMoves(NamedTuple):
-    """The moves of one shard in a transaction."""
+    """The moves of one shard in a transaction, and what that does to slots."""
 
     key: Item
     bucket: stored.StoredBucket
     moves: list[Move]
+    slot_writes: Sequence[SlotWrite] = ()
 
 
 class Gathering(NamedTuple):
@@ -167,8 +170,8 @@ def gather(
                 bucket,
                 now_ms,
                 usage_ms=usage_ms,
-                through_milli=through,
-            )._replace(admitted=trailer.admitted)
+                counted=(trailer.admitted, 0, through),
+            )
             turn = turn_of(bucket, counts, write_id)
             trailer = WriteTrailer(turn.write_id)
             if turn.store_first is not None:
@@ -179,6 +182,9 @@ def gather(
         require_same(update, bucket)
         if counts is not None:
             hour_updates.count(update, bucket, counts)
+        if part.slot_writes:
+            assert bucket.hours is not None, "an item without hours has no limit with slots"
+            write_slots(update, part.slot_writes, bucket.hours.slots)
         gathering.actions.append(actions.update(update))
     return gathering
 

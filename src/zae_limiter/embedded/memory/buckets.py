@@ -132,7 +132,7 @@ class BucketTables(SpaceTables):
                 yield BucketRow(namespace_id, *key, image)
 
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
-        expired: list[BucketRow] = []
+        expired: dict[BucketKey, BucketRow] = {}  # by key: several notes may be of one bucket
         # Half of the notes may be of buckets that were extended, or that expire within hours.
         for key in islice(self._expiries.due(now_ms), 2 * limit):
             image = self.get_bucket(*key)
@@ -141,7 +141,7 @@ class BucketTables(SpaceTables):
             if image.expires_ms > now_ms:
                 self._expiries.note(key, image.expires_ms)
                 continue
-            expired.append(BucketRow(*key, image))
+            expired[key] = BucketRow(*key, image)
             if len(expired) >= limit:
                 break
-        return expired
+        return list(expired.values())

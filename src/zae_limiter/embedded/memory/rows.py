@@ -40,8 +40,9 @@ def _exact(value: Any) -> Any:
 def pack_bucket(image: BucketImage) -> bytes:
     """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
     limits, *fields = image
-    if image.through_children is None and not image.rejected:
-        del fields[-2:]  # as their defaults say
+    through, rejected, holds = fields[-3:]
+    if holds is None:  # left out, as others that are what their defaults say
+        del fields[-3 if through is None and not rejected else -1 :]
     flat: list[Any] = [fields]
     for key, (balance, rate, consumed, counted) in limits.items():
         flat += (key, balance, *rate, consumed, counted)
@@ -80,7 +81,7 @@ def pack_config(config: LevelConfig) -> bytes:
 def unpack_config(packed: bytes) -> LevelConfig:
     limits, policy = loads(packed)
     return LevelConfig(
-        tuple(Limit(*fields) for fields in limits),
+        tuple(Limit.from_stored(*fields) for fields in limits),
         None if policy is None else OnUnavailable(policy),
     )
 

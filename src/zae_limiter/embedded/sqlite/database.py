@@ -1,8 +1,4 @@
-"""One SQLite file: a connection that writes in ordered batches and two that read.
-
-No connection is carried across a fork, which SQLite does not allow: all are closed before it, and
-opened again by the next operation, in the parent and in the child.
-"""
+"""One SQLite file: a connection that writes in ordered batches and two that read."""
 
 from __future__ import annotations
 
@@ -10,27 +6,26 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from zae_limiter.clock import SharedClock
-from zae_limiter.concurrency.locks import SignalSafeLock, rest_during_fork
+from zae_limiter.concurrency.locks import rest_during_fork
 from zae_limiter.concurrency.worker import StoreOperation
 from zae_limiter.embedded.sqlite.clock_row import join_time, keep_time
-from zae_limiter.embedded.sqlite.errors import STORE_ERRORS, is_busy, translate
+from zae_limiter.embedded.sqlite.connections import Connections, Session
+from zae_limiter.embedded.sqlite.errors import (
+    STORE_ERRORS,
+    check_place,
+    held_by_another,
+    is_busy,
+    translate,
+)
 from zae_limiter.embedded.sqlite.file_lock import FileLock
 from zae_limiter.embedded.sqlite.schema import check_owner, migrate
 from zae_limiter.embedded.sqlite.store_file import WAL_LIMIT_MB, StoreFile, WriteAheadLog
 from zae_limiter.embedded.sqlite.tables import SqliteTables
-from zae_limiter.exceptions import (
-    InfrastructureError,
-    InfrastructureNotFoundError,
-    RateLimiterUnavailable,
-    ValidationError,
-)
+from zae_limiter.exceptions import InfrastructureError, ValidationError
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
-CACHED_STATEMENTS = 128  # more than there are: each is prepared once
-FORK_WAIT_S = 1.0  # a page or a transaction takes milliseconds
 PAGE_PAUSE_S = 0.0005  # about as long as a page of a listing takes: it uses half a core at most
 TOGETHER_S = 0.05  # timeouts this close to each other are reported together, in one pass
 
@@ -57,16 +52,17 @@ class SqliteDatabase:
         self.groups = GroupCounts()
         self._timeout_s = timeout_s
         self._clock = clock
-        self._synchronous = synchronous
         self._file = StoreFile(path)
         self._log = WriteAheadLog(self._file.path, wal_limit_mb)
-        self._writer = _Session()
-        self._lookup = _Session()
-        self._listing = _Session()
+        self._connections = Connections(
+            self._file.path,
+            timeout_s,
+            synchronous=synchronous,
+            wal_bytes=self._log.limit_bytes,
+        )
         self._lock: FileLock | None = None
         self._busy_ms = -1
-        self._fork_failed = False
-        _check_place(path)
+        check_place(path)
         try:
             self._open()
         except BaseException as error:
@@ -74,40 +70,13 @@ class SqliteDatabase:
             if isinstance(error, STORE_ERRORS):
                 raise translate(error, path) from error
             raise
-        rest_during_fork(self)
+        rest_during_fork(self._connections)
 
     def close(self) -> None:
         """Close all connections; the last process to close merges the write-ahead log."""
-        if not self._fork_failed:
-            for session in self._sessions:
-                session.close()
+        self._connections.close()
         if self._lock is not None:
             self._lock.close()
-
-    # --- forks
-
-    def before_fork(self) -> None:
-        """Close all connections as soon as none is in use; wait for that at most a second."""
-        deadline = time.monotonic() + FORK_WAIT_S
-        for session in self._sessions:
-            session.pause(deadline)
-        self._fork_failed = not all(session.paused for session in self._sessions)
-        if not self._fork_failed:
-            for session in self._sessions:
-                session.close()
-
-    def after_fork_in_parent(self) -> None:
-        self._fork_failed = False
-        for session in self._sessions:
-            session.resume()
-
-    def after_fork(self) -> None:
-        for session in self._sessions:
-            session.paused = False  # its lock is renewed by itself
-
-    @property
-    def _sessions(self) -> tuple[_Session, ...]:
-        return self._writer, self._lookup, self._listing
 
     # --- writing
 
@@ -117,7 +86,7 @@ class SqliteDatabase:
         waiting = list(tickets)
         try:
             while waiting and not self._lock.acquire(min(ticket.deadline for ticket in waiting)):
-                waiting = self._patient(waiting, self._held_by_another())
+                waiting = self._patient(waiting, held_by_another(self.path, self._timeout_s))
             self._write_locked(waiting)
         except STORE_ERRORS as error:  # of the file lock: those of SQLite are set on the tickets
             for ticket in waiting:
@@ -131,7 +100,7 @@ class SqliteDatabase:
         try:
             try:
                 if not self._lock.acquire(ticket.deadline):
-                    raise self._held_by_another()
+                    raise held_by_another(self.path, self._timeout_s)
                 self._transaction([ticket])
             finally:
                 self._lock.release()
@@ -163,7 +132,7 @@ class SqliteDatabase:
                     self._write_locked([ticket])
 
     def _transaction(self, tickets: Sequence[StoreOperation]) -> None:
-        session = self._writer
+        session = self._connections.writer
         with session.lock:
             writer, tables = self._ready(session)
             self._commit(writer, tables, tickets)
@@ -206,18 +175,12 @@ class SqliteDatabase:
             writer.execute(f"PRAGMA busy_timeout = {left_ms}")
             self._busy_ms = left_ms
 
-    def _held_by_another(self) -> RateLimiterUnavailable:
-        return RateLimiterUnavailable(
-            f"another process held {self.path!r} for more than {self._timeout_s:g} s; "
-            "look for a stopped process, or raise request_timeout"
-        )
-
     # --- reading
 
     def lookup(self, ticket: StoreOperation) -> None:
         """Run a short read on a snapshot of the file."""
         try:
-            with self._snapshot(self._lookup) as tables:
+            with self._snapshot(self._connections.lookup) as tables:
                 ticket.run(tables)
         except STORE_ERRORS as error:
             raise translate(error, self.path) from error
@@ -232,7 +195,7 @@ class SqliteDatabase:
         steps = None
         try:
             while True:
-                with self._snapshot(self._listing) as tables:
+                with self._snapshot(self._connections.listing) as tables:
                     steps = steps or ticket.function(tables, *ticket.args)
                     try:
                         next(steps)
@@ -244,7 +207,7 @@ class SqliteDatabase:
             raise translate(error, self.path) from error
 
     @contextmanager
-    def _snapshot(self, session: _Session) -> Iterator[SqliteTables]:
+    def _snapshot(self, session: Session) -> Iterator[SqliteTables]:
         with session.lock:
             reader, tables = self._ready(session)
             if reader.in_transaction:  # an interrupt hit right after BEGIN
@@ -259,14 +222,13 @@ class SqliteDatabase:
     # --- opening
 
     def _open(self) -> None:
-        self._connect(self._writer)
-        writer = self._writer.connection
-        assert writer is not None
+        connections = self._connections
+        writer, _ = connections.connect(connections.writer)
         check_owner(writer, self.path)  # before anything of ours is put beside the file
         self._lock = FileLock(self._file.path)
         try:
             if not self._lock.acquire(time.monotonic() + self._timeout_s):
-                raise self._held_by_another()
+                raise held_by_another(self.path, self._timeout_s)
             writer.execute("PRAGMA journal_mode = WAL")
             migrate(writer, self.path)
             if self._clock is not None:
@@ -274,12 +236,12 @@ class SqliteDatabase:
         finally:
             self._lock.release()
         self._file.remember()
-        self._connect(self._lookup)
-        self._connect(self._listing)
+        connections.connect(connections.lookup)
+        connections.connect(connections.listing)
 
-    def _ready(self, session: _Session) -> tuple[sqlite3.Connection, SqliteTables]:
+    def _ready(self, session: Session) -> tuple[sqlite3.Connection, SqliteTables]:
         """Return an open connection to the file that was opened first."""
-        if self._fork_failed:
+        if self._connections.fork_failed:
             raise InfrastructureError(
                 f"{self.path!r} was in use while this process was forked; "
                 "open the repository again, in each process"
@@ -287,48 +249,9 @@ class SqliteDatabase:
         self._file.check()
         if session.connection is None or session.tables is None:
             self._file.check(now=True)  # connecting would create a file that is missing
-            return self._connect(session)
-        return session.connection, session.tables
-
-    def _connect(self, session: _Session) -> tuple[sqlite3.Connection, SqliteTables]:
-        session.connection = sqlite3.connect(
-            self._file.path,
-            timeout=self._timeout_s,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=CACHED_STATEMENTS,
-        )
-        session.connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        session.connection.execute(f"PRAGMA journal_size_limit = {self._log.limit_bytes}")
-        if session is self._writer:
             self._busy_ms = -1
-        session.tables = SqliteTables(session.connection)
+            return self._connections.connect(session)
         return session.connection, session.tables
-
-
-class _Session:
-    """One connection, its tables, and the lock that is held while it is in use."""
-
-    def __init__(self) -> None:
-        self.lock = SignalSafeLock()
-        self.connection: sqlite3.Connection | None = None
-        self.tables: SqliteTables | None = None
-        self.paused = False
-
-    def pause(self, deadline: float) -> None:
-        """Keep other threads out, unless one of them, or this one, uses the connection."""
-        if not self.lock.is_held_here():
-            self.paused = self.lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
-
-    def resume(self) -> None:
-        if self.paused:
-            self.paused = False
-            self.lock.release()
-
-    def close(self) -> None:
-        connection, self.connection, self.tables = self.connection, None, None
-        if connection is not None:
-            connection.close()
 
 
 class GroupCounts:
@@ -341,11 +264,3 @@ class GroupCounts:
         self.groups += 1
         self.grouped += size
         self.largest_group = max(self.largest_group, size)
-
-
-def _check_place(path: str) -> None:
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise InfrastructureNotFoundError(path, f"the folder {str(folder)!r} is missing; create it")
-    if Path(path).is_dir():
-        raise ValidationError("url", path, "is a folder; name a file")

@@ -1,4 +1,4 @@
-"""Translation of sqlite3 and file errors into those of this package."""
+"""What can be wrong with a SQLite file, as errors of this package."""
 
 from __future__ import annotations
 
@@ -6,10 +6,32 @@ import os
 import sqlite3
 from pathlib import Path
 
-from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable
+from zae_limiter.exceptions import (
+    InfrastructureNotFoundError,
+    PermissionDenied,
+    RateLimiterUnavailable,
+    ValidationError,
+)
 
 STORE_ERRORS = (sqlite3.Error, OSError)
 _REFUSED = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH)
+
+
+def check_place(path: str) -> None:
+    """Raise an error that says what to do if there can be no file of this name."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InfrastructureNotFoundError(path, f"the folder {str(folder)!r} is missing; create it")
+    if Path(path).is_dir():
+        raise ValidationError("url", path, "is a folder; name a file")
+
+
+def held_by_another(path: str, timeout_s: float) -> RateLimiterUnavailable:
+    """Return the error of a caller that has waited for the file's lock in vain."""
+    return RateLimiterUnavailable(
+        f"another process held {path!r} for more than {timeout_s:g} s; "
+        "look for a stopped process, or raise request_timeout"
+    )
 
 
 def translate(error: Exception, path: str) -> Exception:

@@ -16,8 +16,9 @@ from zae_limiter.models.config import LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
 
-BUCKET_FORMAT = 2  # counts up when the text of a bucket changes its meaning
-_PLAIN_FORMAT = 1  # without what came through children and was rejected
+BUCKET_FORMAT = 3  # counts up when the text of a bucket changes its meaning
+_COUNTING_FORMAT = 2  # without slots that are held
+_PLAIN_FORMAT = 1  # without what came through children and was rejected, too
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
 NAMESPACE_COLUMNS = "namespace_id, name, status, created_at, deleted_at"
 USAGE_COLUMNS = "hour, counters, events, through_children, rejected"
@@ -34,7 +35,8 @@ def encode_bucket(image: BucketImage) -> str:
 
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
     a third faster than ``json``, since this runs on every charge; limit names have no character
-    that JSON would escape. ``{name: through children}, rejected`` follow where there are any.
+    that JSON would escape. ``{name: through children}, rejected`` follow where there are any, and
+    ``{name: [[expires, slots], ...]}`` where limits have slots.
     """
     limits = ",".join(
         [
@@ -42,27 +44,33 @@ def encode_bucket(image: BucketImage) -> str:
             for key, (balance, rate, consumed, counted) in image.limits.items()
         ]
     )
-    _, version, expires_ms, hour, admitted, counted, writes, through, rejected = image
+    _, version, expires_ms, hour, admitted, counted, writes, through, rejected, holds = image
     expires = "null" if expires_ms is None else expires_ms
     text = f"{{{limits}}},{version},{expires},{hour},{admitted},{counted},{writes}"
-    if through is None and not rejected:
+    if through is None and not rejected and holds is None:
         return f"[{_PLAIN_FORMAT},{text}]"
-    if through is None:
-        return f"[{BUCKET_FORMAT},{text},null,{rejected}]"
-    of_children = ",".join([f'"{name}":{amount}' for name, amount in through.items()])
-    return f"[{BUCKET_FORMAT},{text},{{{of_children}}},{rejected}]"
+    of_children = "null"
+    if through is not None:
+        amounts = ",".join([f'"{name}":{amount}' for name, amount in through.items()])
+        of_children = f"{{{amounts}}}"
+    if holds is None:
+        return f"[{_COUNTING_FORMAT},{text},{of_children},{rejected}]"
+    held = _encode({key: list(moments.items()) for key, moments in holds.items()})
+    return f"[{BUCKET_FORMAT},{text},{of_children},{rejected},{held}]"
 
 
 def decode_bucket(text: str) -> BucketImage:
     try:
         form, limits, *rest = _decode(text)[0]
-        if form in (_PLAIN_FORMAT, BUCKET_FORMAT):
+        if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, BUCKET_FORMAT):
+            if form == BUCKET_FORMAT:
+                rest[-1] = {key: dict(moments) for key, moments in rest[-1].items()}
             states = {
                 key: LimitState(balance, Rate(*rate), consumed, counted)
                 for key, (balance, rate, consumed, counted) in limits.items()
             }
             return BucketImage(states, *rest)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise _damaged("bucket", text, error) from error
     raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
 
@@ -81,7 +89,7 @@ def decode_config(text: str) -> LevelConfig:
         data = json.loads(text)
         policy = data["on_unavailable"]
         return LevelConfig(
-            tuple(Limit(*fields) for fields in data["limits"]),
+            tuple(Limit.from_stored(*fields) for fields in data["limits"]),
             None if policy is None else OnUnavailable(policy),
         )
     except (ValueError, TypeError, KeyError) as error:

@@ -18,10 +18,8 @@ EXTRA = "user-2"  # it has no parent
 
 @pytest.fixture
 async def world(endpoint, streamed_table, unique_name):
-    world = World(streamed_table, endpoint, unique_name)
-    await world.begin()
-    yield world
-    await world.close()
+    async with World(streamed_table, endpoint, unique_name) as world:
+        yield world
 
 
 class Ledger:

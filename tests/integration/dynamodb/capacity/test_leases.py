@@ -1,8 +1,11 @@
 """What happens inside a lease, and how it ends."""
 
+import threading
+import time
+
 import pytest
 
-from tests.integration.dynamodb.capacity.world import USER
+from tests.integration.dynamodb.capacity.world import API, USER
 
 
 class Failure(Exception):
@@ -71,6 +74,30 @@ async def test_a_cascading_acquire_that_is_given_back(family, cost_of):
     with cost_of("acquire, block raises, cascading"), pytest.raises(Failure):
         async with client.acquire(rpm=1, tpm=100):
             raise Failure
+
+
+async def test_an_acquire_with_a_timeout_that_need_not_wait(client, cost_of):
+    with cost_of("acquire with a `timeout`, warm"):
+        async with client.limiter.acquire(USER, API, {"rpm": 1}, timeout=5):
+            pass
+
+
+async def test_an_acquire_with_a_timeout_that_waits(client, clock, cost_of):
+    await client.take(rpm=59)
+    pacer = threading.Thread(target=let_time_pass, args=(clock,))
+    pacer.start()
+    with cost_of("acquire with a `timeout`, warm"):
+        async with client.limiter.acquire(USER, API, {"rpm": 1}, timeout=5):
+            pass
+    pacer.join()
+
+
+def let_time_pass(clock):
+    """Move the clock on by the second that a caller waits for, as soon as it waits."""
+    ends_s = time.monotonic() + 20
+    while not clock.waiting and time.monotonic() < ends_s:
+        time.sleep(0.001)
+    clock.advance(seconds=1)
 
 
 async def test_more_within_a_lease(client, cost_of):

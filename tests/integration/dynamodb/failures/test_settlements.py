@@ -1,6 +1,7 @@
 """Debts and credits in faults: never raised at the end of a block, never made twice."""
 
 import logging
+from contextlib import suppress
 
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
@@ -9,7 +10,7 @@ from tests.integration.dynamodb.failures.messages import arrived, late
 from tests.integration.dynamodb.failures.states import TEN
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.world import Failure, failing
-from zae_limiter import PermissionDenied, RateLimiterUnavailable
+from zae_limiter import InfrastructureError, PermissionDenied, RateLimiterUnavailable
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
 
@@ -82,6 +83,42 @@ async def test_a_debt_in_one_limit_and_a_credit_in_another_are_made_once(
     assert fault.used == 1
     assert (world.spent("rpm"), world.spent("tpm")) == (5000, 10_000)
     assert (world.level("rpm"), world.level("tpm")) == (5000, 90_000)
+
+
+# --- what was settled at once
+
+
+@pytest.mark.parametrize("cost", [1, 5])
+@pytest.mark.parametrize("kind", CARRIED_OUT)
+async def test_what_is_settled_at_once_and_not_answered_is_written_once(
+    world, client, proxy, kind, cost
+):
+    with failing():
+        async with client.acquire(rpm=3) as lease:
+            fault = proxy.fault(kind, operation="UpdateItem", times=1)
+            with suppress(RateLimiterUnavailable):
+                await lease.settle(rpm=cost, now=True)
+            raise Failure
+    assert fault.used == 1
+    assert world.spent() == 1000 * cost
+
+
+@pytest.mark.parametrize("cost", [1, 5])
+@pytest.mark.parametrize("kind", ["close", "throttle", "deny"])
+async def test_what_could_not_be_settled_at_once_is_written_at_the_end(
+    world, client, proxy, kind, cost
+):
+    with failing():
+        async with client.acquire(rpm=3) as lease:
+            with proxy.fault(kind, operation="UpdateItem"), pytest.raises(InfrastructureError):
+                await lease.settle(rpm=cost, now=True)
+            assert lease.consumed == {"rpm": cost}
+            assert world.spent() == 3000
+            raise Failure
+    if kind == "close":  # it may still arrive, so that it counts as written
+        assert world.spent() == 3000
+    else:
+        assert world.spent() == 1000 * cost
 
 
 # --- it is lost, or nobody can know: logged and counted, not raised

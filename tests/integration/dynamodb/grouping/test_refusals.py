@@ -22,6 +22,7 @@ async def refusal(limiter, amount=1, entity_id=USER):
 async def emptied(repo, limiter):
     await repo.set_system_defaults([Limit.per_minute("rpm", 60)])
     await take(limiter, 60)
+    await repo.list_resources()  # waits for what goes on in the background
     return limiter
 
 
@@ -94,6 +95,7 @@ async def test_it_can_be_turned_off(open_repo, proxy):
     limiter = RateLimiter(repo)
     await repo.set_system_defaults([Limit.per_minute("rpm", 60)])
     await take(limiter, 60)
+    await repo.list_resources()  # waits for what goes on in the background
     with proxy.measure() as seen:
         for _ in range(3):
             await refusal(limiter)

@@ -19,6 +19,7 @@ async def test_counts_say_what_was_asked_and_what_it_took(repo, limiter, proxy):
     with proxy.measure() as seen:
         opened = repo.get_stats()
         await take()
+        await repo.list_resources()  # waits for what goes on in the background
         before = repo.get_stats()
     assert (before.calls - opened.calls, before.retries) == (seen.calls, 0)
     assert (before.charges, before.granted, before.settlements, before.writes) == (1, 1, 1, 2)

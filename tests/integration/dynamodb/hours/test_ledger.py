@@ -20,7 +20,15 @@ from tests.support.dynamodb.model.table import ModelTable, Refusal
 from tests.support.dynamodb.model.time import virtual_time
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.tables import store_url
-from tests.support.dynamodb.usage_ledger import CLIENTS, HOUR_MS, HOURS, MODES, Deliveries, Fleet
+from tests.support.dynamodb.usage_ledger import (
+    CLIENTS,
+    HOUR_MS,
+    HOURS,
+    KILLED,
+    MODES,
+    Deliveries,
+    Fleet,
+)
 from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
@@ -155,7 +163,7 @@ async def run(place, consumptions, *, delivers):
     for number in range(HOURS):
         await fleet.hour(consumptions // HOURS, between)
         if isinstance(place, OnServer):
-            entity = f"killed-{number}"
+            entity = f"{KILLED}{number}"
             written = place.kill_a_client(fleet, entity)
             fleet.admitted[entity, fleet.clock() // HOUR_MS] += written
             fleet.used[entity, fleet.clock() // HOUR_MS, "rpm"] += written

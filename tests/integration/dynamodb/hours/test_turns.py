@@ -1,12 +1,19 @@
 """Hours are counted in the bucket's own write, by one client and by several."""
 
+import asyncio
+
 import pytest
 
 from tests.support.dynamodb.seen import USAGE
-from tests.support.dynamodb.world import PARENT, USER, Failure, failing, together
+from tests.support.dynamodb.trees import SyncTree
+from tests.support.dynamodb.world import PARENT, USER, Failure, failing, together, written_later
 from zae_limiter import Limit, RateLimiterUnavailable
 
 HUNDRED = Limit.per_minute("rpm", 100)
+
+
+def is_background(exchange):
+    return "#USAGE#" in str(exchange.body) or "#RESOURCES_IN_USE" in str(exchange.body)
 
 
 @pytest.fixture
@@ -46,6 +53,45 @@ async def test_a_turn_is_one_write_beside_which_the_hour_is_announced(world, pro
     assert seen.operations == {"UpdateItem": 1}
     assert not world.item()["op"]["S"].startswith("~")
     assert world.counted() == {world.hour - 1: 1000, world.hour: 4000}
+
+
+async def test_an_acquire_does_not_wait_for_what_goes_on_in_the_background(either, proxy):
+    """Announcing an hour and registering a resource: once per hour, and once per resource."""
+    threads = {"parallel_mode": "threadpool"} if isinstance(either.tree, SyncTree) else {}
+    client = await either.client(proxy, config_cache_ttl=10**6, request_timeout=60, **threads)
+    await either.limits(HUNDRED)
+    with proxy.fault("black_hole", when=is_background), proxy.measure() as seen:
+        async with asyncio.timeout(30), client.acquire(rpm=1):
+            pass
+        either.next_hour()
+        async with asyncio.timeout(30), client.acquire(rpm=2):
+            pass
+        assert len(seen.of("UpdateItem")) == 2
+    await written_later(client.repo)
+    assert [list(row.values()) for row in either.rows().values()] == [[None], [None]]
+    assert await client.repo.list_resources() == ["api"]
+
+
+async def test_a_client_finds_what_it_has_just_used_on_a_resource(either):
+    client = await either.client()
+    await either.limits(HUNDRED)
+    for amount in (3, 4):
+        async with client.acquire(rpm=amount):
+            pass
+        page, _ = await client.repo.get_usage_snapshots(resource="api", window_type="hourly")
+        assert page[-1].counters == {"rpm": amount}
+        either.next_hour()
+
+
+async def test_what_goes_on_in_the_background_is_done_when_a_client_is_closed(either, proxy):
+    client = await either.client(proxy)
+    await either.limits(HUNDRED)
+    with proxy.fault("deny", when=is_background):
+        await client.take(rpm=1)
+    assert either.rows() == {}
+    await client.repo.close()
+    [announced] = either.rows()[either.hour].values()
+    assert announced is None
 
 
 async def test_an_hour_that_is_not_stored_is_stored_before_the_next_turn(world, proxy):
@@ -271,3 +317,20 @@ async def test_an_item_of_the_schema_without_hours(world, client):
     world.next_hour()
     await newcomer.take(rpm=4)
     assert world.counted() == {world.hour - 1: 2000, world.hour: 4000}
+
+
+async def test_a_turn_whose_answer_is_lost_is_announced(world, proxy):
+    client = await world.client(proxy, config_cache_ttl=10**6, request_timeout=1)
+    await world.limits(HUNDRED)
+    await client.take(rpm=1)
+    world.next_hour()
+    with (
+        proxy.fault("lose_answer", operation="UpdateItem"),
+        proxy.fault("close", operation="GetItem"),
+        pytest.raises(RateLimiterUnavailable),
+    ):
+        await client.take(rpm=2)
+    await written_later(client.repo)
+    assert int(world.item()["h"]["N"]) == world.hour
+    [announced] = world.rows()[world.hour].values()
+    assert announced is None

@@ -4,6 +4,7 @@ import contextlib
 
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.manifest.declarations import LimitsManifest
 
 HOUR_MS = 3_600_000
 API, USER, PARENT = "api", "user-1", "org-1"
@@ -76,10 +77,24 @@ async def manage(repo, world):
         "delete_system_defaults": repo.delete_system_defaults,
         "delete_entity": lambda: repo.delete_entity(USER),
         "put_provisioner_state": lambda: repo.put_provisioner_state({"page": 1}),
+        "provisioner": lambda: _manifests(repo.provisioner()),
     }
     for step in change.values():
         await step()
     return set(change)
+
+
+async def _manifests(provisioner):
+    """Create, change and delete limits and parents; the state is of several pages."""
+    entities = {
+        f"an-entity-with-a-long-name-{number}": {"parent": PARENT, "limits": {"rpm": 5}}
+        for number in range(50)
+    }
+    declared = {"system": {"limits": {"rpm": 1}}, "entities": entities}
+    await provisioner.apply(LimitsManifest.from_dict(declared))
+    await provisioner.apply(LimitsManifest.from_dict({"system": {"on_unavailable": "block"}}))
+    await provisioner.diff(await provisioner.export())
+    await provisioner.apply(LimitsManifest())
 
 
 async def read(repo, world):
@@ -125,7 +140,11 @@ async def administer(repo, name):
         "register_namespaces": lambda: repo.register_namespaces([f"{name}-2"]),
         "delete_namespace": lambda: repo.delete_namespace(name),
     }
-    answers = {method: await step() for method, step in administration.items()}
+    answers = {}
+    for method, step in administration.items():
+        answers[method] = await step()
+        if method == "register_namespace":  # something to be purged
+            await (await repo.namespace(name)).create_entity(USER)
     await repo.recover_namespace(answers["delete_namespace"])
     orphan = await repo.delete_namespace(name)
     await repo.purge_namespace(orphan)

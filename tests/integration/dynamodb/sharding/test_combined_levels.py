@@ -11,10 +11,11 @@ from zae_limiter import Limit, RateLimitExceeded
 SHAPES = {f"even-{n}": EVEN[n] for n in (2, 4, 8, 32)} | {
     f"uneven-{n}": UNEVEN[n] for n in (3, 8, 32)
 }
+LONG = ("even-8", "even-32", "uneven-32")  # 32 shards are also in test_transactions
 SHAPE = pytest.mark.parametrize(
     "shape",
     [
-        pytest.param(shape, id=name, marks=pytest.mark.slow if name == "even-32" else ())
+        pytest.param(shape, id=name, marks=pytest.mark.slow if name in LONG else ())
         for name, shape in SHAPES.items()
     ],
 )

@@ -62,10 +62,8 @@ GREEDY = PLAN | {
 @pytest.fixture
 async def world(endpoint, stack, unique_name):
     """With the real time, which all processes share."""
-    world = World(stack, endpoint, unique_name, clock=HostClock())
-    await world.begin()
-    yield world
-    await world.close()
+    async with World(stack, endpoint, unique_name, clock=HostClock()) as world:
+        yield world
 
 
 @pytest.fixture
@@ -198,6 +196,7 @@ async def test_a_bucket_that_is_neither_full_nor_empty(world, crowd, seed):
     await conserved(world, crowd, PLAN, seed, 3, HALF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2])
 async def test_a_bucket_that_is_empty_most_of_the_time(world, crowd, seed):
     await conserved(world, crowd, EMPTY, seed, 3, HALF)

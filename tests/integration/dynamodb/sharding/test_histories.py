@@ -204,12 +204,12 @@ class History:
         ]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 async def test_a_history(world, seed):
     await History(world, seed).run()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(2, 6), *range(1000, 1200)])
+@pytest.mark.parametrize("seed", [*range(1, 6), *range(1000, 1200)])
 async def test_many_histories(world, seed):
     await History(world, seed).run()

@@ -93,7 +93,7 @@ async def test_a_bucket_that_is_hardly_used_is_not_split_for_that(world, proxy):
     assert world.shards() == {0: 1}
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=pytest.mark.slow), 2])
 async def test_there_are_never_more_shards_than_allowed(world, proxy, most):
     await world.limits(MANY)
     await world.use(rpm=0)
@@ -159,7 +159,7 @@ async def test_charges_that_are_large_for_the_capacity_keep_a_bucket_whole(world
 # --- merging
 
 
-@pytest.mark.parametrize(("n", "every_s"), [(2, 25), (4, 15)])
+@pytest.mark.parametrize(("n", "every_s"), [(2, 25), pytest.param(4, 15, marks=pytest.mark.slow)])
 async def test_a_calm_bucket_is_one_item_again(world, n, every_s):
     await world.limits(MANY)
     await world.use(rpm=500_000)

@@ -97,6 +97,13 @@ class World(unsharded.World):
         self.limiter = RateLimiter(self.admin)
         self._other = Client(self.admin, self.limiter, self.clock)
 
+    async def __aenter__(self):
+        await self.begin()
+        return self
+
+    async def __aexit__(self, *exc_info):
+        await self.close()
+
     async def client(self, proxy=None, **settings):
         """Knows nothing yet; asks the store each time unless ``settings`` say otherwise."""
         return await super().client(proxy, **{"request_timeout": PATIENCE_S, **settings})

@@ -145,15 +145,7 @@ class DynamoClient:
                     try:
                         content = parse_response(response, operation, self.table)
                         if clock is not None and REQUEST_ID in response.headers:
-                            sent_ns = response.sent_ns
-                            if (
-                                sent_ns < clock.urgent_from_ns
-                                and response.headers.get("date") == self._last_date
-                            ):
-                                clock.repeated_sent_ns = sent_ns
-                                clock.repeated += 1
-                            else:
-                                self._observe_date(response, clock)
+                            self._observe_date(response, clock)
                         return content
                     except Denied as denied:
                         if denied.remedy in remedies:
@@ -176,11 +168,16 @@ class DynamoClient:
         await self._http.close()
 
     def _observe_date(self, response: HttpResponse, clock: ServerClock) -> None:
-        """Let an answer of DynamoDB's own set the clock."""
-        self._last_date = response.headers.get("date", "")
-        server_ms = date_ms(self._last_date)
+        """Let an answer of DynamoDB's own set the clock; most repeat the Date of the last one."""
+        date, sent_ns = response.headers.get("date", ""), response.sent_ns
+        if date == self._last_date and sent_ns < clock.urgent_from_ns:
+            clock.repeated_sent_ns = sent_ns
+            clock.repeated += 1
+            return
+        self._last_date = date
+        server_ms = date_ms(date)
         if server_ms is not None:
-            clock.observe(server_ms, response.sent_ns, response.received_ns)
+            clock.observe(server_ms, sent_ns, response.received_ns)
 
     async def _remedy(
         self, denied: Denied, response: HttpResponse, access: Access, retries: Retries

@@ -71,6 +71,22 @@ async def batch_get(
     return items
 
 
+async def batch_get_all(
+    client: DynamoClient, keys: Sequence[Key], parallel: Parallel
+) -> ItemsByKey:
+    """Read those of very many items that exist, consistently, several batches at once."""
+    items: ItemsByKey = {}
+    batches = [keys[at : at + MAX_KEYS] for at in range(0, len(keys), MAX_KEYS)]
+    for start in range(0, len(batches), PARALLEL_BATCHES):
+        some = batches[start : start + PARALLEL_BATCHES]
+        for read in await agather(
+            parallel,
+            *(lambda batch=batch: batch_get(client, batch, consistent=True) for batch in some),
+        ):
+            items |= read
+    return items
+
+
 async def _get_batch(
     client: DynamoClient, keys: Sequence[Key], consistent: bool, deadline: Deadline
 ) -> ItemsByKey:

@@ -174,6 +174,8 @@ class Subject(NamedTuple):
 async def usage_hours(context: TableContext, subject: Subject, hours: HourRange) -> UsageHours:
     """Return the hours of an entity, of a resource, of both, or of a whole namespace."""
     namespace_id, entity_id, resource = subject
+    if entity_id is None or resource is None:  # what this client has just begun is found by index
+        await context.later.drain()
     live: LiveHours = {}
     rows: RowSource
     if hours.first >= hours.end:

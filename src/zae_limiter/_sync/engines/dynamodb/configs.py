@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.requests import (
     ItemsByKey,
     Query,
     batch_get,
+    batch_get_all,
     get_item,
     transact_get,
 )
@@ -18,9 +21,11 @@ from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.items import configs, entities, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, s, text
+from zae_limiter.dynamodb.items.batches import BatchPlan
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
+from zae_limiter.models.batch import ConfigBatch
 from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
@@ -155,6 +160,36 @@ class DynamoConfigs:
             return TransactionPlan(True, [*writes, log])
 
         return self._context.commit(namespace_id, plan)
+
+    # --- several levels
+
+    def get_many(
+        self, namespace_id: str, levels: Sequence[ConfigLevel]
+    ) -> dict[ConfigLevel, LevelConfig]:
+        by_key = {configs.key(namespace_id, level): level for level in levels}
+        items = batch_get_all(self._client, list(by_key), self._context.parallel)
+        decoded = {by_key[key]: configs.decode(item) for key, item in items.items()}
+        return {level: config for level, config in decoded.items() if config is not None}
+
+    def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
+        """Make the changes in one transaction; a system's item with a purge mark refuses it."""
+        planner = BatchPlan(namespace_id, batch, self._context.audit_days)
+        places: dict[str, Entity | None] = {}
+        self._context.refuse_if_purging(namespace_id)
+
+        def plan(deadline: Deadline) -> TransactionPlan[int | None]:
+            nonlocal places
+            items = batch_get(self._client, planner.keys(), consistent=True, deadline=deadline)
+            if planner.is_refused(items):
+                return TransactionPlan(None, [])
+            planned = planner.actions(items, now_ms)
+            places = planned.places
+            return TransactionPlan(planned.changed, planned.actions)
+
+        count = self._context.commit(namespace_id, plan)
+        for entity_id, entity in places.items():
+            self._context.listener.on_entity_read(namespace_id, entity_id, entity)
+        return count
 
     # --- listings
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter._sync.engines.dynamodb.later_writes import LaterWrites
 from zae_limiter._sync.engines.dynamodb.requests import get_item
 from zae_limiter._sync.engines.dynamodb.transactions import TransactionPlan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
@@ -55,6 +56,7 @@ class TableContext:
         self.client = client
         self.listener = listener
         self.parallel = parallel
+        self.later = LaterWrites(client, parallel)
         self.recent_changes = RecentChanges()
         self.active_namespaces = ActiveNamespaces()
         self._transactions = Transactions(client, self.recent_changes)

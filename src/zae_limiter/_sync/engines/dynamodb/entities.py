@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.partitions import InTurn
-from zae_limiter._sync.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
+from zae_limiter._sync.engines.dynamodb.requests import (
+    MAX_KEYS,
+    Query,
+    batch_get,
+    batch_get_all,
+    get_item,
+)
 from zae_limiter._sync.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
 from zae_limiter.concurrency.parallel import gather
 from zae_limiter.dynamodb.items import entities, keys
@@ -17,7 +24,6 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
 from zae_limiter.dynamodb.items.entities import EntityItems
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.sharding.transactions import siblings
 from zae_limiter.exceptions import EntityExistsError, ValidationError
 from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
 from zae_limiter.models.entity import Entity
@@ -75,6 +81,12 @@ class DynamoEntities:
     def get(self, namespace_id: str, entity_id: str) -> Entity | None:
         item = get_item(self._client, keys.entity(namespace_id, entity_id))
         return None if item is None else entities.decode(item)
+
+    def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        wanted = [keys.entity(namespace_id, entity_id) for entity_id in entity_ids]
+        items = batch_get_all(self._client, wanted, self._context.parallel)
+        registered = map(entities.decode, items.values())
+        return {entity.id: entity for entity in registered}
 
     def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         children, _ = self.page(namespace_id, parent_id, "", None)
@@ -281,6 +293,9 @@ class DynamoEntities:
             wanted.append(registry)
         buckets = batch_get(self._client, wanted, consistent=True)
         registry_item = buckets.pop(registry, None)
+        # Imported here: functions that delete nothing start faster without shards.
+        from zae_limiter.dynamodb.sharding.transactions import siblings
+
         while unread := siblings(buckets.values()).difference(buckets):  # the index lags
             more = batch_get(self._client, unread, consistent=True)
             if not more:

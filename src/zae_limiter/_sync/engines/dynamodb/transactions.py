@@ -8,7 +8,7 @@ After a conflict with another writer the change is planned again.
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -56,7 +56,7 @@ def transact(
             {kind: {"TableName": client.table, **action[kind]} for kind in action}
             for action in actions
         ],
-        "ClientRequestToken": str(uuid.uuid4()),
+        "ClientRequestToken": os.urandom(16).hex(),  # uuid would import platform
     }
     try:
         client.call("TransactWriteItems", body, deadline=deadline, repeatable=repeatable)

@@ -16,7 +16,6 @@ from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 # A repeated write may meet other connections that the server has closed, but hardly more of them.
 MAX_CLOSED_CONNECTIONS = 4
 NO_ITEM = "the answer to UpdateItem shows no item; check endpoint_url and any proxy before it"
-NO_TEXT: dict[str, str] = {}
 FIRST_SHARE = 0.7  # of the time that is left; the rest is for finding out what became of it
 
 
@@ -136,4 +135,6 @@ class ConditionalWriter:
 
 
 def _write_id(item: Item | None) -> str | None:
-    return None if item is None else item.get(WRITE_ID, NO_TEXT).get("S")
+    """Return the id of an item's last write; None if it has none, or is no item of DynamoDB's."""
+    write_id = None if item is None else item.get(WRITE_ID)
+    return write_id.get("S") if isinstance(write_id, dict) else None

@@ -8,8 +8,8 @@ from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.moves import Move, reset_move, top_up_move
-from zae_limiter.admission.settle import added_milli, check_topped
+from zae_limiter.admission.moves import Move, top_up_move
+from zae_limiter.admission.settle import added_milli, check_topped, reset_moves
 from zae_limiter.admission.shards.spreading import place_credits
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets.cache import BucketCache
@@ -45,8 +45,9 @@ class ManualRefill:
 
         def moves(images: Images) -> Moves:
             return {
-                shard: [reset_move(key, state, now_ms) for key, state in image.limits.items()]
+                shard: moves
                 for shard, image in images.items()
+                if (moves := reset_moves(image, now_ms))
             }
 
         change = AuditedChange.by(principal, bucket_id.entity_id, now_ms, bucket_id.resource)
@@ -65,7 +66,10 @@ class ManualRefill:
         """Add whole tokens up to the capacity; False if the bucket does not exist: it is full."""
 
         def moves(images: Images) -> Moves:
-            check_topped({key for image in images.values() for key in image.limits}, amounts)
+            limits = {
+                key: state for image in images.values() for key, state in image.limits.items()
+            }
+            check_topped(limits, amounts)
             wanted = {key: amount * MILLI for key, amount in amounts.items()}
             return {
                 shard: [

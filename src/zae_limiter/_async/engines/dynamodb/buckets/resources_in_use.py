@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
-import logging
-import time
+from functools import partial
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.attributes import Item
-from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.transport.calls import Deadline
 
-CALLS_S = 0.25  # for both calls together: an acquire waits for them
-RETRY_AFTER_S = 60.0  # after a failure: acquires must not wait for the registry again and again
 MAX_RESOURCES = 10_000  # remembered at a time; one that was dropped is read again
-
-logger = logging.getLogger(__name__)
 
 
 class ResourcesInUse:
-    """Adds the resource of a new bucket to the registry, unless this process knows it is there.
+    """Adds the resource of a bucket to the registry, unless this process knows it is there.
 
     A resource stays registered when its buckets are gone.
     """
 
-    def __init__(self, client: DynamoClient, retry_after_s: float = RETRY_AFTER_S) -> None:
+    def __init__(self, client: DynamoClient, later: LaterWrites) -> None:
         self._client = client
-        self._retry_after_s = retry_after_s
+        self._later = later
         self._registered: BoundedDict[tuple[str, str], None] = BoundedDict(MAX_RESOURCES)
-        self._adding: set[tuple[str, str]] = set()
-        self._retry_at_s = 0.0
 
     async def all(self, namespace_id: str) -> list[str]:
         """Return the registered resources, sorted."""
+        await self._later.drain()
         return system.registered_resources(await self._read(namespace_id, None, consistent=True))
 
-    async def add(self, namespace_id: str, resource: str, deadline: Deadline) -> None:
-        """Register a resource that a bucket was created on. Raises no error: it is not vital.
+    def add(self, namespace_id: str, resource: str) -> None:
+        """Register a resource in the background: with a new bucket, and with every turned hour.
 
-        If it fails, it is tried again with a later bucket.
+        So a registration that was lost, with the process that had to make it, is made up for.
         """
         wanted = (namespace_id, resource)
-        if wanted in self._registered or wanted in self._adding:
-            return
-        if time.monotonic() < self._retry_at_s:
-            return
-        self._adding.add(wanted)
-        try:
-            await self._add(namespace_id, resource, Deadline(min(deadline.left(), CALLS_S)))
-        except ZAELimiterError as error:
-            self._retry_at_s = time.monotonic() + self._retry_after_s
-            logger.debug("could not register resource %r as in use: %s", resource, error)
-        finally:
-            self._adding.discard(wanted)
+        if wanted not in self._registered:
+            self._later.add(wanted, partial(self._add, namespace_id, resource))
 
     async def _add(self, namespace_id: str, resource: str, deadline: Deadline) -> None:
+        if (namespace_id, resource) in self._registered:
+            return
         # Most processes find it there. A read costs a tenth of a write, which is billed by the
         # size of the whole registry even if it changes nothing.
         item = await self._read(namespace_id, deadline, consistent=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter.concurrency.bounded import BoundedDict
@@ -18,8 +19,6 @@ from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
 MAX_STORED = 10_000  # hours that need not be stored again; bounds memory
-# A caller whose charge begins an hour waits no longer than that for the announcement.
-ANNOUNCE_S = 0.25
 
 logger = logging.getLogger(__name__)
 
@@ -58,22 +57,14 @@ class UsageRows:
             ) from error
         self._stored.put(stored, True)
 
-    async def announce(
-        self, bucket_id: BucketId, origin: str, hour: int, deadline: Deadline
-    ) -> None:
-        """Announce that an hour runs in a bucket. A failure is ignored: it only hides the hour
-        from queries of a whole resource until it is stored."""
+    def announce(self, bucket_id: BucketId, origin: str, hour: int) -> None:
+        """Announce in the background that an hour runs in a bucket.
+
+        Until then the hour is hidden from queries of a whole resource, and from no others.
+        """
         expires_s = usage.expires_s(hour, self.kept_days)
         announced = usage.announce(bucket_id, hour, origin, expires_s)
-        try:
-            await self._write(announced, Deadline(min(ANNOUNCE_S, deadline.left())))
-        except ZAELimiterError:
-            logger.debug(
-                "could not announce the usage of %r on %r",
-                bucket_id.entity_id,
-                bucket_id.resource,
-                exc_info=True,
-            )
+        self._table.later.add((bucket_id, origin, hour), partial(self._write, announced))
 
     async def credit_late(
         self,

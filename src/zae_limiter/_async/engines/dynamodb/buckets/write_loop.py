@@ -19,7 +19,6 @@ from zae_limiter._async.engines.dynamodb.requests import Backoff
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
-from zae_limiter.concurrency.parallel import agather
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import (
     UNKNOWN_BUCKET,
@@ -39,6 +38,7 @@ from zae_limiter.dynamodb.buckets.pending import (
     applied_outcomes,
     fits_alone,
 )
+from zae_limiter.dynamodb.buckets.planned_slots import Moments
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, ReadFirst, Step, plan
 from zae_limiter.dynamodb.buckets.writes import SINGLE_CHARGE, Attempt, WriteContext
 from zae_limiter.dynamodb.counters import Counters, RejectedCounts
@@ -79,6 +79,7 @@ class WriteLoop:
         self._rejected = rejected
         self._usage_rows = usage_rows
         self._table = table
+        self._later = table.later
         self._turning: set[ShardId] = set()  # items whose hour a write under way turns
 
     async def run(self, group: Sequence[PendingChange]) -> list[Outcome]:
@@ -205,8 +206,10 @@ class WriteLoop:
             return fresh, [None] * len(changes)
         bucket = bucket_item.decode(item, known.bucket)
         self._cache.store(shard_id, bucket, now_ms, attempt.net_milli)
-        if attempt.begins_hour is not None and attempt.store_first is None:
-            await self._announce(bucket, shard_id, deadline)
+        if attempt.begins_hour is not None:
+            self._announce(bucket, shard_id)
+        elif self._later.failed:
+            self._later.retry()
         image, in_force = bucket.image, changes[0].in_force
         decided: Sequence[Outcome | None]
         if attempt.applied_positions is SINGLE_CHARGE and bucket.shard.n == 1:
@@ -218,10 +221,12 @@ class WriteLoop:
             decided = [None] * len(changes)
         else:
             decided = _decided_by_write(changes, attempt.applied_positions, bucket, now_ms)
+            if attempt.moments:
+                decided = _with_moments(decided, attempt.moments)
             if attempt.late_credits:
                 await self._credit_late(attempt.late_credits, context, deadline)
         if known.bucket is None and image.writes == 1:  # this write has created the bucket
-            await self._resources.add(shard_id.namespace_id, shard_id.resource, deadline)
+            self._resources.add(shard_id.namespace_id, shard_id.resource)
         if is_too_early(image):
             own = in_force.at(bucket.shard)
             await self._upkeep.extend_ttl(shard_id, image, own, now_ms, deadline)
@@ -230,31 +235,32 @@ class WriteLoop:
     async def _begin_hour(self, attempt: Attempt, shard_id: ShardId, deadline: Deadline) -> Item:
         """Send a write that begins an hour, or drops one from the item.
 
-        A finished hour that it drops is stored before: nothing else has it. The next one is
-        announced beside that, or else after the write: at most one more round trip.
+        A finished hour that it drops is stored before: nothing else has it.
         """
         on_throttled, bucket_id = partial(self._throttled.add, shard_id), shard_id.bucket_id
-        rows, begins_hour = self._usage_rows, attempt.begins_hour
         if attempt.store_first is not None:
-            calls = [partial(rows.store, bucket_id, attempt.store_first, deadline)]
-            if begins_hour is not None:
-                calls.append(partial(rows.announce, bucket_id, *begins_hour, deadline))
-            await agather(self._table.parallel, *calls)
+            await self._usage_rows.store(bucket_id, attempt.store_first, deadline)
         self._turning.add(shard_id)
         try:
             item = await self._writer.write(attempt, deadline, on_throttled)
+        except (NoAnswer, ServerFault):
+            # It may have begun; an hour that has not counts zero.
+            if attempt.begins_hour is not None and self._table.usage_ms:
+                self._usage_rows.announce(bucket_id, *attempt.begins_hour)
+            raise
         finally:
             self._turning.discard(shard_id)
         return item
 
-    async def _announce(self, bucket: StoredBucket, shard_id: ShardId, deadline: Deadline) -> None:
-        """Announce the hour that a bucket has begun.
+    def _announce(self, bucket: StoredBucket, shard_id: ShardId) -> None:
+        """Announce the hour that a bucket has begun, and its resource, for queries of them all.
 
         As the item shows it: a repeated first write has created it under another origin.
         """
         if bucket.hours is not None and self._table.usage_ms:
             hours = bucket.hours
-            await self._usage_rows.announce(shard_id.bucket_id, hours.origin, hours.hour, deadline)
+            self._usage_rows.announce(shard_id.bucket_id, hours.origin, hours.hour)
+        self._resources.add(shard_id.namespace_id, shard_id.resource)
 
     async def _credit_late(
         self,
@@ -296,6 +302,16 @@ def _decided_without_write(
         return [step if change.is_charge else None for change in changes]
     rejected = Rejected(step.image, now_ms, step.shard)
     return [rejected if change.is_charge else Applied(None) for change in changes]
+
+
+def _with_moments(
+    decided: Sequence[Outcome | None], moments: Mapping[int, Moments]
+) -> list[Outcome | None]:
+    """Tell each change until when it holds its slots."""
+    return [
+        each._replace(moments=moments.get(position)) if isinstance(each, Applied) else each
+        for position, each in enumerate(decided)
+    ]
 
 
 def _decided_by_write(

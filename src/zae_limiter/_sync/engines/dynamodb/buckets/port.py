@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
@@ -27,6 +27,9 @@ from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
     Grant,
+    Renewal,
+    RenewalFailure,
+    RenewalOutcome,
     Settlement,
 )
 from zae_limiter.clock import Clock
@@ -35,10 +38,18 @@ from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange, Rejected
-from zae_limiter.dynamodb.cascade import compensation, doubtful_first, outcome_without_grant
+from zae_limiter.dynamodb.cascade import (
+    compensation,
+    doubtful_first,
+    holds_of,
+    image_of,
+    outcome_holds,
+    outcome_without_grant,
+)
 from zae_limiter.dynamodb.counters import Counters, RejectedCounts
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.rejection_cache import RejectionCache
+from zae_limiter.dynamodb.sharding.known_shards import KnownShards
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
@@ -74,25 +85,44 @@ class DynamoBuckets:
         reader = ShardReader(client, cache)
         self._queries = BucketQueries(client, reader, table.parallel)
         self._manual_refill = ManualRefill(table, cache, reader)
+        self._usage_rows = UsageRows(table)
+        self._rejected, self._later = RejectedCounts(), table.later
+        self._resources = ResourcesInUse(client, table.later)
+        self._write_to_shards(table, reader, max_shards, rejection_cache_ttl)
+
+    def _write_to_shards(
+        self, table: TableContext, reader: ShardReader, max_shards: int, fresh_seconds: float
+    ) -> None:
+        """Build the way of a write: from the router over group commit to one conditional write."""
+        client, cache, counters = self._client, self._cache, self._counters
         writer, upkeep, throttled = (
             ConditionalWriter(client),
             BucketUpkeep(table, cache),
             ThrottledItems(),
         )
-        usage_rows = self._usage_rows = UsageRows(table)
-        self._rejected, self._resources = RejectedCounts(), ResourcesInUse(client)
-        write_loop = WriteLoop(
-            writer,
-            cache,
-            upkeep,
-            throttled,
-            counters=counters,
-            resources=self._resources,
-            rejected=self._rejected,
-            usage_rows=usage_rows,
-            table=table,
+        group_commit = GroupCommit(
+            WriteLoop(
+                writer,
+                cache,
+                upkeep,
+                throttled,
+                counters=counters,
+                resources=self._resources,
+                rejected=self._rejected,
+                usage_rows=self._usage_rows,
+                table=table,
+            )
         )
-        group_commit = GroupCommit(write_loop)
+        usage_rows = self._usage_rows
+        multi_shard = MultiShardWriter(
+            client,
+            writer,
+            group_commit,
+            reader,
+            cache=cache,
+            counters=counters,
+            usage_rows=usage_rows,
+        )
         self.resharder = Resharder(
             client,
             writer,
@@ -104,15 +134,6 @@ class DynamoBuckets:
             max_shards=max_shards,
             usage_rows=usage_rows,
         )
-        multi_shard = MultiShardWriter(
-            client,
-            writer,
-            group_commit,
-            reader,
-            cache=cache,
-            counters=counters,
-            usage_rows=usage_rows,
-        )
         self._router = ShardRouter(
             group_commit,
             multi_shard,
@@ -121,7 +142,7 @@ class DynamoBuckets:
             reader=reader,
             throttled=throttled,
             counters=counters,
-            fresh_seconds=rejection_cache_ttl,
+            fresh_seconds=fresh_seconds,
         )
 
     def charge(
@@ -138,6 +159,11 @@ class DynamoBuckets:
         receipt: Receipt[None],
     ) -> None:
         shield(partial(self._settle, namespace_id, settlements, clock, receipt))
+
+    def renew(
+        self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
+    ) -> list[RenewalOutcome]:
+        return shield(partial(self._renew, namespace_id, renewals, clock))
 
     def get(
         self, namespace_id: str, entity_id: str, resource: str, clock: Clock
@@ -214,20 +240,31 @@ class DynamoBuckets:
             try:
                 self._router.submit(pending)
             finally:
-                if type(pending.outcome) is Applied:
-                    grant = receipt.outcome = Grant(charges)
+                applied = pending.outcome
+                if type(applied) is Applied:
+                    image = applied.image if applied.is_whole else None
+                    images = (image or self._seen_later(charges[0], pending, request.clock),)
+                    slots = () if applied.moments is None else outcome_holds(charges, [pending])
+                    grant = receipt.outcome = Grant(charges, images, applied.reservation, slots)
             if grant is not None:
                 return grant
         self._count_rejections([pending])
-        outcome = receipt.outcome = outcome_without_grant(
+        refusal = receipt.outcome = outcome_without_grant(
             charges, [pending], self._cache, request.clock()
         )
-        return outcome
+        return refusal
+
+    def _seen_later(
+        self, charge: Charge, pending: PendingChange, clock: Clock
+    ) -> Callable[[], BucketImage]:
+        """Return a function that puts the shards of a bucket together, as they are known now."""
+        shards = KnownShards.of(self._cache, pending.bucket_id)
+        return lambda: image_of(charge, shards, clock())
 
     def close(self) -> None:
-        """Write the rejections that no write has counted yet, as far as that takes no time.
+        """Write the rejections that no write has counted yet, and what the background has left.
 
-        Raises no outage. May be called twice.
+        As far as that takes no time. Raises no outage. May be called twice.
         """
         rejected = list(self._rejected.take_all().items())[:MAX_LAST_COUNTS]
         if rejected and self._usage_rows.kept_ms:
@@ -238,6 +275,7 @@ class DynamoBuckets:
                     self._parallel,
                     *(partial(self._usage_rows.add_rejected, *each, deadline) for each in batch),
                 )
+        self._later.close()
 
     def _count_rejections(self, charges: list[PendingChange]) -> None:
         """Count acquires that a bucket has rejected; its next write adds them to its hour."""
@@ -262,8 +300,14 @@ class DynamoBuckets:
             self._refund(charges, pending, whole)
             raise
         outcome: ChargeOutcome
-        if all(isinstance(each.outcome, Applied) for each in pending):
-            outcome = Grant(charges)
+        images = [
+            (each.outcome.image if each.outcome.is_whole else None)
+            or self._seen_later(charge, each, request.clock)
+            for charge, each in zip(charges, pending, strict=True)
+            if isinstance(each.outcome, Applied)
+        ]
+        if len(images) == len(charges):
+            outcome = Grant(charges, images, holds=outcome_holds(charges, pending))
         else:
             self._refund(charges, pending, whole)
             self._count_rejections(pending)
@@ -294,7 +338,8 @@ class DynamoBuckets:
         for charge, each in zip(charges, pending, strict=True):
             if not isinstance(each.outcome, Applied):
                 continue
-            settlement = compensation(charge)
+            holds = holds_of(charge, each.outcome)
+            settlement = compensation(charge, holds)
             change = BucketChange.of_settlement(settlement, -each.change.admitted)
             refund = PendingChange(each.bucket_id, change, each.clock, deadline)
             outcome = self._router.submit(refund)
@@ -307,6 +352,19 @@ class DynamoBuckets:
                     settlement.resource,
                     exc_info=outcome,
                 )
+
+    def _renew(
+        self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
+    ) -> list[RenewalOutcome]:
+        deadline, pending = self._client.deadline(), []
+        for entity_id, resource, in_force, holds in renewals:
+            change = BucketChange(in_force, {}, False, renewed=holds)
+            bucket_id = BucketId(namespace_id, entity_id, resource)
+            each = PendingChange(bucket_id, change, clock, deadline)
+            each.is_counted = False
+            pending.append(each)
+        gather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+        return [_renewal_outcome(each) for each in pending]
 
     def _settle(
         self,
@@ -335,11 +393,21 @@ class DynamoBuckets:
                 raise each.outcome
 
 
+def _renewal_outcome(pending: PendingChange) -> RenewalOutcome:
+    outcome = pending.outcome
+    if isinstance(outcome, Applied):
+        return outcome.moments or (None,) * len(pending.change.renewed)
+    may_be_made = isinstance(outcome, NoAnswer | ServerFault)
+    return RenewalFailure.UNKNOWN if may_be_made else RenewalFailure.NOT_MADE
+
+
 def _pending(
     namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
 ) -> PendingChange:
     entity_id, resource, in_force, amounts_milli, through_child = charge
-    _, clock, _, refreshed, is_acquire, speculative, _ = request
-    change = BucketChange(in_force, amounts_milli, True, int(is_acquire), refreshed, through_child)
+    _, clock, _, refreshed, is_acquire, speculative, _, until_ms = request
+    change = BucketChange(
+        in_force, amounts_milli, True, int(is_acquire), refreshed, through_child, until_ms
+    )
     bucket_id = BucketId(namespace_id, entity_id, resource)
     return PendingChange(bucket_id, change, clock, deadline, look_first=not speculative)

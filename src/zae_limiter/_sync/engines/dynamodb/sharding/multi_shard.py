@@ -21,6 +21,7 @@ from zae_limiter.admission.moves import Move, surplus_milli
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.admission.slots import swept
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.expiry import after
 from zae_limiter.dynamodb.buckets.pending import (
@@ -30,7 +31,9 @@ from zae_limiter.dynamodb.buckets.pending import (
     PendingChange,
     Rejected,
     ShardMerged,
+    total,
 )
+from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.writes import Attempt
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import decode, new_write_id
@@ -92,7 +95,7 @@ class MultiShardWriter:
                     return problem
             else:
                 now_ms = pending.clock()
-                images = {shard: each.bucket.image for shard, each in shards.items()}
+                images = {shard: swept(each.bucket.image, now_ms) for shard, each in shards.items()}
                 spread = gather(images, change.amounts_milli, now_ms)
                 if spread is None:
                     return rejection(images, change, now_ms, gathers=True)
@@ -100,9 +103,11 @@ class MultiShardWriter:
                     shard: taking(images[shard], amounts, now_ms)
                     for shard, amounts in spread.items()
                 }
-                parts = _shard_moves(shards, moves)
+                parts, moments = _shard_moves(shards, moves), None
+                if change.in_force.slot_keys:
+                    parts, moments = _with_slots(parts, change, now_ms)
                 if self._transact(pending, parts, now_ms, change.admitted):
-                    return Applied(None)
+                    return Applied(None, is_whole=False, moments=moments)
             if not backoff.pause():
                 raise RateLimiterUnavailable(CROWDED)
 
@@ -243,11 +248,12 @@ class MultiShardWriter:
         if pending.change.is_charge:
             self._counters.add(gathers=1)
         for origin, hour in gathering.begins_hours:
-            self._usage_rows.announce(bucket_id, origin, hour, pending.deadline)
+            self._usage_rows.announce(bucket_id, origin, hour)
         begun = {shard_of(origin) for origin, _ in gathering.begins_hours}
         for part in parts:
             bucket = part.bucket
-            if bucket.shard.number in begun:  # the answer does not show its finished hour
+            if bucket.shard.number in begun or part.slot_writes:
+                # The answer shows neither its finished hour nor the slots that are held.
                 self._cache.invalidate(bucket_id.shard(bucket.shard.number))
                 continue
             image = after(bucket.image, part.moves)
@@ -279,6 +285,21 @@ def _with_other_limits(shards: Mapping[Shard, ReadShard], change: BucketChange) 
         for shard, each in shards.items()
         if not has_limits(each.bucket.image, change.in_force.at(shard))
     ]
+
+
+def _with_slots(
+    parts: list[ShardMoves], change: BucketChange, now_ms: int
+) -> tuple[list[ShardMoves], Moments | None]:
+    """Take the slots of a gathered charge from the first shard, which has all of them."""
+    for at, part in enumerate(parts):
+        if part.bucket.shard.number == 0:
+            slots = PlannedSlots(part.bucket.image, [], now_ms)
+            slots.take([change], [0])
+            moves = [each for each in part.moves if not slots.is_slots(each.key)]
+            moves += slots.moves(total([change]))
+            with_slots = part._replace(moves=moves, slot_writes=slots.writes())
+            return [*parts[:at], with_slots, *parts[at + 1 :]], slots.moments[0]
+    return parts, None
 
 
 def _shard_moves(

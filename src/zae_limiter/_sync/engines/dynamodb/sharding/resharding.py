@@ -116,7 +116,7 @@ class Resharder:
             actions = transactions.split(shards[shard].item, now_ms, new_write_id(now_ms))
             if self._transact(actions, deadline):
                 self._counters.add(splits=1)
-                self._announce(bucket_id, actions, deadline)
+                self._announce(bucket_id, actions)
                 self._read(bucket_id, shard.halves(), clock, deadline)
                 return True
             self._sweep(bucket_id, shard, clock, deadline)
@@ -160,12 +160,12 @@ class Resharder:
                 return True
         return False
 
-    def _announce(self, bucket_id: BucketId, actions: list[Action], deadline: Deadline) -> None:
+    def _announce(self, bucket_id: BucketId, actions: list[Action]) -> None:
         """Announce the hour that the new half begins."""
         if self._usage_rows.kept_ms:
             hours = decode(actions[1]["Put"]["Item"]).hours
             assert hours is not None
-            self._usage_rows.announce(bucket_id, hours.origin, hours.hour, deadline)
+            self._usage_rows.announce(bucket_id, hours.origin, hours.hour)
 
     def _merge_quiet_shards(self, pending: PendingChange) -> None:
         """Merge one pair that was quiet for long; the sibling is read to be sure of that."""

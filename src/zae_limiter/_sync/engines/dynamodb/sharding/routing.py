@@ -13,6 +13,8 @@ from zae_limiter._sync.engines.dynamodb.sharding.multi_shard import MultiShardWr
 from zae_limiter._sync.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.shards.spreading import is_large
+from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pending import (
@@ -31,6 +33,7 @@ from zae_limiter.dynamodb.sharding.known_shards import (
     fits_together,
     fitting,
     rejection,
+    soonest,
 )
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
@@ -102,8 +105,7 @@ class ShardRouter:
             shards = self._known_shards(pending, read_all=read_all)
             were_read, read_all, now_ms = were_read or read_all, False, pending.clock()
             images = shards.images(in_force, now_ms)
-            fits = fitting(images, pending.change, now_ms)
-            shard = self._affinity.choose(pending.bucket_id, shards.with_entry(fits) or fits)
+            shard = self._choose(pending, shards, images, now_ms)
             if shard is not None:
                 pending.redirect(shard.number)
                 outcome = self._ask_shard(pending, shards.with_other_limits(in_force))
@@ -123,6 +125,23 @@ class ShardRouter:
             outcome = self._gather(pending)
         self._count(outcome)
         return outcome
+
+    def _choose(
+        self, pending: PendingChange, shards: KnownShards, images: Images, now_ms: int
+    ) -> Shard | None:
+        """Choose a shard that holds the charge; for a caller that waits, the one that does first.
+
+        An amount of over half of every share is not reserved: it has to be gathered.
+        """
+        change = pending.change
+        at_once = change._replace(until_ms=None)
+        if change.until_ms is not None and is_large(images, change.amounts_milli):
+            pending.change = at_once
+        fits = fitting(images, at_once, now_ms)
+        shard = self._affinity.choose(pending.bucket_id, shards.with_entry(fits) or fits)
+        if shard is None and pending.change.until_ms is not None:
+            shard = soonest(images, fitting(images, change, now_ms), change)
+        return shard
 
     def _ask_shard(self, pending: PendingChange, outdated: Sequence[int] = ()) -> Outcome:
         """Ask one shard.
@@ -168,7 +187,7 @@ class ShardRouter:
 
     def _redirect_to_current(self, pending: PendingChange) -> bool:
         """Redirect a charge to the shard that this process stays with, if that seems to hold it."""
-        if pending.look_first:
+        if pending.look_first or pending.change.until_ms is not None:
             return False
         number = self._affinity.current(pending.bucket_id)
         entry = None if number is None else self._cache.get(pending.bucket_id.shard(number))
@@ -187,15 +206,10 @@ class ShardRouter:
         for _ in range(MAX_ATTEMPTS):
             if outcome is not None and not isinstance(outcome, ShardMerged):
                 break
-            now_ms = pending.clock()
-            shards = KnownShards.of(self._cache, pending.bucket_id)
-            shard = self._affinity.choose_for_settlement(
-                pending.bucket_id,
-                shards.images(pending.change.in_force, now_ms),
-                pending.change,
-                now_ms,
-            )
-            pending.redirect(shard.number)
+            if pending.change.held_slots:
+                pending.redirect(0)
+            else:
+                self._redirect_settlement(pending)
             outcome = self._group_commit.submit(pending)
         if outcome is None or isinstance(outcome, ShardMerged):
             return pending.resolve(NotSent("the shards of this bucket keep merging; try again"))
@@ -214,6 +228,17 @@ class ShardRouter:
                 exc_info=True,
             )
         return outcome
+
+    def _redirect_settlement(self, pending: PendingChange) -> None:
+        now_ms = pending.clock()
+        shards = KnownShards.of(self._cache, pending.bucket_id)
+        shard = self._affinity.choose_for_settlement(
+            pending.bucket_id,
+            shards.images(pending.change.in_force, now_ms),
+            pending.change,
+            now_ms,
+        )
+        pending.redirect(shard.number)
 
     def _count(self, outcome: Outcome) -> None:
         if isinstance(outcome, Rejected):

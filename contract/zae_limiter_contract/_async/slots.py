@@ -1,0 +1,345 @@
+"""Limits on calls in flight: slots that a lease holds until its block ends or it expires."""
+
+from __future__ import annotations
+
+import asyncio  # unasync: remove
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from math import inf
+
+import pytest
+
+from zae_limiter.exceptions import RateLimitExceeded, ValidationError
+from zae_limiter.hooks import Hooks, LostEvent
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_contract.together import agather
+
+TWO = Limit.concurrent("parallel", 2, lease_ttl=60)
+RPM = Limit.per_minute("rpm", 10)
+WAIT_S = 20.0  # for what another task does; on a busy machine that may take a while
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what a task in the background does."""
+    end = time.monotonic() + WAIT_S
+    while not await holds():
+        assert time.monotonic() < end, "it never happened"
+        await asyncio.sleep(0.02)  # unasync: remove
+        # sync: time.sleep(0.02)
+
+
+async def holds(world: World) -> dict[int, int]:
+    """Return the slots that are held, by the moment that they expire."""
+    charging = world.repo.charging
+    image = await charging.buckets.get(charging.namespace_id, USER, API, world.clock)
+    assert image is not None
+    moments = (image.holds or {})["parallel"]
+    return {moment: count for moment, count in moments.items() if count}
+
+
+class SlotContract(Contract):
+    """Never more calls in flight than there are slots."""
+
+    async def test_an_acquire_holds_a_slot_until_its_block_ends(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        async with world.acquire(rpm=1) as lease:
+            assert lease.consumed == {"rpm": 1}
+            assert not lease.lost
+            async with world.acquire(rpm=1):
+                refused = await world.refusal(rpm=1)
+                assert [each.limit_name for each in refused.violations] == ["parallel"]
+                assert refused.retry_after_seconds == 1
+                assert await world.tokens("parallel") == 0
+            await world.take(rpm=1)
+        assert await world.limiter.available(USER, API) == {"parallel": 2, "rpm": 7}
+
+    async def test_a_rejected_acquire_changes_neither_slots_nor_tokens(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        await world.refusal(rpm=11)
+        async with world.acquire(rpm=1, parallel=2):
+            await world.refusal(rpm=1)
+            assert await world.tokens("rpm") == 9
+        assert await world.limiter.available(USER, API) == {"parallel": 2, "rpm": 9}
+
+    async def test_an_acquire_may_take_several_slots_or_none(self, world: World) -> None:
+        await world.configure(TWO)
+        async with world.acquire(parallel=2) as lease:
+            assert lease.consumed == {}
+            await world.take(parallel=0)
+            await world.refusal()
+        assert (await world.refusal(parallel=3)).retry_after_seconds == inf
+        async with world.acquire(parallel=0) as lease:
+            await lease.consume(parallel=2)
+            await world.refusal()
+        await world.take(parallel=2)
+
+    async def test_slots_return_when_the_block_fails(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        with failing():
+            async with world.acquire(rpm=3):
+                raise Failure
+        assert await world.limiter.available(USER, API) == {"parallel": 2, "rpm": 10}
+
+    async def test_slots_return_with_what_is_adjusted(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        async with world.acquire(rpm=3) as lease:
+            await lease.adjust(rpm=2)
+        assert await world.limiter.available(USER, API) == {"parallel": 2, "rpm": 5}
+
+    async def test_slots_are_neither_adjusted_nor_settled(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        async with world.acquire(rpm=1) as lease:
+            for change in (lease.adjust, lease.release, lease.settle):
+                with pytest.raises(ValidationError, match="return when the block ends"):
+                    await change(parallel=1)
+        assert await world.tokens("parallel") == 2
+
+    async def test_slots_return_whatever_a_failure_keeps(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        with failing():
+            async with world.acquire(rpm=3) as lease:
+                await lease.settle(rpm=4)
+                raise Failure
+        assert await world.limiter.available(USER, API) == {"parallel": 2, "rpm": 6}
+        with failing():
+            async with world.limiter.acquire(USER, API, {"rpm": 3}, on_error="keep"):
+                raise Failure
+        assert await world.limiter.available(USER, API) == {"parallel": 2, "rpm": 3}
+
+    async def test_slots_are_no_usage(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        async with world.acquire(rpm=3):
+            pass
+        snapshots, _ = await world.repo.get_usage_snapshots(USER, API, window_type="hourly")
+        assert [each.counters for each in snapshots] == [{"rpm": 3}]
+        assert await world.spent("parallel") == 0
+
+    async def test_slots_that_are_not_renewed_expire(self, world: World) -> None:
+        await world.configure(TWO)
+        async with world.acquire(parallel=2) as lost:
+            world.clock.advance(seconds=59)
+            assert lost.lost
+            await world.refusal()
+            world.clock.advance(seconds=1)
+            async with world.acquire() as other:
+                assert await world.limiter.available(USER, API) == {"parallel": 1}
+                assert not other.lost
+        # The end of the lost lease has given back nothing: its slots were free already.
+        assert await world.limiter.available(USER, API) == {"parallel": 2}
+        assert await holds(world) == {}
+
+    async def test_a_lost_lease_frees_no_slot_of_another(self, world: World) -> None:
+        await world.configure(TWO)
+        lost = world.acquire(parallel=2)
+        await lost.__aenter__()
+        world.clock.advance(seconds=61)
+        async with world.acquire(parallel=2):
+            await lost.__aexit__(None, None, None)
+            await world.refusal()
+
+    async def test_a_lease_is_renewed_while_its_block_runs(self, world: World) -> None:
+        await world.configure(Limit.concurrent("parallel", 2, lease_ttl=3))
+        world.clock.set(world.clock() // 1000 * 1000)
+        async with world.acquire() as first, world.acquire() as second:
+            (expires_ms,) = await holds(world)
+            world.clock.advance(seconds=1)
+
+            async def renewed() -> bool:
+                return list(await holds(world)) == [expires_ms + 1000]
+
+            await until(renewed)
+            world.clock.advance(ms=1500)
+            assert not first.lost
+            assert not second.lost
+            await world.refusal()
+        await world.take(parallel=2)
+
+    async def test_a_hook_tells_when_a_lease_is_lost(self, world: World) -> None:
+        await world.configure(Limit.concurrent("parallel", 1, lease_ttl=3))
+        events: list[LostEvent] = []
+
+        class Lost(Hooks):
+            def on_lost(self, event: LostEvent) -> None:
+                events.append(event)
+
+        limiter = type(world.limiter)(world.repo, hooks=Lost())
+        async with limiter.acquire(USER, API, {}) as lease:
+            assert lease.remaining == {"parallel": 0}
+            (status,) = lease.statuses
+            assert (status.available, status.requested, status.exceeded) == (0, 1, False)
+            assert lease.headers() == {}
+            world.clock.advance(seconds=3)
+
+            async def told() -> bool:
+                return bool(events)
+
+            await until(told)
+            assert lease.lost
+        assert [(event.entity_id, event.resource) for event in events] == [(USER, API)]
+
+    async def test_slots_are_shared_with_other_clients(self, world: World) -> None:
+        await world.configure(TWO)
+        other = World(world.spec, world.clock)
+        other.repo = await world.open()
+        other.limiter = type(world.limiter)(other.repo)
+        async with world.acquire(), other.acquire():
+            await world.refusal()
+            await other.refusal()
+        world.clock.advance(seconds=2)  # beyond what a client remembers of a rejection
+        await world.take(parallel=2)
+
+    async def test_more_slots_are_free_at_once_and_fewer_stay_held(self, world: World) -> None:
+        await world.configure(TWO)
+        async with world.acquire(), world.acquire():
+            await world.configure(Limit.concurrent("parallel", 3, lease_ttl=60))
+            async with world.acquire():
+                assert await world.tokens("parallel") == 0
+                await world.configure(Limit.concurrent("parallel", 1, lease_ttl=60))
+                await world.refusal()
+                assert await world.tokens("parallel") == -2
+            assert await world.tokens("parallel") == -1
+        assert await world.limiter.available(USER, API) == {"parallel": 1}
+        async with world.acquire():
+            await world.refusal()
+
+    async def test_a_rate_becomes_a_limit_on_calls_in_flight_and_back(self, world: World) -> None:
+        await world.configure(Limit.per_minute("parallel", 5), RPM)
+        await world.take(parallel=5)
+        await world.configure(TWO, RPM)
+        async with world.acquire(), world.acquire():
+            await world.refusal()
+            await world.configure(Limit.per_minute("parallel", 5), RPM)
+            await world.take(parallel=5)
+            await world.configure(TWO, RPM)
+            async with world.acquire(), world.acquire():
+                await world.refusal()
+                world.clock.advance(seconds=61)  # what was held before is not free once more
+                async with world.acquire(), world.acquire():
+                    await world.refusal()
+        assert await world.tokens("parallel") == 2
+
+    async def test_a_child_and_its_parent_hold_a_slot_each(self, world: World) -> None:
+        await world.repo.create_entity("key", parent_id="team", cascade=True)
+        await world.repo.set_limits("team", [TWO])
+        await world.configure(Limit.concurrent("parallel", 5), RPM)
+        async with world.acquire("key", rpm=1), world.acquire("team"):
+            refused = await world.refusal("key", rpm=1)
+            assert [each.entity_id for each in refused.violations] == ["team"]
+            assert await world.tokens("parallel", "key") == 4
+            assert await world.tokens("rpm", "key") == 9
+        for entity_id, free in (("key", 5), ("team", 2)):
+            assert await world.tokens("parallel", entity_id) == free
+
+    async def test_limits_of_a_call_may_have_slots(self, world: World) -> None:
+        await world.configure(RPM)
+        limits = [RPM, TWO]
+        async with world.acquire(limits=limits), world.acquire(limits=limits):
+            assert not await world.granted(limits=limits)
+        await world.configure(RPM, Limit.concurrent("parallel", 9))
+        async with world.acquire(limits=limits), world.acquire(limits=limits):
+            await world.take()
+            assert not await world.granted(limits=limits)
+            free = await world.limiter.available(USER, API)
+            assert free == {"rpm": 10, "parallel": 9}
+
+    async def test_a_reset_leaves_slots_to_their_holders(self, world: World) -> None:
+        await world.configure(TWO, RPM)
+        async with world.acquire(rpm=5):
+            await world.repo.reset_bucket(USER, API)
+            assert await world.limiter.available(USER, API) == {"parallel": 1, "rpm": 10}
+            with pytest.raises(ValidationError, match="slots"):
+                await world.repo.top_up(USER, API, {"parallel": 1})
+        assert await world.tokens("parallel") == 2
+
+    async def test_stored_limits_read_back_as_they_were(self, world: World) -> None:
+        limits = [TWO, RPM]
+        await world.repo.set_system_defaults(limits)
+        await world.repo.set_resource_defaults(API, limits)
+        await world.repo.set_limits(USER, limits)
+        assert (await world.repo.get_system_defaults())[0] == limits
+        assert await world.repo.get_resource_defaults(API) == limits
+        assert await world.repo.get_limits(USER) == limits
+
+    @pytest.mark.parametrize(
+        ("tasks", "times"), [(10, 5), pytest.param(50, 20, marks=pytest.mark.slow)]
+    )
+    async def test_many_at_once_never_exceed_the_limit(
+        self, world: World, tasks: int, times: int
+    ) -> None:
+        await world.configure(Limit.concurrent("parallel", 3))
+        running, most, granted = [0], [0], [0]
+
+        async def call() -> None:
+            left = times
+            while left:
+                try:
+                    async with world.acquire():
+                        running[0] += 1
+                        most[0] = max(most[0], running[0])
+                        await asyncio.sleep(0)  # unasync: remove
+                        # sync: time.sleep(0)
+                        running[0] -= 1
+                        granted[0] += 1
+                        left -= 1
+                except RateLimitExceeded:
+                    await asyncio.sleep(0.001)  # unasync: remove
+                    # sync: time.sleep(0.001)
+
+        await agather([call] * tasks)
+        assert granted[0] == tasks * times
+        assert 1 <= most[0] <= 3
+        assert await world.limiter.available(USER, API) == {"parallel": 3}
+
+    async def test_an_acquire_waits_for_a_slot(self, world: World) -> None:
+        await world.configure(Limit.concurrent("parallel", 1), RPM)
+        served: list[int] = []
+        first = world.acquire()
+        await first.__aenter__()
+
+        async def wait(number: int) -> None:
+            async with world.limiter.acquire(USER, API, {"rpm": 1}, timeout=WAIT_S):
+                served.append(number)
+
+        async def release() -> None:
+            async def all_wait() -> bool:
+                return waiting() == 3
+
+            await until(all_wait)
+            assert served == []
+            await first.__aexit__(None, None, None)
+
+        def waiting() -> int:
+            lines = world.repo.charging.waiting_lines
+            return 0 if lines is None else lines.waiting((USER, API))
+
+        calls: list[Callable[[], Awaitable[None]]] = [partial(wait, number) for number in (1, 2, 3)]
+        await agather([*calls, release])
+        assert sorted(served) == [1, 2, 3]
+        assert await world.limiter.available(USER, API) == {"parallel": 1, "rpm": 7}
+        assert waiting() == 0
+
+    async def test_waiting_for_a_slot_ends_at_the_deadline(self, world: World) -> None:
+        await world.configure(Limit.concurrent("parallel", 1), RPM)
+        async with world.acquire(rpm=10):
+
+            async def give_up() -> None:
+                with pytest.raises(RateLimitExceeded):
+                    async with world.limiter.acquire(USER, API, {}, timeout=0.5):
+                        pass
+
+            async def pass_time() -> None:
+                async def is_waiting() -> bool:
+                    lines = world.repo.charging.waiting_lines
+                    return lines is not None and lines.waiting((USER, API)) == 1
+
+                await until(is_waiting)
+                world.clock.advance(ms=501)
+
+            await agather([give_up, pass_time])
+            for hopeless in ({"parallel": 2}, {"rpm": 11}, {"rpm": 10}):
+                with pytest.raises(RateLimitExceeded):
+                    await world.limiter.acquire(USER, API, hopeless, timeout=5).__aenter__()
+        assert await world.tokens("parallel") == 1

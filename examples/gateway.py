@@ -1,0 +1,164 @@
+"""An LLM gateway with tenants, projects and keys, in front of any provider with the OpenAI API.
+
+    UPSTREAM_URL=http://127.0.0.1:9100/v1 uvicorn examples.gateway:app --port 9000
+    python -m examples.gateway add-key acme search key-1
+
+Limits are kept in ``gateway.db`` (SQLite); ``ZAEL_URL=dynamodb://my-stack`` keeps them in DynamoDB.
+A key is written ``tenant.project.key``: a tenant is a namespace of its own, a project is the parent
+whose limits its keys share, and a key is what a client sends as its API key.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from zae_limiter import (
+    Limit,
+    NamespaceNotFoundError,
+    RateLimiter,
+    RateLimitExceeded,
+    Repository,
+    llm,
+    web,
+)
+
+KEY_LIMITS = [Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 20_000)]
+PROJECT_LIMITS = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 30_000)]
+# Most answers are shorter than max_tokens: reserve what nearly all of them needed.
+ESTIMATE = llm.Learned(percentile=0.95)
+
+
+class Gateway:
+    """The connections of the process, and the limiter of each tenant."""
+
+    def __init__(self, repository: Repository, upstream: openai.AsyncOpenAI | None = None) -> None:
+        self.repository = repository
+        self.upstream = upstream
+        self._limiters: dict[str, RateLimiter] = {}
+
+    async def limiter(self, tenant: str) -> RateLimiter:
+        if tenant not in self._limiters:
+            await self.repository.register_namespace(tenant)
+            scoped = await self.repository.namespace(tenant)
+            limits, _ = await scoped.get_system_defaults()
+            if not limits:  # else they are what an operator has made of them
+                await scoped.set_system_defaults(KEY_LIMITS)
+            self._limiters[tenant] = RateLimiter(repository=scoped)
+        return self._limiters[tenant]
+
+    async def has_key(self, tenant: str, project: str, key: str) -> bool:
+        """Tell whether a key was added; a service of its own would keep secrets, not names."""
+        try:
+            await self.repository.get_namespace(tenant)
+        except NamespaceNotFoundError:
+            return False
+        entity = await (await self.limiter(tenant)).get_entity(key)
+        return entity is not None and entity.parent_id == project
+
+    async def add_key(self, tenant: str, project: str, key: str) -> None:
+        """Register a key of a project; both are limited from then on."""
+        limiter = await self.limiter(tenant)
+        if await limiter.get_entity(project) is None:
+            await limiter.create_entity(project)
+            await limiter.set_limits(project, PROJECT_LIMITS)
+        await limiter.create_entity(key, parent_id=project, cascade=True)
+
+
+def open_repository() -> Any:
+    return Repository.open(url=os.environ.get("ZAEL_URL", "sqlite:///gateway.db"))
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    upstream_url = os.environ.get("UPSTREAM_URL", "http://127.0.0.1:9100/v1")
+    api_key = os.environ.get("UPSTREAM_KEY", "none")
+    async with (
+        open_repository() as repository,
+        # Retries of the SDK would be requests that no limit has seen.
+        openai.AsyncOpenAI(base_url=upstream_url, api_key=api_key, max_retries=0) as upstream,
+    ):
+        app.state.gateway = Gateway(repository, upstream)
+        yield
+
+
+app = FastAPI(title="LLM gateway", lifespan=lifespan)
+app.add_middleware(web.AsgiMiddleware)  # an outage is a 503
+
+
+def failure(status: int, message: str, kind: str, **headers: str) -> JSONResponse:
+    """Answer as the OpenAI API does."""
+    body = {"error": {"message": message, "type": kind, "code": kind, "param": None}}
+    return JSONResponse(body, status, headers)
+
+
+@app.exception_handler(RateLimitExceeded)
+async def rejected(request: Request, error: RateLimitExceeded) -> JSONResponse:
+    return failure(429, str(error), "rate_limit_exceeded", **error.headers("openai"))
+
+
+@app.exception_handler(openai.APIStatusError)
+async def upstream_failed(request: Request, error: openai.APIStatusError) -> JSONResponse:
+    return JSONResponse({"error": error.body}, error.status_code)
+
+
+@app.exception_handler(openai.APIConnectionError)
+async def upstream_gone(request: Request, error: openai.APIConnectionError) -> JSONResponse:
+    return failure(502, "the provider does not answer", "upstream_error")
+
+
+@app.post("/v1/chat/completions", response_model=None)
+async def chat(request: Request) -> JSONResponse | StreamingResponse:
+    return await serve(request, request.app.state.gateway.upstream.chat.completions.create)
+
+
+@app.post("/v1/embeddings", response_model=None)
+async def embeddings(request: Request) -> JSONResponse | StreamingResponse:
+    return await serve(request, request.app.state.gateway.upstream.embeddings.create)
+
+
+async def serve(request: Request, create: Any) -> JSONResponse | StreamingResponse:
+    """Reserve, ask the provider, and answer; what was used is charged however that ends."""
+    parts = request.headers.get("authorization", "").removeprefix("Bearer ").split(".")
+    if len(parts) != 3:
+        return failure(401, "the API key is not known", "invalid_api_key")
+    gateway, (tenant, _, key) = request.app.state.gateway, parts
+    if not await gateway.has_key(*parts):
+        return failure(401, "the API key is not known", "invalid_api_key")
+    limiter = await gateway.limiter(tenant)
+    body = await request.json()
+    async with llm.reserve(limiter, key, body["model"], body, estimate=ESTIMATE) as call:
+        headers = call.lease.headers("openai")
+        if not body.get("stream"):
+            response = await create(**body)
+            call.record(response)
+            return JSONResponse(response.model_dump(mode="json"), headers=headers)
+        wants_usage = (body.get("stream_options") or {}).get("include_usage", False)
+        body["stream_options"] = {"include_usage": True}
+        chunks = call.stream(await create(**body))
+        events = server_sent_events(chunks, wants_usage)
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def server_sent_events(chunks: Any, wants_usage: bool) -> AsyncIterator[str]:
+    async for chunk in chunks:
+        if chunk.choices or wants_usage:
+            yield f"data: {chunk.model_dump_json(exclude_unset=True)}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+async def main(command: str, *key: str) -> None:
+    if command != "add-key" or len(key) != 3:
+        raise SystemExit("usage: python -m examples.gateway add-key TENANT PROJECT KEY")
+    async with open_repository() as repository:
+        await Gateway(repository).add_key(*key)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:] or [""]))

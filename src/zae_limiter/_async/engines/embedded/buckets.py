@@ -1,0 +1,201 @@
+"""The bucket port of the embedded engines.
+
+Every method forwards to an operation of ``zae_limiter.embedded``, which reads, decides and writes.
+What each promises is said in ``zae_limiter._async.ports``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from zae_limiter._async.engines.embedded.client import EmbeddedClient
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.request import (
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Renewal,
+    RenewalFailure,
+    RenewalOutcome,
+    Settlement,
+)
+from zae_limiter.clock import Clock, Deadline
+from zae_limiter.concurrency.locks import LockFreeCount
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.embedded import (
+    buckets,
+    housekeeping,
+    rejections,
+)
+from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.models.audit import AuditedChange
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
+
+T = TypeVar("T")
+
+
+class EmbeddedBuckets:
+    """Buckets: a child and its parent are charged in one transaction."""
+
+    def __init__(
+        self, client: EmbeddedClient, usage_retention_days: int, audit_retention_days: int
+    ) -> None:
+        self._client = client
+        self._retention = (usage_retention_days, audit_retention_days)  # usage: until it is stored
+        self._charges = count(1)
+        self._rejections = rejections.NotedRejections()
+        self.granted, self.rejected, self.settled = (LockFreeCount() for _ in range(3))
+
+    async def charge(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> ChargeOutcome:
+        deadline = request.deadline
+        args = (namespace_id, request, self._rejections)
+        outcome = await self._client.write(buckets.charge, args, receipt, deadline=deadline)
+        if type(outcome) is Grant:
+            self.granted.add()
+        elif type(outcome) is Rejection:
+            self.rejected.add()
+            if request.is_acquire:
+                self._rejections.note(namespace_id, request, outcome)
+        if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
+            now_and_retention = (request.clock(), *self._retention)
+            await self._quietly(housekeeping.keep_house, now_and_retention, deadline)
+            await self.store_rejections(deadline)
+        return outcome
+
+    async def join_retention(self, named_days: int | None) -> None:
+        """Store how long usage is kept, on opening: if the opener names it, or none is stored.
+
+        Programs that share a store would otherwise each delete by a number of their own.
+        """
+        stored = await self._client.read(housekeeping.stored_retention, ())
+        days = named_days or stored or self._retention[0]
+        if days == stored:
+            return
+        before = await self._client.write(housekeeping.set_retention, (days,))
+        if before not in (None, days):
+            import logging  # not before it is needed: `import zae_limiter` does without it
+
+            logger = logging.getLogger(__name__)
+            logger.info("usage is kept for %d days from now on, instead of %d", days, before)
+
+    async def store_rejections(self, deadline: Deadline | None = None) -> None:
+        """Store a batch of the rejections that no write to their bucket has taken along."""
+        noted = self._rejections.take_batch()
+        if noted:
+            await self._quietly(rejections.store_rejections, (noted,), deadline)
+
+    async def close(self) -> None:
+        """Store all rejections that were noted."""
+        while self._rejections.by_bucket:
+            await self.store_rejections()
+
+    async def delete_expired_buckets(self, now_ms: int) -> None:
+        """Delete a batch of expired buckets, on opening.
+
+        Many clients are closed before they have made as many charges as lead to it. Usage and
+        audit events stay: a client that only looks, as a command does, does not know for how
+        long the clients that charge want to keep them.
+        """
+        await self._quietly(housekeeping.delete_expired_buckets, (now_ms,))
+
+    async def _quietly(
+        self,
+        operation: Callable[..., None],
+        args: tuple[Any, ...],
+        deadline: Deadline | None = None,
+    ) -> None:
+        """Ignore errors: damaged old rows must not fail the charge that runs this."""
+        with suppress(InfrastructureError):
+            await self._client.write(operation, args, deadline=deadline)
+
+    async def settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: Receipt[None],
+    ) -> None:
+        await self._client.write(
+            buckets.settle,
+            (namespace_id, settlements, clock, self._rejections),
+            receipt,
+            must_run=True,
+        )
+        self.settled.add()
+
+    async def renew(
+        self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
+    ) -> list[RenewalOutcome]:
+        receipt: Receipt[list[RenewalOutcome]] = Receipt()
+        with suppress(InfrastructureError):
+            args = (namespace_id, renewals, clock)
+            return await self._client.write(buckets.renew, args, receipt, must_run=True)
+        if receipt.is_committed:
+            return receipt.outcome
+        return [RenewalFailure.NOT_MADE] * len(renewals)
+
+    async def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
+        return await self._client.read(buckets.get, (namespace_id, entity_id, resource))
+
+    async def states(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
+    ) -> list[BucketState]:
+        return await self._client.list(buckets.states, (namespace_id, entity_id, resource, clock))
+
+    async def page(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+        clock: Clock,
+    ) -> tuple[list[BucketState], tuple[str, str] | None]:
+        return await self._client.read(
+            partial(buckets.page, limit=limit, clock=clock),
+            (namespace_id, entity_id, resource, after),
+        )
+
+    async def resources(self, namespace_id: str) -> list[str]:
+        return await self._client.read(buckets.resources, (namespace_id,))
+
+    async def capacity(
+        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
+    ) -> ResourceCapacity:
+        return await self._client.list(
+            partial(buckets.capacity, parents_only=parents_only, clock=clock),
+            (namespace_id, resource, limit_name),
+        )
+
+    async def reset(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        change = AuditedChange.by(principal, entity_id, now_ms, resource)
+        return await self._client.write(buckets.reset, (namespace_id, change))
+
+    async def top_up(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        amounts: Mapping[str, int],
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        change = AuditedChange.by(principal, entity_id, now_ms, resource)
+        return await self._client.write(buckets.top_up, (namespace_id, change, amounts))

@@ -1,0 +1,86 @@
+"""An embedded engine: its ports over one client, and its counts."""
+
+from __future__ import annotations
+
+from zae_limiter._async.engines.embedded.buckets import EmbeddedBuckets
+from zae_limiter._async.engines.embedded.client import EmbeddedClient
+from zae_limiter._async.engines.embedded.records import (
+    EmbeddedConfigs,
+    EmbeddedEntities,
+    EmbeddedNamespaces,
+)
+from zae_limiter._async.engines.embedded.reports import (
+    EmbeddedAudit,
+    EmbeddedDocuments,
+    EmbeddedUsage,
+)
+from zae_limiter.embedded.tables import Tables
+from zae_limiter.models.backend import BackendCapabilities, StoreStats
+from zae_limiter.settings import Settings
+
+
+class EmbeddedEngine:
+    """An embedded engine: all ports over one client."""
+
+    def __init__(
+        self,
+        client: EmbeddedClient,
+        capabilities: BackendCapabilities,
+        settings: Settings,
+        usage_retention_days: int,
+        *,
+        request_timeout: float | None = None,
+    ) -> None:
+        self.capabilities = capabilities
+        self.request_timeout = request_timeout
+        self._client = client
+        self.buckets = EmbeddedBuckets(
+            client,
+            settings.usage_retention_days or usage_retention_days,
+            settings.audit_retention_days,
+        )
+        self.configs = EmbeddedConfigs(client)
+        self.entities = EmbeddedEntities(client)
+        self.namespaces = EmbeddedNamespaces(client)
+        self.usage = EmbeddedUsage(client)
+        self.audit = EmbeddedAudit(client)
+        self.documents = EmbeddedDocuments(client)
+
+    def stats(self) -> StoreStats:
+        """Count what callers asked for; there are no requests to a server to be counted."""
+        granted, settlements = self.buckets.granted.value(), self.buckets.settled.value()
+        rejected = self.buckets.rejected.value()
+        groups, grouped, largest_group = self._client.groups()
+        return StoreStats(
+            charges=granted + rejected,
+            granted=granted,
+            rejected=rejected,
+            settlements=settlements,
+            calls=granted + rejected + settlements,
+            writes=granted + settlements,
+            groups=groups,
+            grouped=grouped,
+            largest_group=largest_group,
+        )
+
+    async def ping(self) -> None:
+        await self.namespaces.all()
+
+    async def probe(self) -> None:
+        """Return if the store takes writes: a reader may still be answered when no writer is."""
+        await self._client.write(_nothing, ())
+
+    async def close(self) -> None:
+        await self.buckets.close()
+        await self._client.close()
+
+    async def delete_all(self) -> None:
+        await self._client.write(_clear, ())
+
+
+def _nothing(tables: Tables) -> None:
+    """Take the lock of a write, and change nothing."""
+
+
+def _clear(tables: Tables) -> None:
+    tables.clear()

@@ -1,0 +1,108 @@
+"""The provisioner function of a stack, called in place of a provisioner of this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zae_limiter.exceptions import (
+    InfrastructureError,
+    PermissionDenied,
+    ValidationError,
+    ZAELimiterError,
+)
+from zae_limiter.infra import names
+from zae_limiter.manifest.problems import ApplyConflict, ManifestError, Problem
+from zae_limiter.transport.control import AControl, ControlError
+
+if TYPE_CHECKING:
+    from zae_limiter.manifest.declarations import LimitsManifest
+
+Document = dict[str, Any]
+
+
+class RemoteProvisioner:
+    """Plans, applies and compares manifests by the function of a stack; answers are plain data.
+
+    The caller needs ``lambda:InvokeFunction`` on the function, and no right on the table.
+    """
+
+    def __init__(
+        self,
+        stack: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        *,
+        namespace: str | None = None,
+        principal: str | None = None,
+    ) -> None:
+        self.function = names.provisioner_function(stack)
+        self._endpoint_url = endpoint_url
+        self._namespace = namespace
+        self._principal = principal
+        self._control = AControl(region, endpoint_url)
+
+    async def close(self) -> None:
+        self._control.close()
+
+    async def is_there(self) -> bool:
+        """Return whether the stack has the function; raises PermissionDenied if it is not told.
+
+        An endpoint that has no Lambda at all, such as a local DynamoDB server, has no function.
+        """
+        try:
+            await self._control.acall(
+                "lambda", "invoke", FunctionName=self.function, InvocationType="DryRun"
+            )
+        except PermissionDenied:
+            raise
+        except ControlError as error:
+            if error.code == "ResourceNotFoundException" or self._endpoint_url is not None:
+                return False
+            raise
+        except InfrastructureError:
+            if self._endpoint_url is None:
+                raise
+            return False
+        return True
+
+    async def plan(self, manifest: LimitsManifest) -> Document:
+        """Return what an apply would change now, and change nothing."""
+        return await self._invoke("plan", manifest)
+
+    async def apply(
+        self, manifest: LimitsManifest, *, approved: str | None = None, wait_seconds: float = 0
+    ) -> Document:
+        """Make the changes; raises ApplyConflict if another apply was made since ``approved``."""
+        return await self._invoke("apply", manifest, revision=approved, wait_seconds=wait_seconds)
+
+    async def diff(self, manifest: LimitsManifest) -> Document:
+        """Return how stored limits differ from the manifest, with the last change of each."""
+        return await self._invoke("diff", manifest)
+
+    async def _invoke(self, action: str, manifest: LimitsManifest, **more: Any) -> Document:
+        payload = {
+            "action": action,
+            "manifest": manifest.to_dict(),
+            "namespace": self._namespace,
+            "principal": self._principal,
+            **more,
+        }
+        answer = await self._control.ainvoke(self.function, payload)
+        if "error" in answer:
+            raise _error(answer["error"], self.function)
+        return answer
+
+
+def _error(document: Document, function: str) -> ZAELimiterError:
+    """Return an error like the one that the function has answered with."""
+    problems = document.get("problems")
+    if problems:
+        return ManifestError(
+            Problem("manifest", tuple(each["path"]), 0, 0, each["reason"]) for each in problems
+        )
+    message = str(document.get("message"))
+    if document.get("kind") == ApplyConflict.__name__:
+        return ApplyConflict(message)
+    if document.get("kind") == ValidationError.__name__:
+        return InfrastructureError(f"{function} refuses the manifest: {message}")
+    return InfrastructureError(f"{function} failed: {message}")

@@ -1,0 +1,296 @@
+"""A reservation for one LLM call: charged by an estimate, settled by what the call has used."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from zae_limiter._async.acquire import Acquire
+from zae_limiter._async.lease import Lease
+from zae_limiter._async.limiter import RateLimiter
+from zae_limiter.concurrency.async_shield import ashield  # unasync: remove
+from zae_limiter.concurrency.calls import ALastCalls, aclose_quietly
+
+# sync: from zae_limiter.concurrency.shield import shield
+from zae_limiter.llm.estimates import (
+    CountTokens,
+    Estimate,
+    Estimator,
+    MaxTokens,
+    count_tokens,
+    resolve,
+)
+from zae_limiter.llm.feedback import RequestCount, count_into, provider_wait
+from zae_limiter.llm.records import CallRecord, StreamRecord
+from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
+
+Observer = Callable[[str, Usage], None]
+
+
+class LlmReservation:
+    """The context manager that ``llm.reserve`` returns. For one use.
+
+    It charges the estimate on entering and settles on leaving, however the block is left. A stream
+    that is not read to its end inside the block takes the settlement over, so that a handler may
+    return it, or a generator that reads it, from inside the block.
+    """
+
+    def __init__(
+        self,
+        limiter: RateLimiter,
+        entity_id: str,
+        resource: str,
+        request: Any = None,
+        *,
+        estimate: Estimate | int | Estimator | None = None,
+        meter: Meter | None = None,
+        count: CountTokens | None = None,
+        charge_refused: bool = True,
+        **options: Any,
+    ) -> None:
+        estimator = MaxTokens(count=count or count_tokens) if estimate is None else estimate
+        self._call_record = CallRecord(
+            resolve(estimator, resource, request),
+            DEFAULT_METER if meter is None else meter,
+            count=count,
+            charge_refused=charge_refused,
+        )
+        self._observe: Observer | None = getattr(estimator, "observe", None)
+        self._resource = resource
+        amounts = self._call_record.amounts(self._call_record.estimate.usage)
+        # Whatever ends the call before it is settled, the estimate stays charged.
+        self._acquire = limiter.acquire(entity_id, resource, amounts, on_error="keep", **options)
+        self._settler: _Settler | None = None
+        self._call: weakref.ref[LlmCall] | None = None
+        self._outer: RequestCount | None = None
+
+    async def __aenter__(self) -> LlmCall:
+        lease = await self._acquire.__aenter__()
+        self._settler = _Settler(
+            self._acquire, lease, self._call_record, self._resource, self._observe
+        )
+        call = LlmCall(self._settler)
+        self._call = weakref.ref(call)
+        self._outer = count_into(self._call_record.sent)
+        return call
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._settler is not None, "entered before it is left"
+        assert self._call is not None
+        count_into(self._outer)
+        call = self._call()
+        if exc is None and self._call_record.is_silent and call is not None:
+            # It may be held by a generator that will read the stream.
+            self._settler.settle_when_dropped(call)
+        else:
+            await self._settler.leave(exc)
+
+
+class _Settler:
+    """Settles one call once, whichever of its block, streams and finalizers ends last."""
+
+    def __init__(
+        self,
+        acquire: Acquire,
+        lease: Lease,
+        record: CallRecord,
+        resource: str,
+        observe: Observer | None,
+    ) -> None:
+        self.lease = lease
+        self.record = record
+        self.provider_wait: float | None = None
+        self.is_settled = False
+        self._acquire = acquire
+        self._resource = resource
+        self._observe = observe
+        self._background = ALastCalls()
+        self._left = False
+        self._turn = [True]  # list.pop() lets one caller win
+
+    async def leave(self, error: BaseException | None) -> None:
+        """End the call with its block, unless an open stream does that later."""
+        self._left = True
+        if error is not None or not self.record.has_open_stream:
+            await self._end(error)
+
+    async def stream_ended(self, stream: StreamRecord) -> None:
+        """End the call with its last stream, unless the block goes on."""
+        stream.is_open = False
+        if self._left and not self.record.has_open_stream:
+            await self._end(None)
+
+    async def stream_aborted(self, stream: StreamRecord, source: Any) -> None:
+        """Settle what was delivered, and close the stream to the provider."""
+        try:
+            await self.stream_ended(stream)
+        finally:
+            await aclose_quietly(source)
+
+    def settle_when_dropped(self, call: LlmCall) -> None:
+        """Leave the block without ending the call: it ends with its streams, or unused."""
+        self._left = True
+        dropped = weakref.finalize(call, self.run_later, lambda: self.leave(None))
+        dropped.atexit = False  # too late to write; the estimate stays charged
+
+    def run_later(self, call: Callable[[], Any]) -> None:
+        """Settle for an owner that was dropped; called by the garbage collector, in any thread."""
+        if not self._background.run(call):
+            import logging  # not before it is needed
+
+            logging.getLogger(__name__).warning(
+                "a call on %r was dropped too late to be settled; its estimate stays charged",
+                self._resource,
+            )
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Settle; a cancellation is raised when that is done."""
+        try:
+            self._turn.pop()
+        except IndexError:
+            return
+        self.provider_wait = None if error is None else provider_wait(error)
+        await ashield(lambda: self._settle(error))
+
+    async def _settle(self, error: BaseException | None) -> None:
+        usage = self.record.usage(error)
+        try:
+            await self.lease.settle(self.record.amounts(usage))
+        finally:
+            await self._acquire.__aexit__(None, None, None)
+        self.is_settled = True
+        if self._observe is not None and error is None and self.record.is_exact:
+            self._observe(self._resource, usage)
+
+
+class LlmCall:
+    """One LLM call under a reservation. Give it the response, or read the stream through it."""
+
+    def __init__(self, settler: _Settler) -> None:
+        self._settler = settler
+        self._call_record = settler.record
+
+    def record(self, response: Any) -> Usage | None:
+        """Note the usage that a response reports; return it, or None if it reports none.
+
+        For every response of the block, if it makes several calls. Streams are read through
+        ``stream`` instead. Without a report, the text of the answer is counted.
+        """
+        return self._call_record.record(response)
+
+    def record_usage(self, usage: Usage) -> None:
+        """Note a usage that was found out in another way."""
+        self._call_record.record_usage(usage)
+
+    def stream(self, source: Any) -> LlmStream:
+        """Return the same stream, watched: it settles the call when it ends or is dropped.
+
+        ``source`` is what the SDK returns for a stream: its events, or the bytes of server-sent
+        events; of Bedrock the whole response.
+        """
+        events = source["stream"] if isinstance(source, Mapping) else source
+        iterator = aiter(events)
+        return LlmStream(self, self._call_record.record_stream(source), events, iterator)
+
+    def refund(self) -> None:
+        """Give the whole reservation back at the end: the request was never sent.
+
+        Without effect once a usage was noted, a request counted or a stream opened.
+        """
+        self._call_record.is_refunded = True
+
+    @property
+    def lease(self) -> Lease:
+        """Return the lease that the reservation holds."""
+        return self._settler.lease
+
+    @property
+    def estimate(self) -> Estimate:
+        """Return the estimate that was reserved."""
+        return self._call_record.estimate
+
+    @property
+    def usage(self) -> Usage:
+        """Return what the call has used, as far as it is known now."""
+        return self._call_record.usage()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the call has ended and its cost was settled."""
+        return self._settler.is_settled
+
+    @property
+    def provider_wait(self) -> float | None:
+        """Return the seconds that a provider has asked to wait, if it refused the call so."""
+        return self._settler.provider_wait
+
+
+class LlmStream:
+    """The events of a stream, unchanged, in an iterator that settles its call.
+
+    It does so at the end, at an error, when it is closed, when its reader is cancelled, and when it
+    is dropped without any of these. Other attributes are those of the stream itself.
+    """
+
+    def __init__(
+        self, call: LlmCall, record: StreamRecord, source: Any, events: AsyncIterator[Any]
+    ) -> None:
+        self._call = call  # a call ends no earlier than its streams
+        self._settler = settler = call._settler  # noqa: SLF001 - part of this module
+        self._stream_record = record
+        self._source = source
+        self._events = events
+        # Frameworks drop streams without closing them, often as a part of a reference cycle.
+        self._dropped = weakref.finalize(
+            self, settler.run_later, lambda: settler.stream_aborted(record, source)
+        )
+        self._dropped.atexit = False  # too late to write; the estimate stays charged
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            event = await anext(self._events)
+        except StopAsyncIteration:
+            await self._finish()
+            raise
+        except BaseException:
+            await self.aclose()
+            raise
+        self._stream_record.meter.see(event)
+        return event
+
+    async def aclose(self) -> None:
+        """Close the stream to the provider and settle what it has delivered."""
+        if self._dropped.detach():
+            await ashield(lambda: self._settler.stream_aborted(self._stream_record, self._source))
+
+    close = aclose  # unasync: remove
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    async def _finish(self) -> None:
+        if self._dropped.detach():
+            await self._settler.stream_ended(self._stream_record)

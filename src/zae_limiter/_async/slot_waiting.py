@@ -1,0 +1,110 @@
+"""Acquires that wait for slots: nothing can be reserved, since no call says when it will end.
+
+Callers of a process wait in the order of arrival. Only the head of their queue looks at the bucket,
+now and then and whenever a lease of this process gives slots back, and asks if they are free.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.request import Grant, Rejection
+from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
+from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.models.status import LimitStatus
+
+if TYPE_CHECKING:
+    from zae_limiter._async.acquire import AcquireCall
+    from zae_limiter._async.repository.charging import ChargeService
+    from zae_limiter._async.waiting import Taken
+    from zae_limiter.clock.wait_time import WaitTime
+
+# Between two looks: short at first, for calls that end soon; each is a read, so then seldom.
+LEAST_LOOK_S, MOST_LOOK_S = 0.05, 2.0
+SPREAD = (0.5, 1.0)  # processes that wait for the same slot do not look at the same moment
+
+
+class SlotWaiting:
+    """The part of a charge that waits for slots, and for the rates of their buckets with them."""
+
+    _call: AcquireCall
+    _amounts: Mapping[str, int]
+    _charging: ChargeService
+    _lines: WaitingLines
+    _time: WaitTime
+
+    async def _wait_for_slots(self, taken: type[Taken], entity_id: str) -> Grant:
+        """Return when all buckets of the call have granted it; raise at the deadline."""
+        key, lines, pause_s = (entity_id, self._call.resource), self._lines, LEAST_LOOK_S
+        queued, asks = Sleeper(key), True
+        try:
+            if lines.has_queue(key):
+                lines.enter_queue(queued)
+                await self._sleep_in_queue(queued, None)
+            while True:
+                waiter = lines.prepare(queued, AWaiter)  # first: slots may return meanwhile
+                outcome = await (self._ask(None, taken()) if asks else self._seen_all())
+                if isinstance(outcome, Grant):
+                    return outcome
+                asks = not any(status.exceeded for status in outcome.statuses)
+                if asks:
+                    continue
+                seconds = self._pause_s(outcome.statuses, pause_s)
+                lines.enter_queue(queued)
+                if not lines.is_head(queued):
+                    await self._sleep_in_queue(queued, None)
+                    continue
+                woken = await self._sleep(waiter, seconds)
+                asks = self._time.left_s() <= 0  # once more: the deadline is no reason to reject
+                pause_s = LEAST_LOOK_S if woken else min(MOST_LOOK_S, 2 * pause_s)
+        finally:
+            lines.leave(queued)
+
+    def _pause_s(self, listed: Sequence[LimitStatus], pause_s: float) -> float:
+        """Return how long to wait; raise if the tokens or slots will not be there in time."""
+        left_s, shortest_s = self._time.left_s(), 0.0
+        for status in listed:
+            if status.exceeded:
+                wait_s = status.retry_after_seconds
+                if status.limit.is_concurrent and wait_s < inf:  # a call may end at any moment
+                    wait_s = min(left_s, pause_s * random.uniform(*SPREAD))
+                if left_s <= 0 or wait_s > left_s:
+                    raise self._rejected(listed)
+                shortest_s = max(shortest_s, wait_s)
+        return min(left_s, shortest_s)
+
+    async def _seen_all(self) -> Rejection:
+        """Compare all buckets with the charge, without asking for it."""
+        charging = self._charging
+        scope, now_ms = await charging.scope(self._call, charging.clock())
+        images, charges = await charging.images(scope), scope.charges(self._amounts)
+        return Rejection(
+            tuple(
+                [
+                    status
+                    for charge, image in zip(charges, images, strict=True)
+                    for status in statuses(
+                        charge, under_limits(image, charge.in_force, now_ms), now_ms
+                    )
+                ]
+            )
+        )
+
+    # What the charge does for callers that wait for tokens, too.
+
+    async def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
+        raise NotImplementedError
+
+    async def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
+        raise NotImplementedError
+
+    async def _sleep(self, waiter: AWaiter, seconds: float) -> bool:
+        raise NotImplementedError
+
+    def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
+        raise NotImplementedError

@@ -1,0 +1,153 @@
+"""HTTP headers that tell a client its limits, in three styles. Pure: time is an argument.
+
+| style | headers | when a limit is full again |
+|---|---|---|
+| ``ietf`` | ``RateLimit-Policy``, ``RateLimit`` (IETF draft 11) | seconds |
+| ``x-ratelimit`` | ``X-RateLimit-{Limit,Remaining,Reset}`` of the tightest limit | epoch seconds |
+| ``openai`` | ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}`` | ``6m0s`` |
+
+Numbers are whole: what is left is rounded down and never negative, times are rounded up. A limit
+that the entity and its parent both have is shown once, with the smaller rest. Limits on calls in
+flight are not in the headers, which are about quotas over time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from zae_limiter.exceptions import NEVER_FITS_S, ValidationError
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import HeaderStyle, LimitStatus
+
+LARGEST_INTEGER = 999_999_999_999_999  # of a structured field, RFC 9651
+# The last part of a limit's name tells what it counts; other names are not in OpenAI's headers.
+REQUESTS = frozenset({"rps", "rpm", "rph", "rpd", "requests"})
+TOKENS = frozenset({"tps", "tpm", "tph", "tpd", "tokens"})
+
+
+def rate_limit_headers(
+    statuses: Iterable[LimitStatus], style: HeaderStyle = "ietf", *, now_ms: int | None
+) -> dict[str, str]:
+    """Return the headers of one response; none where no limit is known.
+
+    A moment is left out where the present one (``now_ms``) is not known.
+    """
+    write = _STYLES.get(style) if isinstance(style, str) else None
+    if write is None:
+        raise ValidationError("style", style, f"must be one of {', '.join(_STYLES)}")
+    rates = [status for status in statuses if not status.limit.is_concurrent]
+    tightest = _tightest_by_name(rates)
+    return write(tightest, now_ms) if tightest else {}
+
+
+def seconds_until_full(status: LimitStatus) -> float:
+    """Return when a limit is full again if nothing else is charged; a token too late at most.
+
+    What is left is known in whole tokens only.
+    """
+    limit = status.limit
+    missing = max(0, limit.capacity - status.available)
+    return missing * limit.refill_period_seconds / limit.refill_amount
+
+
+def _ietf(statuses: Sequence[LimitStatus], _: int | None) -> dict[str, str]:
+    return {
+        "RateLimit-Policy": ", ".join(map(_policy, statuses)),
+        "RateLimit": ", ".join(map(_quota, statuses)),
+    }
+
+
+def _policy(status: LimitStatus) -> str:
+    """Write a limit: the rate is the policy, a larger or smaller burst is a parameter of ours."""
+    limit = status.limit
+    rate = f'"{limit.name}";q={_integer(limit.refill_amount)};w={limit.refill_period_seconds}'
+    if limit.capacity == limit.refill_amount:
+        return rate
+    return f"{rate};zae-burst={_integer(limit.capacity)}"
+
+
+def _quota(status: LimitStatus) -> str:
+    """Write what is left, and when it changes.
+
+    For a limit that has rejected the call that is when the call would fit, which is also what
+    ``Retry-After`` says at least.
+    """
+    seconds = status.retry_after_seconds if status.exceeded else seconds_until_full(status)
+    until = NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds)
+    return f'"{status.limit_name}";r={_integer(max(0, status.available))};t={_integer(until)}'
+
+
+def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]:
+    """Write one limit: the one that rejects longest, or else the one with the smallest rest."""
+    tightest = min(statuses, key=_tightness)
+    headers = {
+        "X-RateLimit-Limit": str(tightest.limit.capacity),
+        "X-RateLimit-Remaining": str(max(0, tightest.available)),
+    }
+    if now_ms is not None:
+        full_s = math.ceil(now_ms / 1000 + seconds_until_full(tightest))
+        headers["X-RateLimit-Reset"] = str(full_s)
+    return headers
+
+
+def _openai(statuses: Sequence[LimitStatus], _: int | None) -> dict[str, str]:
+    headers = {}
+    for kind, names in (("requests", REQUESTS), ("tokens", TOKENS)):
+        counted = [status for status in statuses if _last_part(status.limit_name) in names]
+        if counted:
+            tightest = min(counted, key=_tightness)
+            headers[f"x-ratelimit-limit-{kind}"] = str(tightest.limit.capacity)
+            headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, tightest.available))
+            headers[f"x-ratelimit-reset-{kind}"] = go_duration(seconds_until_full(tightest))
+    return headers
+
+
+def go_duration(seconds: float) -> str:
+    """Write a time as OpenAI does: ``12ms``, ``1s``, ``6m0s``, ``1h0m30s``; rounded up."""
+    ms = math.ceil(seconds * 1000)
+    if ms < 1000:
+        return f"{ms}ms" if ms else "0s"
+    whole = -(-ms // 1000)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    text = f"{hours}h" if hours else ""
+    if hours or minutes:
+        text += f"{minutes}m"
+    return f"{text}{whole % 60}s"
+
+
+_STYLES: dict[str, Callable[[Sequence[LimitStatus], int | None], dict[str, str]]] = {
+    "ietf": _ietf,
+    "x-ratelimit": _x_ratelimit,
+    "openai": _openai,
+}
+
+
+def _tightest_by_name(statuses: Iterable[LimitStatus]) -> list[LimitStatus]:
+    tightest: dict[str, LimitStatus] = {}
+    for status in statuses:
+        other = tightest.get(status.limit_name)
+        if other is None or _tightest_key(status) < _tightest_key(other):
+            tightest[status.limit_name] = status
+    return list(tightest.values())
+
+
+def _tightest_key(status: LimitStatus) -> tuple[float, int]:
+    """Order limits of one name: the longest rejection first, then the smallest rest."""
+    return (-status.retry_after_seconds if status.exceeded else 0.0, status.available)
+
+
+def _tightness(status: LimitStatus) -> tuple[float, float]:
+    """Order limits of different names: the longest rejection first, then the smallest share."""
+    waiting, available = _tightest_key(status)
+    return waiting, available / status.limit.capacity
+
+
+def _last_part(name: str) -> str:
+    return name.replace("-", ".").replace("_", ".").rpartition(".")[2].lower()
+
+
+def _integer(number: int) -> int:
+    return min(number, LARGEST_INTEGER)

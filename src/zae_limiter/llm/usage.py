@@ -1,0 +1,213 @@
+"""What one LLM call used, in one form for all providers, and what that costs in tokens of a limit.
+
+Responses are read by the names of their fields, from SDK objects and from plain dictionaries alike:
+no SDK is imported, and a new version of one needs no change here while it keeps its field names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, Final
+
+from zae_limiter.exceptions import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and requests of a call. Input and output are totals; other counts are parts of them.
+
+    ``cached_tokens`` (read from the provider's cache) and ``cache_write_tokens`` are parts of
+    ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``, whatever the provider's own fields
+    include. ``requests`` counts the retries that an SDK makes by itself, too.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    requests: int = 1
+
+    @property
+    def total_tokens(self) -> int:
+        """Return input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            *[getattr(self, each.name) + getattr(other, each.name) for each in fields(self)]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What one token of each kind, and each request, costs in tokens of one limit.
+
+    The default counts every token once. Fractions are exact: ``cached="0.1"`` or ``cached=0.1``
+    charges 1 for 10 tokens read from the cache; the sum is rounded up once.
+    """
+
+    input: float | str = 1
+    output: float | str = 1
+    cached: float | str | None = None
+    cache_write: float | str | None = None
+    reasoning: float | str | None = None
+    request: float | str = 0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            weight = getattr(self, each.name)
+            try:
+                valid = weight is None or _exact(weight) >= 0
+            except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+                valid = False
+            if not valid:
+                raise ValidationError(f"weights.{each.name}", weight, "must be a number from 0 up")
+
+    def cost(self, usage: Usage) -> int:
+        """Return what the usage costs; parts without a weight cost what their total costs."""
+        cached, written = usage.cached_tokens, usage.cache_write_tokens
+        reasoning = usage.reasoning_tokens
+        return math.ceil(
+            _exact(self.request) * usage.requests
+            + _exact(self.input) * max(0, usage.input_tokens - cached - written)
+            + _exact(self.input if self.cached is None else self.cached) * cached
+            + _exact(self.input if self.cache_write is None else self.cache_write) * written
+            + _exact(self.output) * max(0, usage.output_tokens - reasoning)
+            + _exact(self.output if self.reasoning is None else self.reasoning) * reasoning
+        )
+
+
+def _exact(weight: float | str) -> Fraction:
+    """Take a float as it is written: 0.1 is a tenth, not 0.1000000000000000055."""
+    return Fraction(str(weight))
+
+
+REQUESTS: Final = Weights(input=0, output=0, request=1)
+ALL_TOKENS: Final = Weights()
+INPUT_TOKENS: Final = Weights(output=0)
+UNCACHED_INPUT_TOKENS: Final = Weights(output=0, cached=0)  # as Anthropic counts input per minute
+OUTPUT_TOKENS: Final = Weights(input=0)
+
+Meter = Mapping[str, Weights]
+# The names of limits that the documents use throughout.
+DEFAULT_METER: Final[Meter] = {"rpm": REQUESTS, "tpm": ALL_TOKENS}
+
+
+def costs(usage: Usage, meter: Meter) -> dict[str, int]:
+    """Return what the usage costs of each limit of the meter."""
+    return {name: weights.cost(usage) for name, weights in meter.items()}
+
+
+# --- reading responses -----------------------------------------------------------------------
+
+_INCLUSIVE_INPUT = ("prompt_tokens", "prompt_token_count", "promptTokenCount")
+_NAMES: Final = {
+    "input": (*_INCLUSIVE_INPUT, "input_tokens", "inputTokens"),
+    "output": (
+        "completion_tokens",
+        "output_tokens",
+        "outputTokens",
+        "candidates_token_count",
+        "candidatesTokenCount",
+    ),
+    "cached": ("cached_content_token_count", "cachedContentTokenCount"),
+    "cache_read_beside": ("cache_read_input_tokens", "cacheReadInputTokens"),
+    "cache_write_beside": ("cache_creation_input_tokens", "cacheWriteInputTokens"),
+    "tool_input_beside": ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    "reasoning_beside": ("thoughts_token_count", "thoughtsTokenCount"),
+    "total": ("total_tokens", "totalTokens", "total_token_count", "totalTokenCount"),
+}
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+_DETAILS: Final = {
+    "cached": (_INPUT_DETAILS, ("cached_tokens",)),
+    "cache_write": (_INPUT_DETAILS, ("cache_write_tokens",)),
+    "reasoning": (_OUTPUT_DETAILS, ("reasoning_tokens", "thinking_tokens")),
+}
+# Where a response or an event of a stream holds its usage: at the top, in the response that an
+# OpenAI event completes, in the message that an Anthropic stream starts, in Bedrock's last event.
+_HOLDERS: Final = ("response", "message", "metadata")
+_USAGES: Final = ("usage", "usage_metadata", "usageMetadata")
+
+
+def get(value: Any, *names: str) -> Any:
+    """Return the first field that is there and not None, of an object or a dictionary."""
+    is_mapping = isinstance(value, Mapping)
+    for name in names:
+        field = value.get(name) if is_mapping else getattr(value, name, None)
+        if field is not None:
+            return field
+    return None
+
+
+def usage_of(response: Any) -> Usage | None:
+    """Return the usage that a response or the last event of a stream reports, None without one.
+
+    Understands OpenAI (chat, responses, embeddings), Anthropic, Bedrock Converse and Gemini, and
+    everything that speaks their formats.
+    """
+    counts = counts_of(response)
+    return None if counts is None else usage_from(counts)
+
+
+def counts_of(response: Any) -> dict[str, int] | None:
+    """Return the counts that are reported, and only those: later events may add others."""
+    for holder in _holders(response):
+        counts = _counts(get(holder, *_USAGES))
+        if counts:
+            return counts
+    return None
+
+
+def _holders(response: Any) -> Iterator[Any]:
+    yield response
+    for name in _HOLDERS:
+        inner = get(response, name)
+        if inner is not None:
+            yield inner
+
+
+def _counts(usage: Any) -> dict[str, int]:
+    if usage is None:
+        return {}
+    counts = {key: _whole(get(usage, *names)) for key, names in _NAMES.items()}
+    for key, (groups, names) in _DETAILS.items():
+        details = get(usage, *groups)
+        if counts.get(key) is None and details is not None:
+            counts[key] = _whole(get(details, *names))
+    if _whole(get(usage, *_INCLUSIVE_INPUT)) is not None:
+        # Some proxies add Anthropic's names to OpenAI's fields, whose input includes them.
+        counts["cache_read_beside"] = counts["cache_write_beside"] = None
+    return {key: count for key, count in counts.items() if count is not None}
+
+
+def _whole(value: Any) -> int | None:
+    """Take whole numbers only: a test double answers every name with something."""
+    return max(0, value) if type(value) is int else None
+
+
+def usage_from(counts: Mapping[str, int], requests: int = 1) -> Usage:
+    """Turn reported counts into totals and their parts."""
+    read_beside, write_beside = (
+        counts.get("cache_read_beside", 0),
+        counts.get("cache_write_beside", 0),
+    )
+    reasoning_beside = counts.get("reasoning_beside", 0)
+    input_tokens = (
+        counts.get("input", 0) + counts.get("tool_input_beside", 0) + read_beside + write_beside
+    )
+    output = counts.get("output")
+    if output is None:  # some report a total without it
+        output = max(0, counts.get("total", 0) - input_tokens - reasoning_beside)
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output + reasoning_beside,
+        cached_tokens=counts.get("cached", 0) + read_beside,
+        cache_write_tokens=counts.get("cache_write", 0) + write_beside,
+        reasoning_tokens=counts.get("reasoning", 0) + reasoning_beside,
+        requests=requests,
+    )

@@ -1,0 +1,133 @@
+"""A batch of changes of configuration, which a store makes in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject, parent_details
+from zae_limiter.models.config import ConfigLevel, Keep, LevelConfig, OnUnavailable
+from zae_limiter.models.entity import Entity
+from zae_limiter.models.limit import Limit
+from zae_limiter.models.timestamps import iso_from_ms
+
+# DynamoDB takes 100 actions in a transaction: two for each change (the item and its audit event),
+# and four for the batch: version, guard, and the two registries of resources.
+MAX_CHANGES = 48
+
+
+class Guard(NamedTuple):
+    """A document that must have this revision, or nothing is written."""
+
+    key: str
+    revision: str
+
+
+class LevelChange(NamedTuple):
+    """New limits, or another outage policy, of one configuration level. KEEP leaves one as it is.
+
+    A level that is left without limits and policy is deleted.
+    """
+
+    level: ConfigLevel
+    limits: tuple[Limit, ...] | Keep
+    on_unavailable: OnUnavailable | Keep | None = None
+
+    def after(self, before: LevelConfig | None) -> LevelConfig | None:
+        """Return what the level holds after the change; None if nothing."""
+        stored = before or LevelConfig(())
+        limits = stored.limits if isinstance(self.limits, Keep) else self.limits
+        policy = self.on_unavailable
+        if isinstance(policy, Keep):
+            policy = stored.on_unavailable
+        return LevelConfig(limits, policy) if limits or policy is not None else None
+
+
+class PlaceChange(NamedTuple):
+    """Another parent of an entity, which is registered if it is not.
+
+    With ``unregister`` its registration is deleted instead; its limits and buckets stay.
+    """
+
+    entity_id: str
+    parent_id: str | None = None
+    cascade: bool = False
+    unregister: bool = False
+
+    def after(self, before: Entity | None, now_ms: int) -> Entity | None:
+        """Return the entity after the change; None if it is not registered."""
+        if self.unregister:
+            return None
+        if before is None:
+            return Entity(
+                self.entity_id,
+                parent_id=self.parent_id,
+                cascade=self.cascade,
+                created_at=iso_from_ms(now_ms),
+            )
+        return Entity(
+            before.id,
+            before.name,
+            self.parent_id,
+            self.cascade,
+            before.metadata,
+            before.created_at,
+        )
+
+
+class ConfigBatch(NamedTuple):
+    """At most ``MAX_CHANGES`` changes, each of another level or entity, with their audit data."""
+
+    levels: tuple[tuple[LevelChange, AuditedChange], ...]
+    places: tuple[tuple[PlaceChange, AuditedChange], ...]
+    guard: Guard | None = None
+
+    @classmethod
+    def of(
+        cls,
+        changes: list[LevelChange | PlaceChange],
+        now_ms: int,
+        principal: str | None,
+        guard: Guard | None = None,
+    ) -> ConfigBatch:
+        """Prepare the audit events of the changes, once for all attempts."""
+        assert len(changes) <= MAX_CHANGES, "the caller splits what is larger"
+        levels, places = [], []
+        for change in changes:
+            if isinstance(change, PlaceChange):
+                places.append((change, AuditedChange.by(principal, change.entity_id, now_ms)))
+                continue
+            subject, resource = config_subject(change.level), change.level.resource or None
+            audited = AuditedChange.by(principal, subject, now_ms, resource)
+            levels.append((change, audited))
+        return cls(tuple(levels), tuple(places), guard)
+
+    @property
+    def entity_ids(self) -> Iterator[str]:
+        """All entities that the batch is about; empty for defaults."""
+        yield from (change.level.entity_id for change, _ in self.levels)
+        yield from (change.entity_id for change, _ in self.places)
+
+
+def level_event(
+    before: dict[str, Any] | None, after: LevelConfig | None
+) -> tuple[AuditAction, dict[str, Any]]:
+    """Return action and details of the event of a level; ``before`` as the log describes it."""
+    if after is None:
+        return AuditAction.LIMITS_DELETED, {"previous": before}
+    return AuditAction.LIMITS_SET, {**after.to_dict(), "previous": before}
+
+
+def place_event(before: Entity | None, after: Entity | None) -> tuple[AuditAction, dict[str, Any]]:
+    """Return action and details of the event of an entity's registration or parent."""
+    if before is None and after is not None:
+        return AuditAction.ENTITY_CREATED, {
+            "name": after.name,
+            "parent_id": after.parent_id,
+            "cascade": after.cascade,
+            "metadata": after.metadata,
+        }
+    if before is not None and after is not None:
+        return AuditAction.PARENT_SET, parent_details(before, after)
+    parent_id = None if before is None else before.parent_id
+    return AuditAction.ENTITY_UNREGISTERED, {"previous": {"parent_id": parent_id}}

@@ -1,0 +1,197 @@
+"""OpenTelemetry metrics and spans over the hooks of a limiter. Needs the extra ``otel``.
+
+>>> limiter = RateLimiter(repository, hooks=OpenTelemetryHooks())
+
+| metric | kind | attributes |
+|---|---|---|
+| ``zae_limiter.calls`` | counter | resource, result |
+| ``zae_limiter.acquire.duration`` | histogram, s | resource, result |
+| ``zae_limiter.rejections`` | counter, by limit that held too few | resource, limit, result |
+| ``zae_limiter.tokens.used`` | counter, when a block ends | resource, limit |
+| ``zae_limiter.tokens.refunded`` | counter, credits at the end of a block | resource, limit |
+| ``zae_limiter.block.duration`` | histogram, s | resource, failed |
+| ``zae_limiter.settlements.lost`` | counter | resource |
+
+``result`` is ``granted``, ``rejected``, ``shadowed``, ``unavailable`` (blocked by an outage) or
+``uncharged`` (let through by it). An entity is not an attribute: there may be millions. Resources
+and limits beyond ``max_resources`` names each are called ``_other_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from zae_limiter._version import __version__
+from zae_limiter.hooks import (
+    AcquireEvent,
+    Hooks,
+    OutageEvent,
+    RejectEvent,
+    SettleEvent,
+    ShadowEvent,
+)
+
+try:
+    from opentelemetry import metrics, trace
+except ImportError as error:
+    raise ImportError(
+        "zae_limiter.telemetry needs OpenTelemetry: pip install 'zae-limiter[otel]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    Event = AcquireEvent | RejectEvent | SettleEvent | OutageEvent
+
+OTHER = "_other_"  # no resource or limit is called so: their names begin with a letter
+MAX_RESOURCES = 200  # times 5 results: a thousand series per metric, what one exporter takes easily
+# Seconds. An acquire takes microseconds in memory, milliseconds over a network.
+ACQUIRE_BOUNDARIES_S = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5)
+BLOCK_BOUNDARIES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+NS_PER_S = 1_000_000_000
+
+
+class OpenTelemetryHooks(Hooks):
+    """Counts calls and tokens, and makes a span of every acquire, a child of the current one.
+
+    Without providers the global ones are used. ``attributes`` may add attributes of its own to
+    metrics and spans, given the event: keep the number of their values small. With ``spans=False``
+    there are metrics only.
+    """
+
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        spans: bool = True,
+        attributes: Callable[[Event], Mapping[str, Any]] | None = None,
+        max_resources: int = MAX_RESOURCES,
+    ) -> None:
+        meter = metrics.get_meter("zae_limiter", __version__, meter_provider)
+        self._tracer = (
+            trace.get_tracer("zae_limiter", __version__, tracer_provider) if spans else None
+        )
+        self._attributes = attributes
+        self._resources = BoundedNames(max_resources)
+        self._limits = BoundedNames(max_resources)
+        self._calls = meter.create_counter("zae_limiter.calls", "{call}", "Acquires, by result")
+        self._acquire_s = meter.create_histogram(
+            "zae_limiter.acquire.duration",
+            "s",
+            "Time of an acquire until it is decided",
+            explicit_bucket_boundaries_advisory=ACQUIRE_BOUNDARIES_S,
+        )
+        self._rejections = meter.create_counter(
+            "zae_limiter.rejections", "{rejection}", "Limits that held too few tokens"
+        )
+        self._used = meter.create_counter(
+            "zae_limiter.tokens.used", "{token}", "Tokens that ended blocks have cost"
+        )
+        self._refunded = meter.create_counter(
+            "zae_limiter.tokens.refunded", "{token}", "Tokens given back when blocks ended"
+        )
+        self._block_s = meter.create_histogram(
+            "zae_limiter.block.duration",
+            "s",
+            "Time from an acquire to the end of its block",
+            explicit_bucket_boundaries_advisory=BLOCK_BOUNDARIES_S,
+        )
+        self._lost = meter.create_counter(
+            "zae_limiter.settlements.lost", "{settlement}", "Settlements that could not be written"
+        )
+
+    def on_acquire(self, event: AcquireEvent) -> None:
+        """Count a granted acquire."""
+        self._decided(event, "granted", event.consume)
+
+    def on_reject(self, event: RejectEvent) -> None:
+        """Count a rejection, and the limits that held too few tokens."""
+        self._rejected(event, "rejected")
+
+    def on_shadow(self, event: ShadowEvent) -> None:
+        """Count a call that shadow mode let through."""
+        self._rejected(event, "shadowed")
+
+    def on_outage(self, event: OutageEvent) -> None:
+        """Count a call that the store did not answer."""
+        result = "uncharged" if event.admitted else "unavailable"
+        self._decided(event, result, {}, error=event.error)
+
+    def on_settle(self, event: SettleEvent) -> None:
+        """Count what a block has cost, and note it on the current span."""
+        common = self._common(event)
+        self._block_s.record(event.duration_s, {**common, "zae_limiter.failed": event.failed})
+        for name, amount in event.cost.items():
+            if amount > 0:
+                self._used.add(amount, self._of_limit(common, name))
+        for name, amount in event.written.items():
+            if amount < 0:
+                self._refunded.add(-amount, self._of_limit(common, name))
+        if event.lost:
+            self._lost.add(1, common)
+        if self._tracer is not None:
+            costs = {f"zae_limiter.cost.{name}": cost for name, cost in event.cost.items()}
+            attributes = {**common, **costs, "zae_limiter.failed": event.failed}
+            trace.get_current_span().add_event("zae_limiter.settled", attributes)
+
+    def _rejected(self, event: RejectEvent, result: str) -> None:
+        common = self._common(event)
+        for status in event.violations:
+            attributes = self._of_limit(common, status.limit_name)
+            self._rejections.add(1, {**attributes, "zae_limiter.result": result})
+        self._decided(event, result, event.consume)
+
+    def _decided(
+        self,
+        event: AcquireEvent | RejectEvent | OutageEvent,
+        result: str,
+        consume: Mapping[str, int],
+        error: BaseException | None = None,
+    ) -> None:
+        attributes = {**self._common(event), "zae_limiter.result": result}
+        self._calls.add(1, attributes)
+        self._acquire_s.record(event.duration_s, attributes)
+        if self._tracer is None:
+            return
+        end_ns = time_ns()
+        span = self._tracer.start_span(
+            "zae_limiter.acquire",
+            start_time=end_ns - int(event.duration_s * NS_PER_S),
+            attributes={
+                **attributes,
+                **{f"zae_limiter.consume.{name}": amount for name, amount in consume.items()},
+            },
+        )
+        if error is not None:
+            span.record_exception(error)
+            span.set_status(trace.Status(trace.StatusCode.ERROR, str(error)))
+        span.end(end_ns)
+
+    def _common(self, event: Event) -> dict[str, Any]:
+        attributes: dict[str, Any] = {"zae_limiter.resource": self._resources.name(event.resource)}
+        if self._attributes is not None:
+            attributes.update(self._attributes(event))
+        return attributes
+
+    def _of_limit(self, common: Mapping[str, Any], name: str) -> dict[str, Any]:
+        return {**common, "zae_limiter.limit": self._limits.name(name)}
+
+
+class BoundedNames:
+    """Lets a number of names through, the first that come, and calls all others ``_other_``."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def name(self, name: str) -> str:
+        if name in self._known:
+            return name
+        if len(self._known) < self._most:
+            self._known.add(name)
+            return name
+        return OTHER

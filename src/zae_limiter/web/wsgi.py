@@ -1,0 +1,199 @@
+"""WSGI middleware, and what Flask needs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
+from zae_limiter.web.rules import (
+    Headers,
+    Refusal,
+    WebOutcome,
+    WebRequest,
+    WebRule,
+    find_error,
+    refusal,
+)
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.lease import SyncLease
+    from zae_limiter._sync.limiter import SyncRateLimiter
+    from zae_limiter.models.status import HeaderStyle
+
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+App = Callable[[Environ, Start], Iterable[bytes]]
+
+
+class WsgiMiddleware:
+    """Charges every request before it reaches the application; the lease lasts until its end.
+
+    The application finds the lease as ``environ["zae_limiter.lease"]``. A rejection, here or in the
+    application, becomes a 429, also one in a streaming generator that has not sent anything yet.
+    Without a limiter that is all it does.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        /,
+        limiter: SyncRateLimiter | None = None,
+        *,
+        key: Callable[[WebRequest], str | None] | str | None = None,
+        resource: Callable[[WebRequest], str] | str = "api",
+        cost: Callable[[WebRequest], Mapping[str, int]] | Mapping[str, int] | None = None,
+        cost_after: Callable[[WebRequest, WebOutcome], Mapping[str, int] | None] | None = None,
+        style: HeaderStyle = "ietf",
+        **options: Any,
+    ) -> None:
+        self.app = app
+        self._limiter = limiter
+        self._rule = WebRule(
+            key=key,
+            resource=resource,
+            cost={"rpm": 1} if cost is None else cost,
+            cost_after=cost_after,
+            style=style,
+            options=options,
+        )
+        self._rule.check(limiter)
+
+    def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
+        request = WebRequest.of_environ(environ)
+        response = _WsgiResponse(self._rule, request, start_response)
+        try:
+            if self._limiter is not None:
+                self._charge(request, environ, response)
+            response.open(self.app(environ, response.start))
+        except BaseException as error:
+            response.close(error)
+            answer = self._answer(error)
+            if answer is None or response.is_started:
+                raise
+            start_response(answer.status_line, answer.headers)
+            return [answer.body]
+        return response
+
+    def _charge(self, request: WebRequest, environ: Environ, response: _WsgiResponse) -> None:
+        charge = self._rule.charge(request)
+        if charge is not None:
+            acquire = self._rule.acquire(self._limiter, charge)
+            environ["zae_limiter.lease"] = response.enter(acquire)
+
+    def _answer(self, error: BaseException) -> Refusal | None:
+        if isinstance(error, ValidationError) and error.field == "entity_id":
+            return refusal(error)  # the key comes from the client
+        rejection = find_error(error)
+        return None if rejection is None else refusal(rejection, self._rule.style)
+
+
+class _WsgiResponse:
+    """The body of a response, whose start is held back until its first bytes are there."""
+
+    def __init__(self, rule: WebRule, request: WebRequest, start_response: Start) -> None:
+        self._rule = rule
+        self._request = request
+        self._start_response = start_response
+        self._acquire: Any = None
+        self._lease: SyncLease | None = None
+        self._body: Iterable[bytes] = ()
+        self._rest: Iterator[bytes] = iter(())
+        self._first: list[bytes] = []
+        self._started_with: tuple[str, Headers] | None = None
+        self._write: Any = None  # what the server returned when the response was started
+        self._ended = False
+        self._bytes = 0
+
+    def enter(self, acquire: Any) -> SyncLease:
+        self._lease = acquire.__enter__()
+        self._acquire = acquire
+        return self._lease
+
+    def start(self, status: str, headers: Headers, exc_info: Any = None) -> Callable[..., Any]:
+        """Stand for the server's ``start_response``; an error page may replace a start."""
+        if exc_info and self.is_started:
+            return self._start_response(status, headers, exc_info)  # type: ignore[no-any-return]
+        self._started_with = status, headers
+
+        def write(data: bytes) -> None:
+            self._bytes += len(data)
+            self._flush()(data)
+
+        return write
+
+    def open(self, body: Iterable[bytes]) -> None:
+        """Read the body up to its first bytes, and let the server start the response."""
+        self._body, self._rest = body, iter(body)
+        for chunk in self._rest:
+            if chunk:
+                self._first.append(chunk)
+                break
+        if self._started_with is not None:
+            self._flush()
+
+    def _flush(self) -> Callable[[bytes], Any]:
+        """Start the response with the server, once."""
+        if self._write is None:
+            assert self._started_with is not None, "an application starts its response first"
+            status, headers = self._started_with
+            if self._lease is not None:
+                headers = [*headers, *self._lease.headers(self._rule.style).items()]
+            self._write = self._start_response(status, headers)
+        return self._write  # type: ignore[no-any-return]
+
+    @property
+    def is_started(self) -> bool:
+        return self._write is not None
+
+    def __iter__(self) -> _WsgiResponse:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = self._first.pop() if self._first else next(self._rest)
+        except StopIteration:
+            self._ended = True
+            raise
+        self._bytes += len(chunk)
+        return chunk
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the response and the lease; servers call it however the response has ended."""
+        try:
+            close = getattr(self._body, "close", None)
+            self._body = ()
+            if close is not None:
+                close()
+        finally:
+            acquire, self._acquire = self._acquire, None
+            if acquire is not None:
+                self._settle(acquire, error)
+
+    def _settle(self, acquire: Any, error: BaseException | None) -> None:
+        assert self._lease is not None
+        status = int(self._started_with[0][:3]) if self._started_with else None
+        try:
+            outcome = WebOutcome(status, self._bytes, self._ended)
+            cost = self._rule.final_cost(self._request, outcome)
+            if cost is not None:
+                self._lease.settle(cost)
+        finally:
+            acquire.__exit__(None if error is None else type(error), error, None)
+
+
+def init_flask(app: Any, limiter: SyncRateLimiter | None = None, **options: Any) -> None:
+    """Limit a Flask application: the middleware, and 429 for rejections in its views.
+
+    Options are those of ``WsgiMiddleware``. Views find the lease as
+    ``request.environ["zae_limiter.lease"]``. Without a limiter only rejections are answered.
+    """
+    style = options.get("style", "ietf")
+
+    def answer(error: Any) -> Any:
+        refused = refusal(error, style)
+        return app.response_class(refused.body, refused.status, refused.headers)
+
+    app.register_error_handler(RateLimitExceeded, answer)
+    app.register_error_handler(RateLimiterUnavailable, answer)
+    app.wsgi_app = WsgiMiddleware(app.wsgi_app, limiter, **options)

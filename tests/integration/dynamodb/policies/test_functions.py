@@ -1,0 +1,65 @@
+"""The roles of the functions permit exactly the calls that the functions make."""
+
+import pytest
+
+from tests.support.policies import TABLE, accesses, granted
+from zae_limiter import Limit
+from zae_limiter.infra.access import roles
+from zae_limiter_provisioner import handler
+
+FIRST = {
+    "system": {"limits": {"rpm": 10}, "on_unavailable": "block"},
+    "resources": {"api": {"limits": {"rpm": 5}}, "other": {"limits": {"rpm": 5}}},
+    "entities": {
+        "team": {"cascade": False},
+        "user": {"parent": "team", "cascade": True, "limits": {"rpm": 1}},
+    },
+}
+SECOND = {
+    "resources": {"api": {"limits": {"rpm": 6}}},
+    "entities": {"user": {"parent": "other", "limits": {"rpm": 2}}},
+}
+
+
+@pytest.fixture
+def function(world, proxy, monkeypatch):
+    """Call the function as Lambda does, with a table behind the proxy."""
+    monkeypatch.setenv("TABLE_NAME", world.table)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+    def call(action, manifest):
+        payload = {"action": action, "manifest": manifest, "namespace": world.namespace}
+        answer = handler(payload)
+        assert "error" not in answer, answer
+        return answer
+
+    return call
+
+
+async def test_the_provisioner_needs_all_that_its_role_permits_and_nothing_else(
+    world, proxy, function
+):
+    repo = await world.open()
+    with proxy.measure() as seen:
+        for manifest in (FIRST, SECOND, {}):
+            function("plan", manifest)
+            function("apply", manifest)
+            if manifest is FIRST:
+                await repo.set_resource_defaults("api", [Limit.per_minute("rpm", 7)])
+                assert function("diff", manifest)["drift"]
+    needed = {
+        (access.call, access.resource != TABLE)
+        for each in seen.requests
+        for access in accesses(each.operation.partition(" of ")[0], each.body)
+    }
+    (policy, _) = roles()["ProvisionerRole"]["Properties"]["Policies"]
+    rights = policy["PolicyDocument"]["Statement"][:1]
+    assert granted({"Statement": rights}) == needed
+    keys = {
+        key.partition("/")[0]
+        for each in seen.requests
+        for access in accesses(each.operation.partition(" of ")[0], each.body)
+        for key in access.keys
+    }
+    assert keys == {repo.namespace_id, "_"}, "one namespace, and the registry"

@@ -1,0 +1,356 @@
+"""Real SDKs against a local provider: the ledger is exact wherever usage was reported."""
+
+import asyncio
+import gc
+
+import httpx2
+import openai
+import pytest
+
+from tests.integration.llm.sdks import ASYNC_SDKS, SYNC_SDKS
+from tests.support.providers import Answer
+from zae_limiter import llm
+
+# The estimator of these tests counts the chunks of the provider exactly: each is a word.
+INPUT = 50
+
+
+def words(text):
+    return len(text.split())
+
+
+def reserve(limiter, **options):
+    estimate = llm.Estimate(INPUT, 500)
+    return llm.reserve(limiter, "key", "model", estimate=estimate, count=words, **options)
+
+
+@pytest.fixture(params=ASYNC_SDKS)
+def sdk(request):
+    return ASYNC_SDKS[request.param]
+
+
+@pytest.fixture(params=SYNC_SDKS)
+def sync_sdk(request):
+    return SYNC_SDKS[request.param]
+
+
+def input_of(sdk, delivered):
+    """What is known of the input in the middle: two providers report it at once."""
+    reports_at_once = type(sdk).__name__ in ("Anthropic", "Gemini")
+    return 20 if reports_at_once and delivered else INPUT
+
+
+# --- whole answers
+
+
+async def test_a_whole_answer_costs_what_it_reports(sdk, provider, limiter, ledger):
+    provider.answers.append(Answer(cached_tokens=7))
+    async with sdk.client(provider) as client, reserve(limiter) as call:
+        assert await ledger() == (1, INPUT + 500)
+        usage = call.record(await sdk.whole(client))
+    assert usage == llm.Usage(20, 9, cached_tokens=7)
+    assert await ledger() == (1, 29)
+
+
+def test_a_whole_answer_costs_what_it_reports_sync(sync_sdk, provider, sync_limiter, sync_ledger):
+    provider.answers.append(Answer(cached_tokens=7))
+    with sync_sdk.sync_client(provider) as client, reserve(sync_limiter) as call:
+        assert call.record(sync_sdk.whole(client)) == llm.Usage(20, 9, cached_tokens=7)
+    assert sync_ledger() == (1, 29)
+
+
+async def test_embeddings_cost_their_input(provider, limiter, ledger):
+    async with ASYNC_SDKS["openai-chat"].client(provider) as client, reserve(limiter) as call:
+        call.record(await client.embeddings.create(model="m", input="hello"))
+    assert await ledger() == (1, 20)
+
+
+async def test_a_raw_response_is_parsed_and_its_retries_count(provider, limiter, ledger):
+    provider.answers += [Answer(status=500), Answer(status=429, headers={"retry-after-ms": "1"})]
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider, retries=2) as client, reserve(limiter) as call:
+        call.record(await client.chat.completions.with_raw_response.create(**sdk.request))
+    assert await ledger() == (3, 29)
+
+
+async def test_an_answer_without_usage_costs_its_text(provider, limiter, ledger):
+    provider.answers.append(Answer(reports_usage=False))
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider) as client, reserve(limiter) as call:
+        assert call.record(await sdk.whole(client)) is None
+    assert await ledger() == (1, INPUT + 3)
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
+async def test_a_hook_counts_the_retries_that_parsed_answers_hide(name, provider, limiter, ledger):
+    provider.answers += [Answer(status=500), Answer(status=500)]
+    sdk = ASYNC_SDKS[name]
+    async with sdk.client(provider, retries=2) as plain:
+        http_client = openai.DefaultAsyncHttpxClient(event_hooks={"request": [llm.count_request]})
+        client = plain.with_options(http_client=http_client)
+        async with http_client, reserve(limiter) as call:
+            call.record(await sdk.whole(client))
+    assert len(provider.requests) == 3
+    assert await ledger() == (3, 29)
+
+
+def test_retries_of_boto3_count(provider, sync_limiter, sync_ledger):
+    provider.answers.append(Answer(status=429))
+    sdk = SYNC_SDKS["bedrock"]
+    with sdk.sync_client(provider, retries=1) as client, reserve(sync_limiter) as call:
+        call.record(sdk.whole(client))
+    assert sync_ledger() == (2, 29)
+
+
+# --- errors
+
+
+async def test_a_call_that_fails_costs_its_input(sdk, provider, limiter, ledger):
+    provider.answers.append(Answer(status=500))
+    async with sdk.client(provider) as client:
+        with pytest.raises(Exception, match=r"500|refused"):
+            async with reserve(limiter) as call:
+                call.record(await sdk.whole(client))
+    assert await ledger() == (1, INPUT)
+
+
+def test_a_refused_call_costs_its_requests_if_so_wanted(
+    sync_sdk, provider, sync_limiter, sync_ledger
+):
+    provider.answers.append(Answer(status=429, headers={"retry-after": "7"}))
+    with (
+        sync_sdk.sync_client(provider) as client,
+        pytest.raises(Exception, match=r"429|refused"),
+        reserve(sync_limiter, charge_refused=False) as call,
+    ):
+        call.record(sync_sdk.whole(client))
+    assert sync_ledger() == (1, 0)
+    assert call.provider_wait == 7
+
+
+async def test_retries_before_an_error_count(provider, limiter, ledger):
+    provider.answers += [Answer(status=500)] * 2
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider, retries=1) as client:
+        with pytest.raises(openai.InternalServerError):
+            async with reserve(limiter) as call:
+                call.record(await sdk.whole(client))
+    assert await ledger() == (2, INPUT)
+
+
+async def test_a_provider_that_cannot_be_reached_costs_the_input(limiter, ledger):
+    async with openai.AsyncOpenAI(
+        api_key="k", base_url="http://127.0.0.1:9/v1", max_retries=0
+    ) as client:
+        with pytest.raises(openai.APIConnectionError):
+            async with reserve(limiter) as call:
+                call.record(await client.embeddings.create(model="m", input="x"))
+    assert await ledger() == (1, INPUT)
+
+
+# --- streams
+
+
+async def test_a_stream_costs_what_it_reports_at_its_end(sdk, provider, limiter, ledger):
+    async with sdk.client(provider) as client, reserve(limiter) as call:
+        events = [event async for event in call.stream(await sdk.stream(client))]
+    assert len(events) >= 3
+    assert await ledger() == (1, 29)
+
+
+def test_a_stream_costs_what_it_reports_at_its_end_sync(
+    sync_sdk, provider, sync_limiter, sync_ledger
+):
+    with sync_sdk.sync_client(provider) as client, reserve(sync_limiter) as call:
+        assert len(list(call.stream(sync_sdk.stream(client)))) >= 3
+    assert sync_ledger() == (1, 29)
+
+
+async def test_a_stream_without_usage_costs_its_text(provider, limiter, ledger):
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider) as client, reserve(limiter) as call:
+        source = await client.chat.completions.create(**sdk.request, stream=True)
+        assert [event async for event in call.stream(source)]
+    assert await ledger() == (1, INPUT + 3)
+
+
+async def test_retries_before_a_stream_count(provider, limiter, ledger):
+    provider.answers.append(Answer(status=500))
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider, retries=1) as client, reserve(limiter) as call:
+        assert [event async for event in call.stream(await sdk.stream(client))]
+    assert await ledger() == (2, 29)
+
+
+@pytest.mark.parametrize("end", ["early", "cut", "error"])
+async def test_a_stream_that_ends_too_soon_costs_what_it_delivered(
+    end, sdk, provider, limiter, ledger
+):
+    provider.answers.append(Answer(end=end))
+    async with sdk.client(provider) as client:
+        try:
+            async with reserve(limiter) as call:
+                async for _ in call.stream(await sdk.stream(client)):
+                    pass
+        except Exception:  # noqa: BLE001 - each SDK has its own
+            assert end != "early"
+    assert await ledger() == (1, input_of(sdk, 3) + 3)
+
+
+@pytest.mark.parametrize("end", ["early", "cut", "error"])
+def test_a_stream_that_ends_too_soon_costs_what_it_delivered_sync(
+    end, sync_sdk, provider, sync_limiter, sync_ledger
+):
+    provider.answers.append(Answer(end=end))
+    with sync_sdk.sync_client(provider) as client:
+        try:
+            with reserve(sync_limiter) as call:
+                for _ in call.stream(sync_sdk.stream(client)):
+                    pass
+        except Exception:  # noqa: BLE001 - each SDK has its own
+            assert end != "early" or type(sync_sdk).__name__ == "Bedrock"
+    assert sync_ledger() == (1, input_of(sync_sdk, 3) + 3)
+
+
+async def read_until_it_hangs(source):
+    """Read all that was sent, in a task that then waits for more."""
+    was_sent_all = asyncio.Event()
+
+    async def read():
+        async for event in source:
+            if "gamma" in str(event):
+                was_sent_all.set()
+
+    task = asyncio.ensure_future(read())
+    await was_sent_all.wait()
+    await asyncio.sleep(0)  # it asks for the next event
+    return task
+
+
+async def test_a_cancelled_reader_pays_for_what_it_was_sent(sdk, provider, limiter, ledger):
+    provider.answers.append(Answer(end="hang"))
+    async with sdk.client(provider) as client:
+
+        async def handle():
+            async with reserve(limiter) as call:
+                stream = call.stream(await sdk.stream(client))
+                task = await read_until_it_hangs(stream)
+                task.cancel()
+                await task
+
+        with pytest.raises(asyncio.CancelledError):
+            await handle()
+        assert await ledger() == (1, input_of(sdk, 3) + 3)
+        assert await asyncio.to_thread(provider.gone.wait, 20), "the provider goes on writing"
+
+
+async def test_a_handler_may_return_the_stream_from_its_block(sdk, provider, limiter, ledger):
+    async with sdk.client(provider) as client:
+
+        async def handle():
+            async with reserve(limiter) as call:
+                return call.stream(await sdk.stream(client))
+
+        stream = await handle()
+        assert await ledger() == (1, INPUT + 500)
+        assert [event async for event in stream]
+        assert await ledger() == (1, 29)
+
+
+async def test_a_returned_stream_that_is_closed_pays_for_what_it_was_sent(
+    sdk, provider, limiter, ledger
+):
+    async with sdk.client(provider) as client:
+        async with reserve(limiter) as call:
+            stream = call.stream(await sdk.stream(client))
+        seen = 0
+        async for event in stream:
+            seen += "alpha" in str(event)
+            if seen:
+                break
+        await stream.aclose()
+        assert call.is_settled
+        assert await ledger() == (1, input_of(sdk, 1) + 1)
+
+
+async def test_a_stream_that_is_dropped_pays_for_what_it_was_sent(sdk, provider, limiter, ledger):
+    provider.answers.append(Answer(end="hang"))
+    async with sdk.client(provider) as client:
+        async with reserve(limiter) as call:
+            stream = call.stream(await sdk.stream(client))
+        async for event in stream:
+            if "gamma" in str(event):
+                break
+        cycle = [stream]
+        cycle.append(cycle)  # as a framework would hold it
+        del stream, cycle, event
+        gc.collect()
+        while not call.is_settled:  # noqa: ASYNC110 - no caller is left to be told
+            await asyncio.sleep(0.01)
+        gc.collect()  # the SDK of Gemini closes its socket no earlier
+        assert await asyncio.to_thread(provider.gone.wait, 20), "the provider goes on writing"
+        assert await ledger() == (1, input_of(sdk, 3) + 3)
+
+
+def test_a_sync_stream_that_is_dropped_pays_for_what_it_was_sent(
+    sync_sdk, provider, sync_limiter, sync_ledger
+):
+    provider.answers.append(Answer(end="hang"))
+    with sync_sdk.sync_client(provider) as client:
+        with reserve(sync_limiter) as call:
+            stream = call.stream(sync_sdk.stream(client))
+        for event in stream:
+            if "gamma" in str(event):
+                break
+        cycle = [stream]
+        cycle.append(cycle)
+        del stream, cycle, event
+        gc.collect()
+        assert provider.gone.wait(20), "the provider goes on writing"  # closed after it is settled
+        assert call.is_settled
+        assert sync_ledger() == (1, input_of(sync_sdk, 3) + 3)
+
+
+# --- helpers of the SDKs, which yield events of their own beside those of the provider
+
+
+@pytest.mark.parametrize(("end", "tokens"), [("complete", 29), ("early", 20 + 3)])
+def test_the_stream_helper_of_anthropic_counts_once(
+    end, tokens, provider, sync_limiter, sync_ledger
+):
+    provider.answers.append(Answer(end=end))
+    sdk = SYNC_SDKS["anthropic"]
+    with (
+        sdk.sync_client(provider) as client,
+        reserve(sync_limiter) as call,
+        client.messages.stream(**sdk.request) as stream,
+    ):
+        assert [event for event in call.stream(stream) if event.type == "text"]
+    assert sync_ledger() == (1, tokens)
+
+
+@pytest.mark.parametrize(("end", "tokens"), [("complete", 29), ("early", INPUT + 3)])
+def test_the_stream_helper_of_openai_counts_once(end, tokens, provider, sync_limiter, sync_ledger):
+    provider.answers.append(Answer(end=end))
+    sdk = SYNC_SDKS["openai-chat"]
+    options = {"stream_options": {"include_usage": True}}
+    with (
+        sdk.sync_client(provider) as client,
+        reserve(sync_limiter) as call,
+        client.chat.completions.stream(**sdk.request, **options) as stream,
+    ):
+        assert [event for event in call.stream(stream) if event.type == "content.delta"]
+    assert sync_ledger() == (1, tokens)
+
+
+async def test_a_proxy_passes_bytes_on(provider, limiter, ledger):
+    sdk = ASYNC_SDKS["openai-chat"]
+    body = {**sdk.request, "stream": True, "stream_options": {"include_usage": True}}
+    async with (
+        httpx2.AsyncClient(base_url=provider.url) as client,
+        reserve(limiter) as call,
+        client.stream("POST", "/v1/chat/completions", json=body) as response,
+    ):
+        data = b"".join([chunk async for chunk in call.stream(response.aiter_bytes())])
+    assert data.endswith(b"data: [DONE]\n\n")
+    assert await ledger() == (1, 29)

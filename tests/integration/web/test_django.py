@@ -1,0 +1,111 @@
+"""The Django middleware under WSGI and ASGI servers."""
+
+import asyncio
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.wsgi import WSGIHandler
+
+from tests.integration.web import django_site
+from tests.support.web_servers import asgi_server, fetch, fetch_sync, hang_up, wsgi_server
+from zae_limiter.testing import outage
+
+KEY = {"x-api-key": "key"}
+
+
+@pytest.fixture(autouse=True)
+def site():
+    django_site.configure()
+    django_site.current.clear()
+    return django_site.current
+
+
+# --- WSGI
+
+
+@pytest.fixture
+def wsgi(site, sync_limiter):
+    site["limiter"] = sync_limiter
+    with wsgi_server(WSGIHandler()) as port:
+        yield port
+
+
+def test_requests_are_limited_by_their_key(wsgi):
+    replies = [fetch_sync(wsgi, "/hello", KEY) for _ in range(4)]
+    assert [each.status for each in replies] == [200, 200, 200, 429]
+    assert replies[0].headers["ratelimit"]
+    assert replies[3].json()["error"] == "rate_limit_exceeded"
+    assert replies[3].headers["retry-after"]
+    assert fetch_sync(wsgi, "/hello").status == 200
+    assert fetch_sync(wsgi, "/hello", {"x-api-key": "a#b"}).status == 400
+
+
+@pytest.mark.parametrize("path", ["/inner", "/stream"])
+def test_a_rejection_in_a_view_is_a_429_also_in_a_stream(wsgi, path):
+    replies = [fetch_sync(wsgi, path) for _ in range(4)]
+    assert [each.status for each in replies] == [200, 200, 200, 429]
+    assert replies[3].json()["error"] == "rate_limit_exceeded"
+
+
+def test_an_outage_blocks_or_not(wsgi, sync_limiter):
+    with outage(sync_limiter):
+        assert fetch_sync(wsgi, "/hello", KEY).status == 503
+
+
+def test_the_true_cost_of_a_stream_is_settled_at_its_end(wsgi, site, charged_sync):
+    reply = fetch_sync(wsgi, "/stream?measured=1", KEY)
+    assert reply.body.count(b"chunk") == 3
+    assert charged_sync() == (1, 24)
+    assert site["outcome"].complete
+
+
+def test_an_async_limiter_does_not_work_under_wsgi(site, limiter):
+    site["limiter"] = limiter
+    with pytest.raises(ImproperlyConfigured, match="SyncRateLimiter"):
+        WSGIHandler()
+
+
+# --- ASGI
+
+
+@pytest.fixture
+async def asgi(site, limiter):
+    site["limiter"] = limiter
+    async with asgi_server(ASGIHandler()) as port:
+        yield port
+
+
+@pytest.mark.parametrize("path", ["/async_inner", "/async_stream"])
+async def test_a_rejection_under_asgi_is_a_429_also_in_a_stream(asgi, path):
+    replies = [await fetch(asgi, path) for _ in range(4)]
+    assert [each.status for each in replies] == [200, 200, 200, 429]
+    assert replies[3].json()["error"] == "rate_limit_exceeded"
+
+
+async def test_requests_under_asgi_are_limited_by_their_key(asgi, limiter, charged):
+    replies = [await fetch(asgi, "/hello", KEY) for _ in range(4)]
+    assert [each.status for each in replies] == [200, 200, 200, 429]
+    assert await charged() == (3, 150)
+    with outage(limiter):
+        assert (await fetch(asgi, "/hello", {"x-api-key": "other"})).status == 503
+
+
+async def test_a_client_under_asgi_that_hangs_up_pays(asgi, site, charged):
+    await hang_up(asgi, "/async_stream?chunks=1000000&measured=1", b"chunk 5\n", KEY)
+    async with asyncio.timeout(20):
+        while "outcome" not in site:  # noqa: ASYNC110 - settled without a word
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+    assert not site["outcome"].complete
+    assert await charged() == (1, site["outcome"].body_bytes)
+
+
+async def test_a_sync_limiter_works_under_asgi_in_threads(site, sync_limiter, charged_sync):
+    site["limiter"] = sync_limiter
+    async with asgi_server(ASGIHandler()) as port:
+        replies = [await fetch(port, "/hello", KEY) for _ in range(4)]
+        stream = await fetch(port, "/stream?measured=1", {"x-api-key": "other"})
+    assert [each.status for each in replies] == [200, 200, 200, 429]
+    assert charged_sync() == (3, 150)
+    assert stream.body.count(b"chunk") == 3

@@ -1,0 +1,189 @@
+"""Random histories of one lease, over a store that fails now and then, against three numbers.
+
+A write that was certainly not made leaves the lease as it was, but for what is known to be the
+cost. A write with an unknown outcome counts as made: what is missing then, or too much, is exactly
+what the store did not carry out.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.faulty_buckets import Fault, open_faulty
+from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded, SyncRateLimiter
+from zae_limiter.testing import FakeClock
+
+NAMES = ("rpm", "tpm")
+CAPACITY = 100
+WRITTEN, NOT_WRITTEN, UNKNOWN_WRITTEN, UNKNOWN_NOT_WRITTEN = Fault
+
+
+class Interrupted(BaseException):
+    """Stands for a cancellation or Ctrl-C."""
+
+
+@dataclass
+class Numbers:
+    """One limit of a lease: written, cost of a success, cost of a failure, and what is missing."""
+
+    keep: bool
+    written: int = 0
+    success: int = 0
+    failure: int = 0
+    unapplied: int = 0  # of what counts as written
+
+    def clip(self):
+        if self.keep:
+            self.failure = self.success
+        else:
+            self.failure = min(self.failure, max(0, self.success))
+
+    def write(self, amount, fault):
+        """Count a change of what is written; True if it counts as written."""
+        if fault == NOT_WRITTEN and amount:
+            return False
+        self.written += amount
+        if fault == UNKNOWN_NOT_WRITTEN:
+            self.unapplied += amount
+        return True
+
+
+@dataclass
+class Model:
+    """All limits of a lease on a bucket that was full before it."""
+
+    keep: bool
+    limits: dict[str, Numbers] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.limits = {name: Numbers(self.keep) for name in NAMES}
+
+    def fits(self, amounts):
+        return all(
+            CAPACITY - each.written + each.unapplied >= amounts.get(name, 0)
+            for name, each in self.limits.items()
+        )
+
+    def charge(self, amounts):
+        for name, amount in amounts.items():
+            each = self.limits[name]
+            each.written += amount
+            each.success += amount
+            each.clip()
+
+    def adjust(self, amounts):
+        for name, amount in amounts.items():
+            self.limits[name].success += amount
+            self.limits[name].clip()
+
+    def release(self, amounts, fault):
+        if not any(amounts.values()):
+            fault = WRITTEN  # nothing to write
+        for name, amount in amounts.items():
+            each = self.limits[name]
+            if fault != NOT_WRITTEN:
+                each.write(-amount, fault)
+                each.success -= amount
+                each.clip()
+        return fault
+
+    def settle(self, amounts, fault, *, now):
+        changes = {name: cost - self.limits[name].written for name, cost in amounts.items()}
+        for name, cost in amounts.items():
+            each = self.limits[name]
+            each.success = each.failure = cost
+            if now:
+                each.write(changes[name], fault)
+        return fault if now and any(changes.values()) else WRITTEN
+
+    def end(self, fault, *, failed):
+        """What is gone from each limit in the end."""
+        costs = {
+            name: each.failure if failed else each.success for name, each in self.limits.items()
+        }
+        changes = {name: costs[name] - each.written for name, each in self.limits.items()}
+        applied = fault in (WRITTEN, UNKNOWN_WRITTEN)
+        return {
+            name: each.written - each.unapplied + (changes[name] if applied else 0)
+            for name, each in self.limits.items()
+        }
+
+
+amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 60), min_size=1)
+signed = st.dictionaries(st.sampled_from(NAMES), st.integers(-60, 60), min_size=1)
+faults = st.sampled_from([WRITTEN] * 4 + [NOT_WRITTEN, UNKNOWN_WRITTEN, UNKNOWN_NOT_WRITTEN])
+errors = st.sampled_from([RateLimiterUnavailable, Interrupted])
+steps = st.one_of(
+    st.tuples(st.just("consume"), amounts, st.just(WRITTEN), errors),
+    st.tuples(st.just("adjust"), signed, st.just(WRITTEN), errors),
+    st.tuples(st.just("release"), amounts, faults, errors),
+    st.tuples(st.just("settle"), amounts, faults, errors),
+    st.tuples(st.just("settle now"), amounts, faults, errors),
+)
+
+
+@given(
+    taken=amounts,
+    keep=st.booleans(),
+    history=st.lists(steps, max_size=8),
+    failed=st.booleans(),
+    fault_at_end=faults,
+)
+def test_a_lease_costs_what_its_three_numbers_say(taken, keep, history, failed, fault_at_end):
+    repository, buckets = open_faulty(FakeClock())
+    repository.set_system_defaults([Limit.per_minute(name, CAPACITY) for name in NAMES])
+    acquire = SyncRateLimiter(repository).acquire(
+        "user", "api", taken, on_error="keep" if keep else "refund"
+    )
+    model = Model(keep)
+    lease = acquire.__enter__()
+    model.charge(taken)
+    for operation, wanted, fault, error in history:
+        buckets.fault, buckets.error = fault, error
+        _step(lease, model, buckets, operation, wanted)
+        buckets.fault = WRITTEN
+        known = {name: each.success for name, each in model.limits.items()}
+        assert {**dict.fromkeys(NAMES, 0), **lease.consumed} == known
+    buckets.fault, buckets.error = fault_at_end, RateLimiterUnavailable
+    acquire.__exit__(ArithmeticError if failed else None, None, None)  # never raises
+    gone = {
+        state.limit_name: (state.total_consumed_milli or 0) // 1000
+        for state in repository.get_buckets("user", "api")
+    }
+    assert gone == model.end(fault_at_end, failed=failed)
+
+
+def _step(lease, model, buckets, operation, wanted):
+    """Change the lease and its model alike; the lease raises what the store raised."""
+    if operation == "consume":
+        fits = model.fits(wanted)
+        try:
+            lease.consume(wanted)
+        except RateLimitExceeded:
+            assert not fits
+        else:
+            assert fits
+            model.charge(wanted)
+        return
+    if operation == "adjust":
+        lease.adjust(wanted)
+        model.adjust(wanted)
+        return
+    if operation == "release":
+        wanted = {name: min(each, model.limits[name].written) for name, each in wanted.items()}
+        fault = model.release(wanted, buckets.fault)
+        call = lease.release
+    else:
+        now = operation == "settle now"
+        fault = model.settle(wanted, buckets.fault, now=now)
+
+        def call(costs):
+            lease.settle(costs, now=now)
+
+    try:
+        call(wanted)
+    except (RateLimiterUnavailable, Interrupted):
+        assert fault != WRITTEN
+    else:
+        assert fault == WRITTEN

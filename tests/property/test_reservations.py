@@ -1,0 +1,241 @@
+"""A reservation is let through exactly if its tokens will have accrued by the deadline."""
+
+import random
+
+import pytest
+
+from zae_limiter.admission.charge import take
+from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import guessed_move
+from zae_limiter.admission.request import Settlement
+from zae_limiter.admission.reservation import (
+    HORIZON_MS,
+    bound_ms,
+    fits_by,
+    next_try_ms,
+    reservation_moves,
+    reserve,
+    reserved,
+)
+from zae_limiter.admission.settle import settle
+from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
+from zae_limiter.dynamodb.buckets.pending import (
+    BucketChange,
+    applied_outcomes,
+    select,
+    total_at,
+)
+from zae_limiter.dynamodb.items.bucket import StoredBucket
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.limit import Limit
+from zae_limiter.models.status import LimitStatus
+
+CASES = 3000
+NOW_MS = EPOCH_MS + 200_000_000_000
+
+
+def let_through(moves, balances):
+    return all(
+        (move.low is None or balances[move.key] >= move.low)
+        and (move.high is None or balances[move.key] <= move.high)
+        for move in moves
+    )
+
+
+def rate_of(chance):
+    return Rate(
+        chance.randint(1, 50) * 1000, chance.randint(1, 90) * 1000, chance.choice([1000, 7000])
+    )
+
+
+def state_of(chance, rate):
+    """A limit at any level: in debt, in between, or overflowed."""
+    level = chance.randint(-2 * rate.capacity_milli, rate.capacity_milli + 5000)
+    return LimitState(level - accrued_at(rate, NOW_MS), rate)
+
+
+def by_hand(state, amount, by_ms):
+    """Whether the amount is there by the deadline, if the bucket is charged at the stamp."""
+    rate, level = state.rate, level_milli(state, NOW_MS)
+    if amount == 0:
+        return level >= 0
+    ahead = accrued_at(rate, by_ms) - accrued_at(rate, NOW_MS)
+    return amount <= rate.capacity_milli and level + ahead >= amount
+
+
+def accrued_at(rate, moment_ms):
+    return (moment_ms - EPOCH_MS) * rate.refill_milli // rate.period_ms
+
+
+def cases():
+    chance = random.Random(11)
+    for _ in range(CASES):
+        rate = rate_of(chance)
+        amount = chance.choice([0, chance.randint(1, 2 * rate.capacity_milli)])
+        yield chance, state_of(chance, rate), amount, NOW_MS + chance.randint(0, 20_000)
+
+
+def test_what_fits_is_what_will_have_accrued():
+    for _, state, amount, by_ms in cases():
+        assert fits_by(state, amount, NOW_MS, by_ms) == by_hand(state, amount, by_ms)
+
+
+def test_a_reservation_leaves_the_balance_that_a_charge_would_leave():
+    for _, state, amount, by_ms in cases():
+        after = reserve(state, amount, NOW_MS, by_ms)
+        assert (after is not None) == by_hand(state, amount, by_ms)
+        at_once = take(state, amount, NOW_MS)
+        if at_once is not None:
+            assert after == at_once
+        elif after is not None:
+            due_ms = reserved(image_of(after), {"x": amount}, (1, 0), {}).due_ms
+            assert NOW_MS < due_ms <= by_ms
+            assert level_milli(after, due_ms) >= 0 > level_milli(after, due_ms - 1)
+
+
+def image_of(state, writes=1):
+    return BucketImage({"x": state}, 1, None, 0, writes=writes)
+
+
+def test_the_store_lets_through_what_fits_whatever_the_client_has_seen():
+    for chance, seen, amount, by_ms in cases():
+        stored = state_of(chance, seen.rate)
+        for known in (seen, stored):
+            moves, fits = reservation_moves(
+                {"x": known},
+                {"x": amount},
+                NOW_MS,
+                by_ms=by_ms,
+                age_ms=0,
+                others_milli_per_s={},
+            )
+            assert fits == fits_by(known, amount, NOW_MS, by_ms)
+            if let_through(moves, {"x": stored.balance_milli}):
+                assert by_hand(stored, amount, by_ms)
+                after = reserve(stored, amount, NOW_MS, by_ms)
+                assert moves[0].applied(stored.balance_milli) == after.balance_milli
+            else:  # the branch was guessed wrong, or it does not fit
+                assert known is not stored or not fits
+
+
+def test_a_group_is_let_through_if_each_fits_behind_those_before_it():
+    chance = random.Random(12)
+    for _ in range(CASES // 2):
+        rate = rate_of(chance)
+        in_force = InForce((Limit.custom("x", 1, 1, 1),), ConfigSource.SYSTEM, 1)
+        seen, stored = state_of(chance, rate), state_of(chance, rate)
+        changes = [
+            BucketChange(
+                in_force,
+                {"x": chance.choice([0, chance.randint(1, rate.capacity_milli)])},
+                True,
+                1,
+                until_ms=chance.choice([None, NOW_MS + chance.randint(0, 20_000)]),
+            )
+            for _ in range(chance.randint(1, 5))
+        ]
+        taken = [changes[at] for at in select(changes, image_of(seen), NOW_MS).taken]
+        if not taken:
+            continue
+        for known in (seen, stored):
+            wanted = total_at(taken, image_of(known), NOW_MS)["x"]
+            move = guessed_move("x", known, wanted, NOW_MS, 0, 0)
+            one_by_one = stored
+            for change in taken:
+                amount = change.amounts_milli["x"]
+                if one_by_one is not None:
+                    one_by_one = reserve(one_by_one, amount, NOW_MS, change.until_ms)
+            if let_through([move], {"x": stored.balance_milli}):
+                assert one_by_one is not None
+                assert move.applied(stored.balance_milli) == one_by_one.balance_milli
+            elif known is stored:
+                assert one_by_one is None
+
+
+def test_nothing_is_reserved_beyond_the_horizon():
+    assert bound_ms(None, 1000) == 1000
+    assert bound_ms(500, 1000) == 1000
+    assert bound_ms(5000, 1000) == 5000
+    assert bound_ms(10**9, 1000) == 1000 + HORIZON_MS
+
+
+def status(requested, available, wait_s):
+    limit = Limit.per_second("x", 10)
+    return LimitStatus("u", "api", "x", limit, available, requested, wait_s > 0, wait_s)
+
+
+@pytest.mark.parametrize(
+    ("waits", "expected_ms"),
+    [
+        ([0.0], 0),
+        ([20.0], 20_000),  # within the bound, and not reserved over
+        ([70.0], 10_000),  # beyond the horizon: when that has come near
+        ([70.0, 20.0], 20_000),
+        ([100.001], None),
+        ([float("inf")], None),
+    ],
+)
+def test_a_rejected_caller_asks_again_when_it_may_fit(waits, expected_ms):
+    listed = [status(1, 0, wait_s) for wait_s in waits]
+    again_ms = next_try_ms(listed, 1000, 1000 + HORIZON_MS, 1000 + 100_000)
+    assert again_ms == (None if expected_ms is None else 1000 + expected_ms)
+
+
+def test_an_image_with_other_limits_or_from_before_moves_no_due():
+    rate = Rate(10_000, 10_000, 1000)
+    state = LimitState(-accrued_at(rate, NOW_MS) - 5000, rate)
+    line = WaitingLine()
+    sleeper = Sleeper("x", reserved(image_of(state, writes=7), {"x": 1000}, (7, 0), {}))
+    line.add(sleeper, NOW_MS)
+    due_ms = sleeper.due_ms
+    richer = state._replace(balance_milli=state.balance_milli + 3000)
+    line.see(image_of(richer, writes=6), NOW_MS)
+    line.see(image_of(richer._replace(rate=Rate(20_000, 10_000, 1000)), writes=8), NOW_MS)
+    assert sleeper.due_ms == due_ms == NOW_MS + 500
+    line.see(image_of(richer, writes=8), NOW_MS)
+    assert sleeper.due_ms == NOW_MS + 200
+
+
+def test_what_is_forfeited_is_no_longer_counted_and_not_given_back():
+    in_force = InForce((Limit.custom("x", 10, 10, 1),), ConfigSource.SYSTEM, 1)
+    state = LimitState(-accrued_at(in_force.rates[0], NOW_MS), in_force.rates[0], 7000)
+    before = image_of(state)._replace(admitted=3)
+    lost = Settlement("u", "api", in_force, {"x": -2000}, admitted=-1, forfeits=True)
+    after = settle(before, lost, NOW_MS)
+    assert after.limits["x"] == state._replace(consumed_milli=5000)
+    assert after.admitted == 2
+    given = settle(before, lost._replace(forfeits=False), NOW_MS)
+    assert given.limits["x"].balance_milli == state.balance_milli + 2000
+
+
+def test_only_callers_behind_a_cancelled_one_move_up():
+    rate = Rate(10_000, 10_000, 1000)
+    line, sleepers = WaitingLine(), []
+    for place in range(1, 4):
+        state = LimitState(-accrued_at(rate, NOW_MS) - 2000 * place, rate)
+        image = image_of(state, writes=place)
+        sleepers.append(Sleeper("x", reserved(image, {"x": 2000}, (place, 0), {})))
+        line.add(sleepers[-1], NOW_MS)
+    assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 600]
+    line.remove(sleepers[1])
+    line.given_back(sleepers[1].reservation, NOW_MS)
+    assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 400]
+
+
+def test_reservations_of_one_write_are_due_in_order_and_have_no_shard_repaid():
+    in_force = InForce((Limit.custom("x", 20, 20, 1),), ConfigSource.SYSTEM, 1)
+    rate = Rate(10_000, 10_000, 1000)  # of one half
+    state = LimitState(-accrued_at(rate, NOW_MS) - 3000, rate)
+    bucket = StoredBucket(image_of(state), "digest", shard=Shard(1, 2))
+    charge = BucketChange(in_force, {"x": 1000}, True, 1)
+    waiting = charge._replace(until_ms=NOW_MS + 5000)
+    at_once, *outcomes = applied_outcomes([charge, waiting, waiting, waiting], bucket, NOW_MS)
+    assert not at_once.is_short
+    assert at_once.reservation is None
+    assert not any(each.is_short for each in outcomes)
+    assert [each.reservation.due_ms - NOW_MS for each in outcomes] == [100, 200, 300]
+    for each in outcomes:  # what is left for a caller when it goes on
+        own = each.reservation.image_as_of_it().limits["x"]
+        assert level_milli(own, each.reservation.due_ms) == 0

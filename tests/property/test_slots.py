@@ -1,0 +1,283 @@
+"""Slots under everything that can happen to their holders: never more of them than the limit.
+
+Clients share one bucket as they share an item of DynamoDB: each plans a write from what it has
+last seen, and the store refuses it unless the conditions of the write hold. Messages are delayed,
+answers get lost, clients crash, stop and go on, and their clocks differ by up to 0.45 s.
+"""
+
+import heapq
+from itertools import count
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.slots import (
+    MARGIN_MS,
+    SlotHold,
+    SlotLedger,
+    expiry_ms,
+    is_lost,
+    renewal_ms,
+)
+
+KEY, START_MS = "parallel", 1_800_000_000_000
+HORIZON_MS = 120_000
+MAX_SKEW_MS = 450  # below half of the margin before a lease is lost
+
+
+class Write(NamedTuple):
+    """A conditional write on its way to the store."""
+
+    move: object
+    slots: object
+
+
+class Store:
+    """The item: free slots and, by the moment that they expire, those that are held."""
+
+    def __init__(self, slots):
+        self.slots, self.free, self.held, self.writes = slots, slots * 1000, {}, 0
+
+    def image(self, rate):
+        limits = {KEY: LimitState(self.free, rate)}
+        return BucketImage(limits, 0, None, 0, writes=self.writes, holds={KEY: dict(self.held)})
+
+    def apply(self, write):
+        """Write if all conditions hold; return whether it was written."""
+        move, slots = write
+        if move.low is not None and self.free < move.low:
+            return False
+        for each in slots:
+            if any(self.held.get(at) != seen for at, seen in each.expired.items()):
+                return False
+            if any(self.held.get(at, 0) < least for at, least in each.removed.items()):
+                return False
+        self.free += move.add
+        self.writes += 1
+        for each in slots:
+            for at in each.expired:
+                del self.held[at]
+            for at, removed in each.removed.items():
+                self.held[at] -= removed
+            for at, added in each.added.items():
+                self.held[at] = self.held.get(at, 0) + added
+        assert self.free + 1000 * sum(self.held.values()) == self.slots * 1000
+        assert len(self.held) <= 9
+        return True
+
+
+class Held:
+    """One lease; ``unsure`` once the outcome of a renewal is unknown."""
+
+    def __init__(self, hold, ends_ms):
+        self.hold, self.ends_ms, self.unsure, self.busy = hold, ends_ms, False, False
+
+
+class Client:
+    """One process: takes slots for a while, renews and releases them."""
+
+    def __init__(self, world, number):
+        self.world, self.random = world, world.random
+        self.skew_ms = self.random.randint(-MAX_SKEW_MS, MAX_SKEW_MS)
+        self.seen, self.leases, self.stopped_until, self.alive = None, [], 0, True
+        world.at(self.random.randint(0, 3000), self.ask)
+
+    def clock(self):
+        return self.world.now_ms + self.skew_ms
+
+    def active(self):
+        """Return the leases with which it runs calls right now; a stopped process runs none."""
+        if not self.alive or self.world.now_ms < self.stopped_until:
+            return []
+        now_ms = self.clock()
+        return [lease for lease in self.leases if not is_lost(lease.hold.expires_ms, now_ms)]
+
+    def later(self, delay_ms, call):
+        def resume():
+            if not self.alive:
+                return
+            if self.world.now_ms < self.stopped_until:  # goes on where it has stopped
+                self.world.at(self.stopped_until - self.world.now_ms, resume)
+                return
+            self.forget_lost()
+            call()
+
+        self.world.at(delay_ms, resume)
+
+    def forget_lost(self):
+        now_ms = self.clock()
+        self.leases = [
+            each for each in self.leases if each.busy or not is_lost(each.hold.expires_ms, now_ms)
+        ]
+
+    def send(self, plan, done, *, tries=4):
+        """Plan on what was seen, send, and learn; ``done`` gets the plan, or None if unknown."""
+        image = self.world.store.image(self.world.rate) if self.seen is None else self.seen
+        now_ms = self.clock()
+        ledger = SlotLedger(image, now_ms)
+        planned = plan(ledger, now_ms)
+        if planned is None:
+            if tries and self.seen is not None:  # read, and decide on that
+                self.seen = None
+                self.later(self.world.latency(), lambda: self.send(plan, done, tries=0))
+            else:
+                done(False)
+            return
+        write = Write(ledger.move(KEY, asked=planned == "take"), ledger.writes())
+
+        def arrive():
+            applied = self.world.store.apply(write)
+            image_after = self.world.store.image(self.world.rate)
+            if self.random.random() < self.world.loss:
+                self.later(2000, lambda: done(None))  # no answer
+                return
+            self.later(self.world.latency(), lambda: answer(applied, image_after))
+
+        def answer(applied, image_after):
+            self.seen = image_after
+            if applied:
+                done(True)
+            elif tries:
+                self.send(plan, done, tries=tries - 1)
+            else:
+                done(False)
+
+        self.world.at(self.world.latency(), arrive)
+
+    def ask(self):
+        if not self.alive:
+            return
+        self.later(self.random.randint(10, 1500), self.ask)
+        taken = self.random.choice((1, 1, 1, 2))
+        holds = []
+
+        def plan(ledger, now_ms):
+            if ledger.applied().limits[KEY].balance_milli < taken * 1000:
+                return None
+            holds.append(SlotHold(KEY, taken, ledger.take(KEY, taken)))
+            return "take"
+
+        def done(applied):
+            if not applied:
+                return
+            lasts = self.random.choice((50, 500, 5000, 40_000))
+            lease = Held(holds[-1], self.world.now_ms + lasts)
+            if is_lost(lease.hold.expires_ms, self.clock()):
+                return  # it took too long: the caller gets no lease
+            self.leases.append(lease)
+            self.later(lasts, lambda: self.release(lease))
+            self.plan_renewal(lease)
+
+        self.send(plan, done)
+
+    def plan_renewal(self, lease):
+        now_ms = self.clock()
+        due = renewal_ms(lease.hold.expires_ms, now_ms) - now_ms
+        self.later(due, lambda: self.renew(lease))
+
+    def renew(self, lease):
+        if lease not in self.leases or lease.unsure or lease.busy:
+            return
+        lease.busy, moments = True, []
+
+        def plan(ledger, now_ms):
+            if is_lost(lease.hold.expires_ms, now_ms):
+                return None
+            moments.append(ledger.renew(lease.hold))
+            return None if moments[-1] is None else "renew"
+
+        def done(applied):
+            lease.busy = False
+            if applied:
+                lease.hold = lease.hold._replace(expires_ms=moments[-1])
+                self.plan_renewal(lease)
+            elif applied is None:
+                lease.unsure = True
+
+        self.send(plan, done)
+
+    def release(self, lease):
+        if lease not in self.leases:
+            return
+        if lease.busy:
+            self.later(20, lambda: self.release(lease))
+            return
+        self.leases.remove(lease)
+        if lease.unsure or is_lost(lease.hold.expires_ms, self.clock()):
+            return  # it expires by itself
+
+        def plan(ledger, now_ms):
+            return "release" if ledger.release(lease.hold) else None
+
+        self.send(plan, lambda applied: None)
+
+
+class World:
+    """Clients, the store and the time between them."""
+
+    def __init__(self, seed, *, slots, lease_ttl, clients=5, loss=0.05):
+        self.random, self.loss = Random(seed), loss
+        self.rate = Rate(slots * 1000, 0, lease_ttl * 1000)
+        self.now_ms, self._events, self._order = START_MS, [], count()
+        self.store, self.most = Store(slots), 0
+        self.clients = [Client(self, number) for number in range(clients)]
+
+    def latency(self):
+        return self.random.choice((1, 2, 5, 30, 30, 800))
+
+    def at(self, delay_ms, call):
+        heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._order), call))
+
+    def disturb(self):
+        self.at(self.random.randint(1000, 6000), self.disturb)
+        client = self.random.choice(self.clients)
+        if self.random.random() < 0.3:
+            client.alive = False
+            self.clients.remove(client)
+            self.clients.append(Client(self, 0))
+        else:
+            client.stopped_until = self.now_ms + self.random.choice((500, 3000, 20_000))
+
+    def run(self, until_ms):
+        while self._events and self._events[0][0] <= until_ms:
+            self.now_ms, _, call = heapq.heappop(self._events)
+            call()
+            held = sum(lease.hold.slots for client in self.clients for lease in client.active())
+            self.most = max(self.most, held)
+            assert held <= self.store.slots, f"{held} of {self.store.slots} slots are in use"
+        self.now_ms = until_ms
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_there_are_never_more_holders_than_slots(seed):
+    slots, lease_ttl = ((1, 3), (3, 5), (7, 12), (4, 60))[seed % 4]
+    world = World(seed, slots=slots, lease_ttl=lease_ttl)
+    world.at(2000, world.disturb)
+    world.run(START_MS + HORIZON_MS)
+    assert world.most >= (slots + 1) // 2, "there was hardly a holder"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_slots_of_crashed_holders_are_free_when_their_leases_have_expired(seed):
+    world = World(seed, slots=5, lease_ttl=12, loss=0)
+    world.run(START_MS + 15_000)
+    for client in world.clients:
+        client.alive = False
+    world.run(world.now_ms + 5000)  # what was sent before arrives
+    later_ms = world.now_ms - 5000 + 800 + 12_000 + MAX_SKEW_MS
+    image = SlotLedger(world.store.image(world.rate), later_ms).applied()
+    assert image.limits[KEY].balance_milli == 5000
+
+
+@pytest.mark.parametrize("lease_ttl", [3, 4, 5, 7, 11, 12, 60, 61, 3600, 86_400])
+def test_a_lease_lives_for_most_of_its_ttl_and_no_longer(lease_ttl):
+    moments = set()
+    for now_ms in range(START_MS, START_MS + lease_ttl * 1000, max(1, lease_ttl * 7)):
+        expires_ms = expiry_ms(lease_ttl * 1000, now_ms)
+        assert expires_ms % 1000 == 0
+        assert now_ms + lease_ttl * 1000 * 2 // 3 - 500 <= expires_ms <= now_ms + lease_ttl * 1000
+        assert now_ms < renewal_ms(expires_ms, now_ms) < expires_ms - MARGIN_MS
+        moments.add(expires_ms)
+    assert len(moments) <= 8

@@ -1,0 +1,347 @@
+"""Clients that wait for one bucket, in simulated time: latency, cancels, stops and crashes.
+
+The bucket is a model of a store that takes conditional writes. What the clients send, and when
+their callers go on, is decided by the functions and the waiting line of the package.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
+
+from zae_limiter.admission.charge import under_limits
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import Move, guessed_move
+from zae_limiter.admission.reservation import Reservation, Waking, on_waking
+from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
+from zae_limiter.dynamodb.buckets.expiry import after
+from zae_limiter.dynamodb.buckets.pending import (
+    BucketChange,
+    applied_outcomes,
+    fits_alone,
+    select,
+    total_at,
+)
+from zae_limiter.models.config import ConfigSource
+from zae_limiter.models.limit import Limit
+
+START_MS = 1_800_000_000_000
+STOP_MS = 20_000
+
+
+class Setting(NamedTuple):
+    """What a fleet is like. Shares are of all callers, or of all clients."""
+
+    capacity: int = 10
+    per_second: int = 10
+    clients: int = 4
+    callers: int = 60
+    largest: int = 1
+    spread_ms: int = 2000  # callers arrive within that time
+    shortest_wait_ms: int = 1
+    longest_wait_ms: int = 30_000
+    latency_ms: int = 20
+    cancels: float = 0.0
+    stops: float = 0.0
+    crashes: float = 0.0
+    reads: bool = True
+
+
+class Shown(NamedTuple):
+    """The bucket item, as far as the package asks for it."""
+
+    image: BucketImage
+    shard: Shard = WHOLE
+
+
+class Caller:
+    """One acquire that waits, and what became of it."""
+
+    def __init__(self, number: int, client: Client, amount: int, at_ms: int, wait_ms: int) -> None:
+        self.number, self.client = number, client
+        self.amount_milli, self.at_ms, self.deadline_ms = amount * 1000, at_ms, at_ms + wait_ms
+        self.reservation: Reservation | None = None
+        self.sleeper: Sleeper | None = None
+        self.stamp_ms = self.answered_ms = self.decided_ms = self.entered_ms = 0
+        self.due_ms = 0  # when it has entered
+        self.outcome: str | None = None  # entered, rejected, cancelled, late
+        self.is_cancelled = False
+        self.lapses = 0
+
+    def wake(self) -> bool:
+        """Be woken by the waiting line: the due has moved."""
+        assert self.sleeper is not None
+        self.client.at(self.sleeper.due_ms, lambda: self.client.on_due(self))
+        return True
+
+
+class Sent(NamedTuple):
+    """A write on its way: the callers whose charges it carries, those left out, and the credits."""
+
+    stamp_ms: int
+    callers: list[Caller]
+    left_out: list[Caller]
+    credits: list[Caller]
+    moves: list[Move]
+
+
+class Client:
+    """One process: a write queue with one write in flight, and a waiting line."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.queue: list[Caller] = []
+        self.credits: list[Caller] = []
+        self.cached: BucketImage | None = None
+        self.line = WaitingLine()
+        self.is_writing = self.is_dead = False
+        self.stopped_until_ms = 0
+
+    def at(self, moment_ms: int, call: Callable[[], None]) -> None:
+        """Run a call later, unless the process is dead by then; not while it is stopped."""
+
+        def run() -> None:
+            if self.is_dead:
+                return
+            if self.fleet.now_ms < self.stopped_until_ms:
+                self.fleet.at(self.stopped_until_ms, run)
+            else:
+                call()
+
+        self.fleet.at(max(moment_ms, self.fleet.now_ms), run)
+
+    # --- writing
+
+    def ask(self, caller: Caller) -> None:
+        self.queue.append(caller)
+        self.write()
+
+    def write(self) -> None:
+        if self.is_writing or not (self.queue or self.credits):
+            return
+        callers, given = self.queue, self.credits
+        self.queue, self.credits, self.is_writing = [], [], True
+        self._send(self.fleet.now_ms, callers, given, self.cached, is_fresh=False)
+
+    def _send(
+        self,
+        stamp_ms: int,
+        callers: list[Caller],
+        given: list[Caller],
+        image: BucketImage | None,
+        *,
+        is_fresh: bool,
+    ) -> None:
+        image = under_limits(image, self.fleet.in_force, stamp_ms)
+        changes = [self.fleet.credit(each) for each in given]
+        changes += [self.fleet.charge(each) for each in callers]
+        taken = select(changes, image, stamp_ms).taken
+        if not taken and not is_fresh:
+            taken = [0]  # what is cached may be outdated: the store decides
+        if not taken:
+            self._judge(callers, image, stamp_ms)
+            return
+        selected = [changes[at] for at in taken]
+        moves = [
+            guessed_move(key, image.limits[key], wanted, stamp_ms, 0, 0)
+            for key, wanted in total_at(selected, image, stamp_ms).items()
+        ]
+        carried = [callers[at - len(given)] for at in taken if at >= len(given)]
+        left_out = [caller for caller in callers if caller not in carried]
+        sent = Sent(stamp_ms, carried, left_out, given, moves)
+        self.fleet.at(self.fleet.later(), lambda: self.fleet.arrive(self, sent))
+
+    def _judge(self, callers: list[Caller], image: BucketImage, stamp_ms: int) -> None:
+        """Reject what does not fit into a bucket that was just seen; ask for the rest again."""
+        fitting = []
+        for caller in callers:
+            if fits_alone(self.fleet.charge(caller), image, stamp_ms):
+                fitting.append(caller)
+            else:
+                self.fleet.decide(caller, "cancelled" if caller.is_cancelled else "rejected")
+        if fitting:
+            self._send(stamp_ms, fitting, [], image, is_fresh=True)
+        else:
+            self.is_writing = False
+            self.write()
+
+    def on_refused(self, sent: Sent, image: BucketImage) -> None:
+        self.cached = image
+        callers = sorted(sent.callers + sent.left_out, key=lambda each: each.number)
+        self._send(sent.stamp_ms, callers, sent.credits, image, is_fresh=True)
+
+    def on_applied(self, sent: Sent, image: BucketImage) -> None:
+        self.cached = image
+        changes = [self.fleet.credit(each) for each in sent.credits]
+        changes += [self.fleet.charge(each) for each in sent.callers]
+        outcomes = applied_outcomes(changes, Shown(image), sent.stamp_ms)  # type: ignore[arg-type]
+        for caller in sent.credits:
+            assert caller.reservation is not None
+            self.line.given_back(caller.reservation, self.fleet.now_ms)
+        for caller, outcome in zip(sent.callers, outcomes[len(sent.credits) :], strict=True):
+            caller.reservation = outcome.reservation
+            assert caller.reservation is not None
+            caller.stamp_ms, caller.answered_ms = sent.stamp_ms, self.fleet.now_ms
+            if caller.is_cancelled:
+                self._withdraw(caller, "cancelled")
+                continue
+            caller.sleeper = Sleeper("bucket", caller.reservation)
+            caller.sleeper.waiter = caller
+            self.line.add(caller.sleeper, self.fleet.now_ms)
+            caller.wake()
+        self._judge(sent.left_out, image, sent.stamp_ms)
+
+    # --- waiting
+
+    def on_due(self, caller: Caller) -> None:
+        """Go on, unless the due has moved away or passed long ago."""
+        sleeper, now_ms = caller.sleeper, self.fleet.now_ms
+        if sleeper is None or caller.outcome is not None or now_ms < sleeper.due_ms:
+            return
+        caller.due_ms, waking = sleeper.due_ms, Waking.ENTER
+        if sleeper.due_ms > caller.stamp_ms:  # else the tokens were there at once
+            waking = on_waking(now_ms - sleeper.due_ms, now_ms - caller.deadline_ms)
+        if waking is Waking.LATE:
+            self._withdraw(caller, "late")
+            return
+        self.line.remove(sleeper)
+        caller.sleeper = None
+        if waking is Waking.LAPSED:
+            caller.lapses += 1
+            if now_ms < caller.deadline_ms:
+                self.ask(caller)
+            else:
+                self.fleet.decide(caller, "late")
+            return
+        caller.entered_ms = now_ms
+        self.fleet.decide(caller, "entered")
+
+    def cancel(self, caller: Caller) -> None:
+        if caller.outcome is not None:
+            return
+        caller.is_cancelled = True
+        if caller in self.queue:
+            self.queue.remove(caller)
+            self.fleet.decide(caller, "cancelled")
+        elif caller.sleeper is not None:
+            self._withdraw(caller, "cancelled")
+
+    def _withdraw(self, caller: Caller, outcome: str) -> None:
+        """Leave the line first, then send the credit."""
+        if caller.sleeper is not None:
+            self.line.remove(caller.sleeper)
+            caller.sleeper = None
+        self.fleet.decide(caller, outcome)
+        self.credits.append(caller)
+        self.write()
+
+    def look(self) -> None:
+        """Read the bucket while callers wait for more than a second."""
+        if any(each.due_ms > self.fleet.now_ms + 1000 for each in self.line.reserved):
+            self.fleet.at(self.fleet.later(), lambda: self.fleet.show(self))
+        if not self.fleet.is_over():
+            self.at(self.fleet.now_ms + 1000, self.look)
+
+
+class Fleet:
+    """All clients, the bucket between them, and the time."""
+
+    def __init__(self, seed: int, setting: Setting) -> None:
+        self.setting, self.chance = setting, random.Random(seed)
+        limit = Limit.custom("x", setting.capacity, setting.per_second, 1)
+        self.in_force = InForce((limit,), ConfigSource.SYSTEM, 1)
+        self.now_ms = START_MS
+        self.image: BucketImage = under_limits(None, self.in_force, START_MS)
+        self.writes = self.refused = 0
+        self.applied_ms: list[int] = []
+        self.given_back: list[tuple[int, int]] = []  # moment and amount
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self.clients = [Client(self) for _ in range(setting.clients)]
+        self.callers = [self._caller(number) for number in range(setting.callers)]
+
+    def run(self) -> Fleet:
+        for client in self.clients:
+            if self.setting.reads:
+                client.at(self.now_ms + self.chance.randrange(1000), client.look)
+            if self.chance.random() < self.setting.stops:
+                self.at(START_MS + self.chance.randrange(10_000), lambda c=client: self._stop(c))
+            elif self.chance.random() < self.setting.crashes:
+                self.at(START_MS + self.chance.randrange(10_000), lambda c=client: self._crash(c))
+        while self._events:
+            self.now_ms, _, call = heapq.heappop(self._events)
+            call()
+        return self
+
+    def at(self, moment_ms: int, call: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (moment_ms, next(self._numbers), call))
+
+    def later(self) -> int:
+        """When a message arrives that is sent now."""
+        return self.now_ms + self.chance.randint(1, self.setting.latency_ms)
+
+    def is_over(self) -> bool:
+        return all(each.outcome is not None or each.client.is_dead for each in self.callers)
+
+    def charge(self, caller: Caller) -> BucketChange:
+        amounts = {"x": caller.amount_milli}
+        return BucketChange(self.in_force, amounts, True, 1, until_ms=caller.deadline_ms)
+
+    def credit(self, caller: Caller) -> BucketChange:
+        return BucketChange(self.in_force, {"x": -caller.amount_milli}, False, -1)
+
+    def decide(self, caller: Caller, outcome: str) -> None:
+        assert caller.outcome is None
+        caller.outcome, caller.decided_ms = outcome, self.now_ms
+
+    # --- the bucket
+
+    def arrive(self, client: Client, sent: Sent) -> None:
+        """Apply a write if its conditions hold, and answer with the item."""
+        before = self.image
+        for move in sent.moves:
+            balance = self.image.limits[move.key].balance_milli
+            if (move.low is not None and balance < move.low) or (
+                move.high is not None and balance > move.high
+            ):
+                self.refused += 1
+                client.at(self.later(), lambda: client.on_refused(sent, before))
+                return
+        self.writes += 1
+        self.applied_ms.append(self.now_ms)
+        self.image = after(self.image, sent.moves)._replace(writes=self.writes)
+        given = sum(caller.amount_milli for caller in sent.credits)
+        if given:
+            self.given_back.append((self.now_ms, given))
+        image = self.image
+        client.at(self.later(), lambda: client.on_applied(sent, image))
+
+    def show(self, client: Client) -> None:
+        image = self.image
+        client.at(self.later(), lambda: client.line.see(image, self.now_ms))
+
+    # --- what happens
+
+    def _caller(self, number: int) -> Caller:
+        setting, chance = self.setting, self.chance
+        client = chance.choice(self.clients)
+        at_ms = START_MS + number * setting.spread_ms // setting.callers
+        amount = chance.randint(1, setting.largest)
+        wait_ms = chance.randint(setting.shortest_wait_ms, setting.longest_wait_ms)
+        caller = Caller(number, client, amount, at_ms, wait_ms)
+        client.at(at_ms, lambda: client.ask(caller))
+        if chance.random() < setting.cancels:
+            moment_ms = at_ms + chance.randrange(setting.longest_wait_ms // 2)
+            client.at(moment_ms, lambda: client.cancel(caller))
+        return caller
+
+    def _stop(self, client: Client) -> None:
+        client.stopped_until_ms = self.now_ms + STOP_MS
+
+    def _crash(self, client: Client) -> None:
+        client.is_dead = True

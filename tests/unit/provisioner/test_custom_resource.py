@@ -1,0 +1,189 @@
+"""CloudFormation is always answered, whatever happens; the ids of its resource are stable."""
+
+import http.server
+import json
+import threading
+import time
+
+import pytest
+
+from zae_limiter_provisioner import actions, custom_resource, handler
+from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
+
+STACK_ID = "arn:aws:cloudformation:us-east-1:123456789012:stack/my-limits/0815"
+
+
+class Inbox(http.server.ThreadingHTTPServer):
+    """Where answers of custom resources are put, as S3 takes them for CloudFormation."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Putting)
+        self.answers = []
+        self.refusals = 0  # how many requests are refused first
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/answer?Signature=a%2Bb"
+
+
+class Putting(http.server.BaseHTTPRequestHandler):
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.refusals:
+            self.server.refusals -= 1
+            self.send_error(503)
+            return
+        self.server.answers.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def inbox():
+    with Inbox() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """A table that cannot be reached: nothing listens there."""
+    monkeypatch.setenv("TABLE_NAME", "my-app")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+
+
+class Context:
+    """What Lambda tells a function about its time."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def get_remaining_time_in_millis(self):
+        return self.seconds * 1000
+
+
+def event(inbox, kind="Create", **more):
+    return {
+        "RequestType": kind,
+        "ResponseURL": inbox.url,
+        "StackId": STACK_ID,
+        "RequestId": "request-1",
+        "LogicalResourceId": "Limits",
+        "ResourceProperties": {"Manifest": {}},
+        **more,
+    }
+
+
+def answer_of(inbox):
+    ((path, content_type, answer),) = inbox.answers
+    assert path == "/answer?Signature=a%2Bb"
+    assert not content_type  # the address is signed without one
+    assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == (
+        STACK_ID,
+        "request-1",
+        "Limits",
+    )
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({}, "manifest"),
+        ({"Manifest": "{"}, "is not JSON"),
+        ({"Manifest": {"resourses": {}}}, "did you mean 'resources'?"),
+        ({"Manifest": {}, "Name": "x"}, "use Manifest and Namespace"),
+        (None, "manifest"),
+    ],
+)
+def test_a_mistake_in_the_template_is_answered_and_nothing_is_to_be_deleted(
+    inbox, properties, reason
+):
+    returned = handler(event(inbox, ResourceProperties=properties), Context(30))
+    answer = answer_of(inbox)
+    assert answer == returned
+    assert answer["Status"] == "FAILED"
+    assert reason in answer["Reason"]
+    assert answer["PhysicalResourceId"] == "not-applied:my-app"
+    deleted = event(inbox, "Delete", PhysicalResourceId=answer["PhysicalResourceId"])
+    assert handler(deleted, Context(30))["Status"] == "SUCCESS"
+
+
+def test_an_outage_is_answered(inbox):
+    handler(event(inbox), Context(30))
+    answer = answer_of(inbox)
+    assert answer["Status"] == "FAILED"
+    assert "127.0.0.1:9" in answer["Reason"]
+    assert answer["PhysicalResourceId"] == "not-applied:my-app"
+
+
+def test_a_failed_update_keeps_the_id_so_that_it_is_rolled_back(inbox):
+    handler(event(inbox, "Update", PhysicalResourceId="limits:my-app:default"), Context(30))
+    answer = answer_of(inbox)
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("FAILED", "limits:my-app:default")
+
+
+def test_it_is_answered_before_the_function_ends(inbox, monkeypatch):
+    """A server that accepts a connection and says nothing holds the work up for 10 s."""
+    with Inbox() as silent:  # listens, but nothing serves
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.server_address[1]}")
+        handler(event(inbox), Context(1))
+    answer = answer_of(inbox)
+    assert answer["Status"] == "FAILED"
+    assert "did not end in time" in answer["Reason"]
+
+
+def test_an_answer_that_was_refused_is_sent_again(inbox):
+    inbox.refusals = 2
+    handler(event(inbox, "Delete", PhysicalResourceId="not-applied:my-app"), Context(30))
+    assert answer_of(inbox)["Status"] == "SUCCESS"
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error_of_the_function():
+    with pytest.raises(OSError, match="refused"):
+        custom_resource.send("http://127.0.0.1:9/", {})
+
+
+def test_an_answer_fits_into_what_cloudformation_takes():
+    request = ResourceRequest({"RequestType": "Create"}, "my-app")
+    answer = request.answer(ResourceOutcome(False, "x" * 10_000))
+    assert len(json.dumps(answer)) < 4096
+    assert answer["Reason"] == "x" * 1000
+
+
+def test_payloads_of_the_command_line_are_told_apart():
+    assert not custom_resource.is_request({"action": "plan", "manifest": {}})
+    answer = handler({"action": "destroy", "manifest": {}}, Context(30))
+    assert "must be one of plan, apply, diff" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({}, "manifest"),
+        ({"manifest": []}, "must be a mapping"),
+        ({"manifest": {}, "principal": 5}, "principal"),
+        ({"manifest": {"system": {"limits": {"rpm": "many"}}}}, "rpm"),
+    ],
+)
+def test_a_wrong_payload_is_answered_before_the_table_is_asked(payload, reason):
+    answer = handler({"action": "apply", **payload}, Context(30))
+    assert reason in answer["error"]["message"]
+
+
+def test_no_time_is_left_for_the_next_batch():
+    stop = actions.stop_at(time.monotonic() - 1)
+    stop(10, 10)  # the last batch: there is nothing more to do
+    with pytest.raises(actions.OutOfTime, match="5 of 10 changes were made"):
+        stop(5, 10)
