@@ -110,8 +110,6 @@ def test_a_process_that_was_stopped_has_lost_its_slot(limiter, url):
 
 
 def test_a_forked_child_neither_holds_nor_frees_the_slot_of_its_parent(limiter, url):
-    if "dynamodb" in url:
-        pytest.skip("a forked child opens a connection of its own: as with any other call")
     with holder(url, "fork") as child:
         assert child.stdout.readline() == "in the child: lost True\n"
         assert child.stdout.readline() == "held\n"

@@ -103,8 +103,7 @@ class SyncRateLimiter(Management):
             consume, limits = limits, consume  # type: ignore[assignment]
         if cascade is not None:
             _deprecated("acquire(cascade=...): set cascade on create_entity() instead")
-        if on_error != "refund" and on_error != "keep":
-            raise ValidationError("on_error", on_error, 'must be "refund" or "keep"')
+        keeps_on_error = on_error != "refund" and _is_keep(on_error)
         amounts = check_amounts(consume)
         try:
             check_bucket_names(entity_id, resource)
@@ -122,14 +121,10 @@ class SyncRateLimiter(Management):
                 self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
             ),
             speculative=self.speculative_writes,
-            keeps_on_error=on_error == "keep",
+            keeps_on_error=keeps_on_error,
             observer=self._observer if mode is None else self._observer_in(mode),
         )
-        if timeout is not None and check_timeout(timeout) and not call.is_shadow:
-            from zae_limiter._sync.waiting import WaitingCall  # most programs do not wait
-
-            call = WaitingCall(call, timeout)
-        return Acquire(call, amounts)
+        return Acquire(call if timeout is None else _waiting(call, timeout), amounts)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of
@@ -268,6 +263,22 @@ def check_timeout(timeout: object) -> bool:
     if type(timeout) not in (int, float) or not timeout >= 0:  # type: ignore[operator]
         raise ValidationError("timeout", timeout, "must be a number of seconds, 0 or more")
     return timeout > 0  # type: ignore[operator]
+
+
+def _is_keep(on_error: object) -> bool:
+    """Return True for "keep"; anything else is no word for what becomes of a failed block."""
+    if on_error != "keep":
+        raise ValidationError("on_error", on_error, 'must be "refund" or "keep"')
+    return True
+
+
+def _waiting(call: AcquireCall, timeout: float) -> AcquireCall:
+    """Return the call as one that waits; with a timeout of 0, or in shadow mode, as it is."""
+    if not check_timeout(timeout) or call.is_shadow:
+        return call
+    from zae_limiter._sync.waiting import WaitingCall  # most programs do not wait
+
+    return WaitingCall(call, timeout)
 
 
 def _deprecated(message: str, stacklevel: int = 3) -> None:

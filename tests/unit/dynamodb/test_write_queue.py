@@ -1,4 +1,4 @@
-"""The write queue of an item: who leads, who follows, and crowds that leave."""
+"""The write queue of an item: which caller leads, which follow, and crowds that leave."""
 
 import time
 
@@ -50,7 +50,7 @@ def test_a_crowd_leaves_in_a_time_that_grows_with_its_size(order):
     assert time.thread_time() - start < 1  # 0.03 s; 8 s when each was searched for
 
 
-def test_those_who_stay_keep_their_order():
+def test_callers_that_stay_keep_their_order():
     queues, leader, waiting = crowd(7)
     for each in (waiting[0], waiting[3]):
         assert queues.withdraw(each)
@@ -88,25 +88,27 @@ def hasty():
     return PendingChange(BUCKET, change, clock, Deadline(60))
 
 
+class Moment:
+    """The time of a test, in seconds."""
+
+    def __init__(self):
+        self.s = 0.0
+
+    def __call__(self):
+        return self.s
+
+
 @pytest.fixture
-def at(monkeypatch):
-    """Set the moment, in seconds."""
-
-    def set_moment(moment_s):
-        monkeypatch.setattr(
-            "zae_limiter.dynamodb.buckets.write_queue.time.monotonic", lambda: moment_s
-        )
-
-    return set_moment
+def moment():
+    return Moment()
 
 
-def test_a_second_write_with_reservations_waits_for_the_first_however_long_that_takes(at):
-    at(0)
-    queues, first, other, second = WriteQueues(), patient(), hasty(), patient()
+def test_a_second_write_with_reservations_waits_for_the_first_however_long_that_takes(moment):
+    queues, first, other, second = WriteQueues(moment), patient(), hasty(), patient()
     assert queues.join(first, Waiter)
-    at(1)
+    moment.s = 1
     assert queues.join(other, Waiter)  # without reservations writes may overtake each other
-    at(2)
+    moment.s = 2
     assert not queues.join(second, Waiter)
     queues.leave(other)
     assert not second.waiter.woken
@@ -115,11 +117,10 @@ def test_a_second_write_with_reservations_waits_for_the_first_however_long_that_
     assert queues.take_group(second) == [second]
 
 
-def test_a_group_takes_no_reservations_while_a_write_with_them_is_in_flight(at):
-    at(0)
-    queues, first, other = WriteQueues(), patient(), hasty()
+def test_a_group_takes_no_reservations_while_a_write_with_them_is_in_flight(moment):
+    queues, first, other = WriteQueues(moment), patient(), hasty()
     assert queues.join(first, Waiter)
-    at(1)
+    moment.s = 1
     assert queues.join(other, Waiter)
     followers = [hasty(), patient(), hasty(), patient()]
     for each in followers:
@@ -133,16 +134,15 @@ def test_a_group_takes_no_reservations_while_a_write_with_them_is_in_flight(at):
     queues.leave(followers[1])
 
 
-def test_a_group_with_reservations_lets_no_other_one_go_before_it_has_ended(at):
-    at(0)
-    queues, first = WriteQueues(), hasty()
+def test_a_group_with_reservations_lets_no_other_one_go_before_it_has_ended(moment):
+    queues, first = WriteQueues(moment), hasty()
     assert queues.join(first, Waiter)
     followers = [hasty(), patient()]
     for each in followers:
         assert not queues.join(each, Waiter)
     queues.leave(first)
     assert queues.take_group(followers[0]) == followers
-    at(1)
+    moment.s = 1
     late = patient()
     assert not queues.join(late, Waiter)
     queues.leave(followers[0])

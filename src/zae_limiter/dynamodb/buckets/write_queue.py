@@ -45,7 +45,8 @@ class _Queue:
 class WriteQueues:
     """One queue per item with a write in flight. Shared by all tasks and threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._queues: dict[ShardId, _Queue] = {}
         self._lock = SignalSafeLock()
         renew_after_fork(self)
@@ -56,7 +57,7 @@ class WriteQueues:
     def join(self, pending: PendingChange, waiter: Callable[[], Wakeable]) -> bool:
         """Return True if the caller leads a write now; otherwise a leader will wake it."""
         with self._lock:
-            queue, now_s = self._queues.get(pending.shard_id), time.monotonic()
+            queue, now_s = self._queues.get(pending.shard_id), self._now_s()
             if queue is None:
                 self._queues[pending.shard_id] = _Queue(now_s, pending)
                 return True
@@ -83,7 +84,7 @@ class WriteQueues:
     def take_group(self, leader: PendingChange) -> list[PendingChange]:
         """Return the leader and all waiters that can share its write, in the order of arrival."""
         with self._lock:
-            queue, now_s = self._queues.get(leader.shard_id), time.monotonic()
+            queue, now_s = self._queues.get(leader.shard_id), self._now_s()
             if queue is None:  # the leader was considered dead, and its queue is gone
                 self._queues[leader.shard_id] = _Queue(now_s, leader)
                 return [leader]
