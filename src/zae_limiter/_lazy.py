@@ -18,12 +18,13 @@ def import_name(
 ) -> Any:
     """Return what the ``__getattr__`` of ``package`` is asked for, and keep it in the package.
 
-    ``modules`` says in which module of the package a name is. Each of ``names`` that is not among
-    them is in one of the ``searched`` modules, which are imported in turn.
+    ``modules`` says in which module of the package a name is (one that begins with a dot is beside
+    the package). Each of ``names`` that is not among them is in one of the ``searched`` modules,
+    which are imported in turn.
     """
     candidates = (modules[name],) if name in modules else searched if name in names else ()
     for candidate in candidates:
-        module = import_module(f"{package}.{candidate}")
+        module = import_module(f".{candidate}", package)
         if hasattr(module, name):
             value = getattr(module, name)
             setattr(sys.modules[package], name, value)  # the next access does not come here

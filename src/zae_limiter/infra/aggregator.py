@@ -32,16 +32,7 @@ _FUNCTION = {"Fn::Sub": names.aggregator_function(_STACK)}
 
 def resources() -> dict[str, Resource]:
     return {
-        "AggregatorLogGroup": {
-            "Type": "AWS::Logs::LogGroup",
-            "Condition": "HasAggregator",
-            "UpdateReplacePolicy": "Delete",
-            "DeletionPolicy": "Delete",
-            "Properties": {
-                "LogGroupName": {"Fn::Sub": names.log_group(names.aggregator_function(_STACK))},
-                "RetentionInDays": {"Ref": "LogRetentionDays"},
-            },
-        },
+        "AggregatorLogGroup": log_group(names.aggregator_function(_STACK), "HasAggregator"),
         "AggregatorDeadLetterQueue": {
             "Type": "AWS::SQS::Queue",
             "Condition": "HasAggregator",
@@ -60,39 +51,59 @@ def resources() -> dict[str, Resource]:
     }
 
 
-def _function() -> Resource:
+def log_group(function: str, condition: str) -> Resource:
+    """Return the log group of a function; it goes with the stack."""
+    return {
+        "Type": "AWS::Logs::LogGroup",
+        "Condition": condition,
+        "UpdateReplacePolicy": "Delete",
+        "DeletionPolicy": "Delete",
+        "Properties": {
+            "LogGroupName": {"Fn::Sub": names.log_group(function)},
+            "RetentionInDays": {"Ref": "LogRetentionDays"},
+        },
+    }
+
+
+def function(
+    name: str, description: str, *, condition: str, prefix: str, properties: Resource
+) -> Resource:
+    """Return a function that works on the table; ``prefix`` is that of its role and log group."""
+    own_role = {"Fn::GetAtt": [f"{prefix}Role", "Arn"]}
     return {
         "Type": "AWS::Lambda::Function",
-        "Condition": "HasAggregator",
-        "DependsOn": "AggregatorLogGroup",
+        "Condition": condition,
+        "DependsOn": f"{prefix}LogGroup",
         "Properties": {
-            "FunctionName": _FUNCTION,
-            "Description": "Stores finished hours of usage and archives audit events",
+            "FunctionName": {"Fn::Sub": name},
+            "Description": description,
             "Runtime": RUNTIME,
             "Architectures": [ARCHITECTURE],
             "Handler": HANDLER,
             "Code": {"ZipFile": PLACEHOLDER},
-            "Role": {
-                "Fn::If": [
-                    "HasOwnRole",
-                    {"Ref": "AggregatorRoleArn"},
-                    {"Fn::GetAtt": ["AggregatorRole", "Arn"]},
-                ]
-            },
-            "Timeout": {"Ref": "LambdaTimeout"},
+            "Role": {"Fn::If": ["HasOwnRole", {"Ref": "AggregatorRoleArn"}, own_role]},
             "MemorySize": {"Ref": "LambdaMemory"},
-            "ReservedConcurrentExecutions": only_if(
-                "HasConcurrency", {"Ref": "ReservedConcurrency"}
-            ),
             "TracingConfig": {"Mode": {"Fn::If": ["HasTracing", "Active", "PassThrough"]}},
-            "Environment": {
-                "Variables": {
-                    "TABLE_NAME": {"Ref": "Table"},
-                    "ARCHIVE_BUCKET_NAME": {"Fn::If": ["HasArchive", {"Ref": "AuditArchive"}, ""]},
-                }
-            },
+            **properties,
         },
     }
+
+
+def _function() -> Resource:
+    archive = {"Fn::If": ["HasArchive", {"Ref": "AuditArchive"}, ""]}
+    variables = {"TABLE_NAME": {"Ref": "Table"}, "ARCHIVE_BUCKET_NAME": archive}
+    concurrency = only_if("HasConcurrency", {"Ref": "ReservedConcurrency"})
+    return function(
+        names.aggregator_function(_STACK),
+        "Stores finished hours of usage and archives audit events",
+        condition="HasAggregator",
+        prefix="Aggregator",
+        properties={
+            "Timeout": {"Ref": "LambdaTimeout"},
+            "ReservedConcurrentExecutions": concurrency,
+            "Environment": {"Variables": variables},
+        },
+    )
 
 
 def _event_source() -> Resource:

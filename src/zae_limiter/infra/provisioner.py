@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.infra import names
-from zae_limiter.infra.aggregator import ARCHITECTURE, HANDLER, PLACEHOLDER, RUNTIME, Resource
+from zae_limiter.infra.aggregator import Resource, function, log_group
 
 if TYPE_CHECKING:
     from zae_limiter.manifest.declarations import LimitsManifest
@@ -24,40 +24,17 @@ _STACK = "${AWS::StackName}"
 def resources() -> dict[str, Resource]:
     name = names.provisioner_function(_STACK)
     return {
-        "ProvisionerLogGroup": {
-            "Type": "AWS::Logs::LogGroup",
-            "Condition": "CanRun",
-            "UpdateReplacePolicy": "Delete",
-            "DeletionPolicy": "Delete",
-            "Properties": {
-                "LogGroupName": {"Fn::Sub": names.log_group(name)},
-                "RetentionInDays": {"Ref": "LogRetentionDays"},
-            },
-        },
-        "Provisioner": {
-            "Type": "AWS::Lambda::Function",
-            "Condition": "CanRun",
-            "DependsOn": "ProvisionerLogGroup",
-            "Properties": {
-                "FunctionName": {"Fn::Sub": name},
-                "Description": "Applies manifests of limits",
-                "Runtime": RUNTIME,
-                "Architectures": [ARCHITECTURE],
-                "Handler": HANDLER,
-                "Code": {"ZipFile": PLACEHOLDER},
-                "Role": {
-                    "Fn::If": [
-                        "HasOwnRole",
-                        {"Ref": "AggregatorRoleArn"},
-                        {"Fn::GetAtt": ["ProvisionerRole", "Arn"]},
-                    ]
-                },
+        "ProvisionerLogGroup": log_group(name, "CanRun"),
+        "Provisioner": function(
+            name,
+            "Applies manifests of limits",
+            condition="CanRun",
+            prefix="Provisioner",
+            properties={
                 "Timeout": TIMEOUT_S,
-                "MemorySize": {"Ref": "LambdaMemory"},
-                "TracingConfig": {"Mode": {"Fn::If": ["HasTracing", "Active", "PassThrough"]}},
                 "Environment": {"Variables": {"TABLE_NAME": {"Ref": "Table"}}},
             },
-        },
+        ),
     }
 
 

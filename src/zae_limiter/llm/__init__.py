@@ -11,6 +11,8 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
+from zae_limiter._lazy import import_name
+
 if TYPE_CHECKING:
     from zae_limiter._async.limiter import RateLimiter
     from zae_limiter._async.llm import LlmCall, LlmReservation, LlmStream
@@ -43,22 +45,22 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {  # every other name is one of ``usage``
-    "LlmCall": "_async.llm",
-    "LlmReservation": "_async.llm",
-    "LlmStream": "_async.llm",
-    "SyncLlmCall": "_sync.llm",
-    "SyncLlmReservation": "_sync.llm",
-    "SyncLlmStream": "_sync.llm",
-    "StreamMeter": "llm.chunks",
-    "Estimate": "llm.estimates",
-    "Learned": "llm.estimates",
-    "MaxTokens": "llm.estimates",
-    "count_tokens": "llm.estimates",
-    "estimate_input": "llm.estimates",
-    "output_cap": "llm.estimates",
-    "count_request": "llm.feedback",
-    "provider_wait": "llm.feedback",
-    "retries_of": "llm.feedback",
+    "LlmCall": "._async.llm",
+    "LlmReservation": "._async.llm",
+    "LlmStream": "._async.llm",
+    "SyncLlmCall": "._sync.llm",
+    "SyncLlmReservation": "._sync.llm",
+    "SyncLlmStream": "._sync.llm",
+    "StreamMeter": "chunks",
+    "Estimate": "estimates",
+    "Learned": "estimates",
+    "MaxTokens": "estimates",
+    "count_tokens": "estimates",
+    "estimate_input": "estimates",
+    "output_cap": "estimates",
+    "count_request": "feedback",
+    "provider_wait": "feedback",
+    "retries_of": "feedback",
 }
 
 __all__ = [
@@ -145,12 +147,7 @@ def reserve(
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use, so that a program pays only for what it uses."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"zae_limiter.{_MODULES.get(name, 'llm.usage')}"), name)
-    globals()[name] = value  # the next access does not come here
-    return value
+    return import_name(__name__, name, _MODULES, names=__all__, searched=("usage",))
 
 
 def __dir__() -> list[str]:

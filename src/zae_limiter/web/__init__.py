@@ -8,8 +8,9 @@ while it streams. Rejections become 429 with ``as_dict()`` as JSON and headers; 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from zae_limiter._lazy import import_name
 
 if TYPE_CHECKING:
     from zae_limiter.web.asgi import AsgiMiddleware
@@ -53,12 +54,7 @@ def client_address(request: Any) -> str | None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use: no framework is needed but the one in use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value  # the next access does not come here
-    return value
+    return import_name(__name__, name, _MODULES)  # no framework is needed but the one in use
 
 
 def __dir__() -> list[str]:
