@@ -261,12 +261,3 @@ class UsageTotal:
             window_count=windows,
             rejected=self._rejected,
         )
-
-
-def summary_of(
-    rows: Iterable[BucketHour], query: UsageQuery, *, each_token_once: bool
-) -> UsageSummary:
-    """Return totals, and averages per window with use."""
-    total = UsageTotal(query, each_token_once=each_token_once)
-    total.add(rows)
-    return total.end()

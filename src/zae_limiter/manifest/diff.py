@@ -90,10 +90,6 @@ class LimitsPlan:
         """Whether stored limits are as the manifest says; the managed state may be behind."""
         return not self.changes
 
-    @property
-    def only_creates(self) -> bool:
-        return all(change.action is Action.CREATE for change in self.changes)
-
     def count(self, action: Action) -> int:
         return sum(change.action is action for change in self.changes)
 

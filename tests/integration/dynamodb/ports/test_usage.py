@@ -6,6 +6,7 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS
 from tests.support.dynamodb.usage_rows import stored_row
+from tests.support.usage_totals import summary_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
@@ -13,7 +14,7 @@ from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.schema import PARTITIONS, partition_of
-from zae_limiter.usage_report import UsageQuery, page_of, summary_of
+from zae_limiter.usage_report import UsageQuery, page_of
 
 FIRST = NOW_MS // HOUR_MS
 EVERYTHING = UsageQuery.parse(None, None, None)
