@@ -114,10 +114,6 @@ class LimiterInfo:
     def is_in_progress(self) -> bool:
         return self.stack_status.endswith("_IN_PROGRESS")
 
-    @property
-    def is_failed(self) -> bool:
-        return not self.is_healthy and not self.is_in_progress
-
 
 @dataclass(frozen=True, slots=True)
 class Status:
