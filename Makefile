@@ -3,6 +3,10 @@ PYTHON ?= python3
 # Three workers on two cores: many tests wait for a server or a clock.
 PYTEST_ARGS ?= -n 3
 UNIT_TESTS := tests/unit tests/property tests/docs tests/typing tests/mutation
+# Tests that interrupt a call at every line would interrupt coverage while it holds its own lock;
+# the others measure time, or tools that are no part of the package.
+UNMEASURED := $(addprefix --ignore=tests/unit/,test_signal_handlers.py test_shield.py \
+	test_shield_claims.py test_locks.py aggregator/test_throughput.py tools)
 
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
@@ -11,13 +15,16 @@ VENV := .venv/.created
 RUNTIME := .venv/.runtime-installed
 DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
+DOCS := .venv/.docs-installed
 
-# The DynamoDB-compatible server that tests run on, as its publisher names platforms.
-DYNOXIDE_VERSION := 1.2.1
+# Servers that tests run on are those of `zae-limiter local`: its files say which versions.
+LOCAL := src/zae_limiter/local
+DYNOXIDE_VERSION := $(shell sed -n 's/^DYNOXIDE_VERSION = "\(.*\)"/\1/p' $(LOCAL)/installs.py)
+# As the publisher of the DynamoDB-compatible server names platforms.
 PLATFORM = $(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')
 DYNOXIDE := .tools/.dynoxide-$(DYNOXIDE_VERSION)
 # The control plane that tests deploy to, in an environment of its own: functions see its packages.
-MINISTACK_PINS := tests/support/ministack-requirements.txt
+MINISTACK_PINS := $(LOCAL)/ministack-requirements.txt
 MINISTACK := .tools/.ministack-installed
 # Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path,
 # ZAEL_MINISTACK=/path
@@ -25,7 +32,8 @@ TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MI
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run unit test test-slow test-wheel tools check fix bench clean help
+.PHONY: run unit test test-slow test-wheel coverage tools check fix docs changelog dist \
+	pictures bench loadtest clean help
 
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
@@ -40,7 +48,10 @@ test-slow: $(DEV) $(TOOLS) ## Run the long tests and the mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
 
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
-	$(BIN)/pytest -m slow -n 0 tests/packaging
+	$(BIN)/pytest -m slow --timeout 600 -n 0 tests/packaging
+
+coverage: $(DEV) ## Run the unit tests and show which part of the lines they run
+	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) --cov --cov-report=term tests/unit $(UNMEASURED)
 
 tools: $(TOOLS) ## Install the servers that tests run on
 
@@ -58,8 +69,25 @@ fix: $(DEV) ## Generate the sync mirror, format, and fix what lint can fix
 	$(BIN)/python tools/unasync.py
 	$(BIN)/ruff check .
 
+docs: $(DOCS) ## Build the site in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+changelog: $(DEV) ## Write CHANGELOG.md from the messages of commits
+	$(BIN)/git-cliff --offline --output CHANGELOG.md
+
+dist: $(DEV) ## Build the sdist, and the wheel from it, in dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -d dist
+	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist dist/*.tar.gz
+
+pictures: $(DEV) ## Draw the pictures of the site again
+	$(BIN)/python -m tools.pictures
+
 bench: $(BENCH) $(TOOLS) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks
+
+loadtest: $(DEV) $(TOOLS) ## Run the LLM load test for a minute on a local server, and check its ledger
+	$(BIN)/python -m tools.loadtest
 
 clean: ## Remove the environment, tools, caches and builds
 	rm -rf .venv .tools build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
@@ -85,7 +113,11 @@ $(DEV): pyproject.toml constraints.txt | $(VENV)
 	@touch $(RUNTIME) $@
 
 $(BENCH): $(DEV)
-	$(PIP_INSTALL) -e ".[dev,bench]"
+	$(PIP_INSTALL) -e ".[dev,peers]"
+	@touch $@
+
+$(DOCS): $(DEV)
+	$(PIP_INSTALL) -e ".[dev,docs]"
 	@touch $@
 
 $(MINISTACK): $(MINISTACK_PINS) | $(VENV)

@@ -10,10 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks import dynamodb_server, redis_server
+from benchmarks import aws, dynamodb_server, redis_server
 from benchmarks.cases import cases_of
 from benchmarks.contestants import all_contestants
 from benchmarks.docs import write_docs
+from benchmarks.functions import cold_imports, function_verdicts, print_functions, throughput
 from benchmarks.growth import grown, growth_verdicts, print_growth
 from benchmarks.report import print_report, write_json
 from benchmarks.requirements import verdicts
@@ -25,9 +26,12 @@ WIDTH = 130  # where there is no terminal to ask
 def main() -> int:
     options = _parser().parse_args()
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    if options.aws is not None:
+        stack = aws.Stack.found(options.aws, options.region)
+        return aws.main(stack, calls=options.calls, is_confirmed=options.yes, console=console)
     plan = _plan(options, served=_has_server(console))
-    grows = _matches(options.only, "growth")
-    if not plan.steps and not grows:
+    grows, functions = (_matches(options.only, name) for name in ("growth", "functions"))
+    if not plan.steps and not grows and not functions:
         print(f"nothing matches {options.only!r}")
         return 2
     results = _run_shown(plan, console)
@@ -36,6 +40,10 @@ def main() -> int:
         growth = grown(options.entities, console.print)
         print_growth(console, growth)
         found += growth_verdicts(growth)
+    if functions:
+        imports, records = cold_imports(console.print), throughput(console.print)
+        print_functions(console, imports, records)
+        found += function_verdicts(imports, records)
     print_report(console, results, found)
     write_json(options.json, results, found)
     console.print(f"\nall samples: {options.json}", style="dim")
@@ -55,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATTERN",
         default="",
         help="regular expression on the lines and headings of the tables, "
-        "'writers', 'arrivals', 'crowds', 'growth' and 'import'",
+        "'writers', 'arrivals', 'crowds', 'growth', 'functions' and 'import'",
     )
     add(
         "--entities",
@@ -64,9 +72,29 @@ def _parser() -> argparse.ArgumentParser:
         help="how many entities 'growth' goes up to (1,000,000)",
     )
     add("--json", metavar="PATH", type=Path, default=Path(".bench/latest.json"))
-    add("--write-docs", action="store_true", help="put the tables into docs/benchmarks.md")
+    add(
+        "--write-docs",
+        action="store_true",
+        help="put the tables into docs/performance/benchmarks.md",
+    )
+    group = parser.add_argument_group("on AWS, instead of everything else")
+    group.add_argument(
+        "--aws", metavar="STACK", help="measure latency and capacity of a deployed stack"
+    )
+    group.add_argument("--region", help="of the stack; else as AWS libraries find it")
+    group.add_argument(
+        "--calls", type=_positive, default=200, help="how often each operation is called (200)"
+    )
+    group.add_argument("--yes", action="store_true", help="go on without asking about the cost")
     add("--check", action="store_true", help="exit 1 if something that must hold does not")
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
 
 
 def _has_server(console: Console) -> bool:

@@ -1,15 +1,16 @@
 import gc
 import os
+import sys
 import uuid
-from pathlib import Path
+from types import FunctionType
 
 import pytest
 
 # Tests start hundreds of processes. Where Python is told to write no bytecode, each would compile
-# the package again, which takes half as long as the rest of its start: a cache of their own.
+# the package again, which takes half as long as the rest of its start, and each worker all tests.
+# Beside the sources, as usual: a folder of its own would leave out what pip has compiled.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    cache = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache))
+    sys.dont_write_bytecode = False
 
 
 @pytest.fixture
@@ -18,7 +19,45 @@ def unique_name() -> str:
     return f"test-{uuid.uuid4().hex}"
 
 
+def pytest_configure(config):
+    """Collect no garbage while tests are collected: nearly all of it stays."""
+    gc.disable()
+
+
 def pytest_collection_finish(session):
     """Take 11,000 collected tests and their libraries out of every later garbage collection."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+# Tests whose workers start a control plane or import SDKs, which takes seconds.
+AS_A_BLOCK = tuple(f"tests/integration/{name}/" for name in ("stack", "llm", "examples", "web"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let one worker have the tests that share something dear: the first gets the first block.
+
+    A module that says ``SLOW_IN_SYNC_TREE`` runs in the generated tree with the slow tests only.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(AS_A_BLOCK))
+    for item in items:
+        if getattr(item.module, "SLOW_IN_SYNC_TREE", False) and _is_of_sync_tree(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_of_sync_tree(item):
+    return hasattr(item, "callspec") and "sync" in item.callspec.id.split("-")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector, name, obj):
+    """Leave out long tests where they would be deselected: every worker collects all others."""
+    if collector.config.option.markexpr == "not slow" and _is_slow(obj):
+        return []
+    return None
+
+
+def _is_slow(obj):
+    marks = getattr(obj, "pytestmark", ()) if isinstance(obj, type | FunctionType) else ()
+    return any(mark.name == "slow" for mark in marks)

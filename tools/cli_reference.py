@@ -21,7 +21,7 @@ HEAD = """\
 
 Everything that the library does with limits, entities, buckets, namespaces, usage and audit events,
 from the shell and on every engine. `zae-limiter` and `python -m zae_limiter` are the same.
-Which command answers which question: [operations](cli-operations.md).
+Which command answers which question: [operations](operations/runbooks.md).
 
 ```bash
 export ZAEL_URL=sqlite:///limits.db
@@ -34,7 +34,7 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
 - **Store**: `--url` or `ZAEL_URL`; `--name` (or `ZAEL_STACK`, else `zae-limiter`), `--region` and
   `--endpoint-url` name a DynamoDB stack instead. Options win over the environment. Commands that
   store something create a missing SQLite file, commands that only read do not; a missing table is
-  created by `namespace register --create-table` only.
+  created by `deploy`, `local up --name` and `namespace register --create-table` only.
 - **Namespace**: `--namespace`, `-N` or `ZAEL_NAMESPACE`, else `default`. It must be registered.
 - **Output**: tables for people, in colour only on a terminal without `NO_COLOR`; `--output json`
   for programs. The fields of the JSON are listed with each command: some may be added, none is
@@ -44,11 +44,12 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
 - **Changes** are in the audit log with `--principal` (`ZAEL_PRINCIPAL`, else the user of the
   operating system). Commands that remove something state what and ask; `--yes` confirms in scripts.
 - **Errors** are one line on stderr that says what to do next; `ZAEL_DEBUG=1` adds the traceback.
-  Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+  Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (`explain --exit-code`) or changes
+  (`limits --detailed-exitcode`), 130 interrupted.
 - **Completion**: `eval "$(_ZAE_LIMITER_COMPLETE=bash_source zae-limiter)"` in `~/.bashrc`;
   `zsh_source` and `fish_source` likewise.
-- **Charts**: `--plot` draws in the terminal (`pip install plotext`), `--output png` and `svg` into
-  a file (`pip install matplotlib`).
+- **Charts**: `--plot` draws in the terminal (`pip install plotext`, the extra `[plot]`), `--output
+  png` and `svg` into a file (`pip install matplotlib`, the extra `[report]`).
 """
 
 

@@ -73,6 +73,7 @@ NAMES = {
     "ainvoke": "invoke",
     "apause": "pause",
     "agather": "gather",
+    "agather_shielded": "gather_shielded",
     "aoutcome": "outcome",
     "ashield": "shield",
     "async_shield": "shield",

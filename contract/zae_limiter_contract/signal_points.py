@@ -25,9 +25,9 @@ import zae_limiter.testing
 from zae_limiter.models.backend import BackendCapabilities
 
 # One of so many points is tried: over a network a call has hundreds of them, each a second of
-# work to set up and to check. Multiples of 3, so that the three blocks of a group, which begin
-# at different points, try as many together.
-EMBEDDED_STEP, NETWORK_STEP = 3, 21
+# work to set up and to check, and in a file a twentieth of that. Multiples of 3, so that the three
+# blocks of a group, which begin at different points, try three times as many together.
+MEMORY_STEP, FILE_STEP, NETWORK_STEP = 3, 9, 21
 THOROUGH_NETWORK_STEP = 7
 SAMPLED_OR_ALL = pytest.mark.parametrize(
     "thorough", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sampled", "all"]
@@ -41,15 +41,15 @@ LEFT_OUT = (
 
 
 def positions(capabilities: BackendCapabilities, *, thorough: bool, part: int = 0) -> Iterator[int]:
-    """A sample; three ``part``s of it make up all that is thorough.
+    """A sample, of which there are three ``part``s, as far from each other as can be.
 
     Thorough means all of them, or a larger sample where every call goes over a network.
     """
-    step = THOROUGH_NETWORK_STEP if capabilities.infrastructure else 1
     if thorough:
-        return count(1, step)
-    sampled = NETWORK_STEP if capabilities.infrastructure else EMBEDDED_STEP
-    return count(1 + part * step, sampled)
+        return count(1, THOROUGH_NETWORK_STEP if capabilities.infrastructure else 1)
+    embedded_step = FILE_STEP if capabilities.durable else MEMORY_STEP
+    step = NETWORK_STEP if capabilities.infrastructure else embedded_step
+    return count(1 + part * step // 3, step)
 
 
 class InterruptAt:

@@ -58,7 +58,22 @@ class RateLimitExceeded(RateLimitError):
     def __init__(self, statuses: Sequence[LimitStatus], at_ms: int | None = None) -> None:
         self.statuses: list[LimitStatus] = list(statuses)
         self.at_ms = at_ms
-        super().__init__(self._describe())
+
+    # The message is put together when it is asked for: a tenth of a rejection from the cache.
+    def __str__(self) -> str:
+        return self._describe()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def _args(self) -> tuple[str]:
+        """The message alone, as errors have it."""
+        return (str(self),)
+
+    def _keep_args(self, _: tuple[Any, ...]) -> None:
+        """Leave them as they are: they follow from the statuses."""
+
+    args = property(_args, _keep_args)
 
     @property
     def violations(self) -> list[LimitStatus]:
@@ -112,6 +127,8 @@ class RateLimitExceeded(RateLimitError):
         if primary is None:
             return "rate limit exceeded"
         needs = f"{primary.limit_name} needs {primary.requested}, has {primary.available}"
+        if primary.paused_seconds:
+            needs = f"its bucket is paused for {primary.paused_seconds:g} s more"
         if math.isinf(primary.retry_after_seconds):
             advice = f"it can never fit (capacity {primary.limit.capacity}): ask for less"
         else:

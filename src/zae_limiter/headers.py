@@ -77,7 +77,7 @@ def _quota(status: LimitStatus) -> str:
     """
     seconds = status.retry_after_seconds if status.exceeded else seconds_until_full(status)
     until = NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds)
-    return f'"{status.limit_name}";r={_integer(max(0, status.available))};t={_integer(until)}'
+    return f'"{status.limit_name}";r={_integer(_remaining(status))};t={_integer(until)}'
 
 
 def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]:
@@ -85,7 +85,7 @@ def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[st
     tightest = min(statuses, key=_tightness)
     headers = {
         "X-RateLimit-Limit": str(tightest.limit.capacity),
-        "X-RateLimit-Remaining": str(max(0, tightest.available)),
+        "X-RateLimit-Remaining": str(_remaining(tightest)),
     }
     if now_ms is not None:
         full_s = math.ceil(now_ms / 1000 + seconds_until_full(tightest))
@@ -100,7 +100,7 @@ def _openai(statuses: Sequence[LimitStatus], _: int | None) -> dict[str, str]:
         if counted:
             tightest = min(counted, key=_tightness)
             headers[f"x-ratelimit-limit-{kind}"] = str(tightest.limit.capacity)
-            headers[f"x-ratelimit-remaining-{kind}"] = str(max(0, tightest.available))
+            headers[f"x-ratelimit-remaining-{kind}"] = str(_remaining(tightest))
             headers[f"x-ratelimit-reset-{kind}"] = go_duration(seconds_until_full(tightest))
     return headers
 
@@ -143,6 +143,11 @@ def _tightness(status: LimitStatus) -> tuple[float, float]:
     """Order limits of different names: the longest rejection first, then the smallest share."""
     waiting, available = _tightest_key(status)
     return waiting, available / status.limit.capacity
+
+
+def _remaining(status: LimitStatus) -> int:
+    """Return what a client could still take; nothing while the bucket is paused."""
+    return 0 if status.paused_seconds else max(0, status.available)
 
 
 def _last_part(name: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import secrets
+import os
 
-_sequence = itertools.count(secrets.randbelow(1 << 20))  # 24 bits are shown: it may wrap
+# `secrets` imports `random` and `hmac`: os.urandom is where it gets its bytes from.
+_sequence = itertools.count(int.from_bytes(os.urandom(3)) >> 4)  # 24 bits are shown: it may wrap
 
 
 def new_namespace_id() -> str:
     """Return eleven random characters; no leading '-', which a shell would take for an option."""
-    while (candidate := secrets.token_urlsafe(8)).startswith("-"):
+    from base64 import urlsafe_b64encode  # namespaces are rarely registered
+
+    while (candidate := urlsafe_b64encode(os.urandom(8))).startswith(b"-"):
         pass
-    return candidate
+    return candidate.rstrip(b"=").decode()
 
 
 def event_prefix(now_ms: int) -> str:
@@ -22,4 +25,4 @@ def event_prefix(now_ms: int) -> str:
 
 def new_event_id(now_ms: int) -> str:
     """Return an id that sorts by time, and within a millisecond by order of creation here."""
-    return f"{event_prefix(now_ms)}-{next(_sequence) & 0xFFFFFF:06x}-{secrets.token_hex(3)}"
+    return f"{event_prefix(now_ms)}-{next(_sequence) & 0xFFFFFF:06x}-{os.urandom(3).hex()}"

@@ -26,10 +26,11 @@ RESERVED_NAMESPACE = "_"
 # Key of a document of the reserved namespace: the schema version of the store.
 VERSION_RECORD = "version"
 
-_RESOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-/:@+]*")
-_LIMIT = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
-_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
-_STACK = re.compile(r"[A-Za-z][A-Za-z0-9\-]*")
+# Compiled when they are first used: few processes use all of them.
+_RESOURCE = r"[A-Za-z0-9][A-Za-z0-9_.\-/:@+]*"
+_LIMIT = r"[A-Za-z][A-Za-z0-9_.\-]*"
+_NAMESPACE = r"[A-Za-z0-9][A-Za-z0-9_.\-]*"
+_STACK = r"[A-Za-z][A-Za-z0-9\-]*"
 
 
 def check_entity_id(value: object, field: str = "entity_id") -> str:
@@ -120,7 +121,7 @@ def check_stack_name(value: object, field: str = "stack") -> str:
 def _check_name(
     value: object,
     field: str,
-    pattern: re.Pattern[str],
+    pattern: str,
     longest: int,
     *,
     marks: str,
@@ -150,8 +151,8 @@ def check_bucket_names(entity_id: str, resource: str) -> None:
 
 
 @lru_cache(CACHED_CHECKS)
-def _fits(pattern: re.Pattern[str], value: str) -> bool:
-    return pattern.fullmatch(value) is not None
+def _fits(pattern: str, value: str) -> bool:
+    return re.fullmatch(pattern, value) is not None
 
 
 def check_text(value: object, field: str) -> str | None:

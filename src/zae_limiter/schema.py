@@ -52,14 +52,17 @@ RESERVED_NAMESPACE = "_"
 
 
 def pk_system(namespace_id: str) -> str:
+    """The partition key of what belongs to no entity or resource of a namespace."""
     return f"{namespace_id}/SYSTEM#"
 
 
 def pk_resource(namespace_id: str, resource: str) -> str:
+    """The partition key of the defaults of a resource."""
     return f"{namespace_id}/RESOURCE#{resource}"
 
 
 def pk_entity(namespace_id: str, entity_id: str) -> str:
+    """The partition key of an entity, its limits and its usage."""
     return f"{namespace_id}/ENTITY#{entity_id}"
 
 
@@ -69,6 +72,7 @@ def pk_bucket(namespace_id: str, entity_id: str, resource: str, shard_id: int) -
 
 
 def pk_audit(namespace_id: str, entity_id: str) -> str:
+    """The partition key of the audit events about an entity."""
     return f"{namespace_id}/AUDIT#{entity_id}"
 
 
@@ -94,10 +98,12 @@ def parse_bucket_pk(pk: str) -> BucketKey:
 
 
 def sk_meta() -> str:
+    """The sort key of an entity itself."""
     return "#META"
 
 
 def sk_state() -> str:
+    """The sort key of a bucket."""
     return "#STATE"
 
 
@@ -122,6 +128,7 @@ def sk_resources_in_use() -> str:
 
 
 def sk_version() -> str:
+    """The sort key of the version record."""
     return "#VERSION"
 
 
@@ -149,10 +156,12 @@ def sk_nsid(namespace_id: str) -> str:
 
 
 def sk_usage(resource: str, window_key: str) -> str:
+    """The sort key of the usage of one window."""
     return f"#USAGE#{resource}#{window_key}"
 
 
 def sk_audit(event_id: str) -> str:
+    """The sort key of an audit event."""
     return f"#AUDIT#{event_id}"
 
 
@@ -174,10 +183,12 @@ def partition_of(key: str) -> int:
 
 
 def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:
+    """The index partition that lists the children of an entity."""
     return f"{namespace_id}/PARENT#{parent_id}"
 
 
 def gsi1_sk_child(entity_id: str) -> str:
+    """The sort key of a child in the index."""
     return f"CHILD#{entity_id}"
 
 
@@ -192,10 +203,12 @@ def gsi2_partitions(namespace_id: str, resource: str) -> list[str]:
 
 
 def gsi2_sk_bucket(entity_id: str, shard_id: int) -> str:
+    """The sort key of a bucket among those of its resource."""
     return f"BUCKET#{entity_id}#{shard_id}"
 
 
 def gsi2_sk_usage(window_key: str, entity_id: str) -> str:
+    """The sort key of an hour among those of its resource."""
     return f"USAGE#{window_key}#{entity_id}"
 
 
@@ -205,6 +218,7 @@ def gsi3_pk_entity(namespace_id: str, entity_id: str) -> str:
 
 
 def gsi3_sk_bucket(resource: str, shard_id: int) -> str:
+    """The sort key of a bucket among those of its entity."""
     return f"BUCKET#{resource}#{shard_id}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.naming import check_stack_name
@@ -43,6 +43,17 @@ def parse_url(url: object) -> StoreUrl:
     if unknown:
         raise ValidationError("url", url, f"has no option {unknown[0]!r}")
     return StoreUrl(parts.scheme, _place(url, parts.scheme, parts.netloc, parts.path), options)
+
+
+def absolute_url(url: str) -> str:
+    """Return the URL of the same store for a process that runs in another folder."""
+    from pathlib import Path
+
+    engine, place, _ = parse_url(url)
+    if engine != "sqlite":
+        return url
+    _, mark, options = url.partition("?")
+    return f"sqlite:///{quote(str(Path(place).absolute()))}{mark}{options}"
 
 
 def check_region(region: object) -> str | None:

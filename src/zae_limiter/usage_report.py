@@ -84,8 +84,11 @@ class UsageQuery(NamedTuple):
 
     def keys(self, row: BucketHour) -> list[WindowKey]:
         """Return the windows of the query to which an hour belongs."""
-        entity_id, resource, usage = row
-        starts = [(window_start(window, usage.hour), window.value) for window in self.windows]
+        return self.keys_of(row.entity_id, row.resource, row.usage.hour)
+
+    def keys_of(self, entity_id: str, resource: str, hour: int) -> list[WindowKey]:
+        """Return the windows of the query to which an hour of a bucket belongs."""
+        starts = [(window_start(window, hour), window.value) for window in self.windows]
         return [
             (start, window, entity_id, resource)
             for start, window in starts
@@ -163,14 +166,22 @@ class UsagePage:
                     self._windows[key] = row.usage
             if len(self._windows) > 2 * self._wanted:
                 self._drop_later()
-        return hour is not None and self._is_complete(hour)
+        return hour is not None and self.is_complete(hour)
+
+    def wants(self, entity_id: str, resource: str, hour: int) -> bool:
+        """Whether an hour of a bucket may belong to a window of the page."""
+        last, highest = self._last, self._highest
+        return any(
+            (last is None or key > last) and (highest is None or key <= highest)
+            for key in self._query.keys_of(entity_id, resource, hour)
+        )
 
     def _drop_later(self) -> None:
         kept = nsmallest(self._wanted, self._windows)
         self._highest = kept[-1]
         self._windows = {key: self._windows[key] for key in kept}
 
-    def _is_complete(self, hour: int) -> bool:
+    def is_complete(self, hour: int) -> bool:
         """Whether hours from ``hour`` on belong to windows before or after the page."""
         if len(self._windows) < self._wanted:
             return False

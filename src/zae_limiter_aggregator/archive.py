@@ -11,12 +11,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator.stream import ExpiredEvent
 
 FOLDER = "audit"
@@ -49,8 +50,8 @@ def archive_objects(events: Iterable[ExpiredEvent]) -> list[ArchiveObject]:
     """Return the objects that hold the events of a batch, one for each day."""
     days: dict[str, dict[str, list[_Line]]] = {}
     for event in events:
-        line = _line(event)
-        days.setdefault(line.day, {}).setdefault(line.text, []).append(line)
+        for line in _lines(event):
+            days.setdefault(line.day, {}).setdefault(line.text, []).append(line)
     return [_object(day, lines) for day, lines in sorted(days.items())]
 
 
@@ -68,25 +69,30 @@ def _object(day: str, by_text: Mapping[str, list[_Line]]) -> ArchiveObject:
     )
 
 
-def _line(event: ExpiredEvent) -> _Line:
-    item = event.item
-    namespace_id = _text(item, "PK").partition("/")[0]
+def _lines(expired: ExpiredEvent) -> Iterator[_Line]:
+    """Return the events of an expired item: one, or those of a bundle."""
+    item, number = expired.item, expired.sequence_number
+    namespace_id, day = _text(item, "PK").partition("/")[0], _day(item)
     try:
-        decoded = audit.decode(item)
-        fields: dict[str, Any] = {
-            "namespace_id": namespace_id,
-            "event_id": decoded.event_id,
-            "timestamp": decoded.timestamp,
-            "action": decoded.action,
-            "entity_id": decoded.entity_id,
-            "principal": decoded.principal,
-            "resource": decoded.resource,
-            "details": decoded.details,
-        }
+        for event in audit.decode(item):
+            text = _encode({"namespace_id": namespace_id, **_fields(event)})
+            yield _Line(event.event_id, day, text, number)
     except (RateLimiterUnavailable, TypeError, AttributeError):  # as it was stored, if damaged
-        fields = {"namespace_id": namespace_id, "damaged_item": item}
-    event_id = _text(item, "event_id") or _text(item, "SK")
-    return _Line(event_id, _day(item), _encode(fields), event.sequence_number)
+        event_id = _text(item, "event_id") or _text(item, "SK")
+        text = _encode({"namespace_id": namespace_id, "damaged_item": item})
+        yield _Line(event_id, day, text, number)
+
+
+def _fields(event: AuditEvent) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "timestamp": event.timestamp,
+        "action": event.action,
+        "entity_id": event.entity_id,
+        "principal": event.principal,
+        "resource": event.resource,
+        "details": event.details,
+    }
 
 
 def _day(item: Item) -> str:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from zae_limiter.transport.function_wire import FunctionWire
 from zae_limiter_aggregator.processor import RESERVE_S, Processor
 from zae_limiter_aggregator.report import Log
-from zae_limiter_aggregator.wire import Wire
 
 TABLE, ARCHIVE = "TABLE_NAME", "ARCHIVE_BUCKET_NAME"
 DEFAULT_TIME_S = 60.0  # where the context does not tell how much time is left
@@ -27,7 +27,7 @@ _SETTINGS = (
     "AWS_SESSION_TOKEN",
 )
 
-_warm: dict[tuple[str, ...], tuple[Wire, Processor]] = {}  # at most one
+_warm: dict[tuple[str, ...], tuple[FunctionWire, Processor]] = {}  # at most one
 
 
 def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, list[dict[str, str]]]:
@@ -63,7 +63,7 @@ def _processor(environment: Mapping[str, str]) -> Processor:
     settings = tuple(environment.get(name, "") for name in _SETTINGS)
     if settings not in _warm:
         close()
-        wire = Wire(environment[TABLE], environment)
+        wire = FunctionWire(environment[TABLE], environment, repeatable=True)
         _warm[settings] = wire, Processor(wire, environment.get(ARCHIVE) or None)
     return _warm[settings][1]
 

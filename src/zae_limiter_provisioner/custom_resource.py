@@ -43,10 +43,6 @@ class ResourceOutcome(NamedTuple):
     data: Mapping[str, int] = {}
 
 
-def is_request(event: Mapping[str, Any]) -> bool:
-    return "RequestType" in event and "ResponseURL" in event
-
-
 class ResourceRequest:
     """One request of CloudFormation; nothing about it is trusted to be there."""
 

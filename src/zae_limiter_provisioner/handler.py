@@ -12,10 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zae_limiter_provisioner import actions, custom_resource
-from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
+from zae_limiter_provisioner import actions
+
+if TYPE_CHECKING:
+    from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
 
 TABLE = "TABLE_NAME"
 DEFAULT_TIME_S = 60.0  # where the context does not tell how much time is left
@@ -25,7 +27,7 @@ ANSWER_S = 5.0  # kept for answering CloudFormation, whatever the rest does
 
 def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
     """Answer a payload, or a request of CloudFormation, with a document."""
-    if custom_resource.is_request(event):
+    if "RequestType" in event and "ResponseURL" in event:
         return on_event(event, context)
     return actions.answer(event, os.environ[TABLE], _deadline(context, BATCH_S))
 
@@ -36,7 +38,9 @@ def on_event(event: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
     The work is done in a thread: if it does not end in time, the stack is told so. Without an
     answer CloudFormation would wait for an hour.
     """
-    request = ResourceRequest(event, os.environ.get(TABLE, ""))
+    from zae_limiter_provisioner import custom_resource  # payloads do without it
+
+    request = custom_resource.ResourceRequest(event, os.environ.get(TABLE, ""))
     until, batches_until = _deadline(context, ANSWER_S), _deadline(context, BATCH_S)
     outcomes: list[ResourceOutcome] = []
     thread = threading.Thread(

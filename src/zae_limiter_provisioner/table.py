@@ -1,26 +1,28 @@
 """The table of the function, with the ports that a manifest needs and no others.
 
-An engine would import buckets and shards, which takes as long as all the rest of a cold start.
+An engine would import buckets, shards and a client for many callers, which takes longer than all
+the rest of a cold start.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._sync.engines.dynamodb.context import TableContext
-from zae_limiter._sync.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._sync.engines.dynamodb.namespaces import DynamoDocuments, DynamoNamespaces
+from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
+from zae_limiter._sync.engines.dynamodb.requests import batch_get_all, get_item
 from zae_limiter._sync.provisioner import SyncProvisioner
-from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb import table as stored_table
+from zae_limiter.dynamodb.items import entities, keys, system
 from zae_limiter.exceptions import NamespaceNotFoundError
+from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.transport.function_wire import FunctionWire
 
 if TYPE_CHECKING:
     from zae_limiter._sync.engines.dynamodb.history import DynamoAudit
@@ -43,18 +45,37 @@ class NoCache:
     def set_policy(self, namespace_id: str, policy: object) -> None: ...
 
 
+class RegisteredEntities:
+    """Reads entities; an apply changes them together with their limits."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._context = context
+
+    def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        wanted = [keys.entity(namespace_id, entity_id) for entity_id in entity_ids]
+        items = batch_get_all(self._context.client, wanted, self._context.parallel)
+        registered = map(entities.decode, items.values())
+        return {entity.id: entity for entity in registered}
+
+
 class TablePorts:
     """The ports that a manifest needs."""
 
-    def __init__(self, client: DynamoClient, audit_days: int) -> None:
+    def __init__(self, wire: FunctionWire, audit_days: int) -> None:
         self.parallel = Parallel()
         context = self._context = TableContext(
-            client, cast("Any", NoCache()), self.parallel, audit_days
+            cast("Any", wire), cast("Any", NoCache()), self.parallel, audit_days
         )
         self.configs = DynamoConfigs(context)
-        self.entities = DynamoEntities(context)
-        self.namespaces = DynamoNamespaces(context)
+        self.entities = RegisteredEntities(context)
         self.documents = DynamoDocuments(context)
+
+    def find_namespace(self, name: str) -> Namespace:
+        """Return the namespace of that name; raises NamespaceNotFoundError."""
+        item = get_item(self._context.client, keys.namespace_by_name(name))
+        if item is None:
+            raise NamespaceNotFoundError(name)
+        return system.decode_namespace(item)
 
     def keep_audit(self, days: int) -> None:
         """Keep the events of changes that long."""
@@ -69,12 +90,15 @@ class TablePorts:
 
 
 class NamespaceContext(NamedTuple):
-    """What a provisioner uses of a repository."""
+    """What a provisioner uses of a repository.
+
+    ``clock`` is the host's: Lambda keeps those of its hosts right, and a lease is for a minute.
+    """
 
     engine: TablePorts
     namespace_id: str
     namespace_name: str
-    clock: ServerClock
+    clock: Callable[[], int]
     parallel: Parallel
     cache: NoCache = NoCache()
 
@@ -82,37 +106,19 @@ class NamespaceContext(NamedTuple):
 @contextmanager
 def opened_provisioner(table: str, namespace: str, principal: str) -> Iterator[SyncProvisioner]:
     """Open a namespace of the table for the block."""
-    clock = ServerClock()
-    client = DynamoClient(
-        table,
-        endpoint_url=_public_endpoint(),
-        request_timeout=REQUEST_TIMEOUT_S,
-        server_clock=clock,
-    )
-    ports = TablePorts(client, DEFAULT_AUDIT_DAYS)
+    wire = FunctionWire(table, request_timeout=REQUEST_TIMEOUT_S)
+    ports = TablePorts(wire, DEFAULT_AUDIT_DAYS)
     try:
         record = ports.documents.get(RESERVED_NAMESPACE, VERSION_RECORD) or {}
         stored_table.check_version_record(record, table)
         ports.keep_audit(stored_table.audit_days_of(record) or DEFAULT_AUDIT_DAYS)
-        found = ports.namespaces.find(namespace)
-        if found is None:
-            raise NamespaceNotFoundError(namespace)
-        context = NamespaceContext(ports, found.namespace_id, found.name, clock, ports.parallel)
+        found = ports.find_namespace(namespace)
+        context = NamespaceContext(ports, found.namespace_id, found.name, _now_ms, ports.parallel)
         yield SyncProvisioner(cast("Any", context), principal)
     finally:
-        client.close()
+        wire.close()
         ports.parallel.close()
 
 
-def _public_endpoint() -> str | None:
-    """Return DynamoDB's public endpoint; None if the environment names another one.
-
-    Without it the endpoint would be looked up in botocore, whose import takes a cold start's time.
-    """
-    if os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or os.environ.get("AWS_ENDPOINT_URL"):
-        return None
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if not region:
-        return None
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://dynamodb.{region}.{suffix}"
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -116,7 +116,8 @@ def terminal(*args, columns=80, lines=24, **more):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     with subprocess.Popen(
-        [sys.executable, "-c", AS_FOREGROUND, *MODULE, *args],
+        # -I, -S: the first interpreter only makes way for the second.
+        [sys.executable, "-I", "-S", "-c", AS_FOREGROUND, *MODULE, *args],
         stdin=slave,
         stdout=slave,
         stderr=slave,

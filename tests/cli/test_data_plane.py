@@ -1,6 +1,7 @@
 """What an operator does from the shell, on every engine."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.cli.stores import on_both_engines
 from tests.cli.terminal import only_line, run, run_command
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter.models.timestamps import iso_from_ms
 
 
 @on_both_engines
@@ -228,6 +230,41 @@ def test_reset_and_top_up_mend_a_bucket_and_are_audited(cli, opened):
         ("bucket_reset", "ops"),
         ("bucket_topped_up", "ops"),
     ]
+
+
+@on_both_engines
+def test_pause_shows_everywhere_until_it_is_lifted(cli, opened):
+    opened.reset_bucket("key-7", "gpt-4")
+    found = cli("bucket", "pause", "key-7", "gpt-4", "300", "--principal", "ops")
+    assert "paused on gpt-4 until 20" in found.out
+    [until] = {state.paused_until_ms for state in opened.get_buckets("key-7", "gpt-4")}
+    for command in (("show", "key-7"), ("pause", "key-7", "gpt-4", "10")):
+        shown = cli("bucket", *command, "--output", "json").json["buckets"]
+        assert {each["paused_until"] for each in shown} == {iso_from_ms(until)}
+        assert all(290 < each["retry_after_seconds"] <= 300 for each in shown)
+    limited = cli("bucket", "list", "--limited", "--output", "json").json["buckets"]
+    assert limited[0]["limits"][0]["paused_until"] == iso_from_ms(until)
+    found = cli("explain", "key-7", "gpt-4")
+    assert re.search(r"NO: paused, in (5 min|4 min 5)", found.out)
+    assert re.search(
+        r"LIMITED, retry in (5 min|4 min 5.*): the bucket of key-7 .*paused", found.out
+    )
+    found = cli("bucket", "pause", "key-7", "gpt-4", "0")
+    assert "paused" not in found.out
+    assert "ADMITTED" in cli("explain", "key-7", "gpt-4").out
+    [lifted, paused] = cli("audit", "list", "-e", "key-7", "--limit", "2", "--output", "json").json[
+        "events"
+    ]
+    assert (lifted["action"], paused["action"]) == ("bucket_resumed", "bucket_paused")
+    assert (paused["principal"], paused["resource"]) == ("ops", "gpt-4")
+    assert paused["details"] == {"until": iso_from_ms(until)}
+
+
+@on_both_engines
+def test_a_bucket_that_was_never_used_can_be_paused(cli):
+    found = cli("bucket", "pause", "key-8", "gpt-4", "30")
+    assert "paused on gpt-4" in found.out
+    assert "'key-8' was not known before (did you mean 'key-7'?)" in found.err
 
 
 @on_both_engines

@@ -12,7 +12,7 @@ from zae_limiter.testing import FakeClock
 ENTITIES = ("key-1", "key-2", "project", "stranger")
 RESOURCES = ("gpt-4", "gpt-5")
 NAMES = ("rpm", "tpm", "rpd")
-STATES, MANY_STATES = 120, 300
+STATES, MANY_STATES = 60, 300
 
 
 class Scene:

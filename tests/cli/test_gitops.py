@@ -11,7 +11,7 @@ from zae_limiter import Limit
 from zae_limiter.cli.app import app
 
 FOLDER = Path(__file__).parents[2] / "examples" / "gitops"
-PAGE = Path(__file__).parents[2] / "docs" / "gitops.md"
+PAGE = Path(__file__).parents[2] / "docs/operations/gitops.md"
 WORKFLOW = yaml.safe_load((FOLDER / "limits.yml").read_text(encoding="utf-8"))
 
 

@@ -24,7 +24,9 @@ def used(request, tmp_path_factory):
         yield Store(url, count)
 
 
-@pytest.mark.parametrize("args", [(), ("--resource", "gpt-4")], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [(), pytest.param(("--resource", "gpt-4"), marks=pytest.mark.slow)], ids=" ".join
+)
 def test_the_first_page_of_buckets_is_printed_soon(used, args):
     is_soon, text = first_entity_after(used.url, "bucket", "list", *args)
     assert is_soon

@@ -79,8 +79,8 @@ def _cpu_seconds(pid):
     ("args", "more"),
     [
         (EVERYTHING, ()),
-        (CUSTOM, ()),
         (CHILDREN, ("--all",)),
+        pytest.param(CUSTOM, (), marks=pytest.mark.slow),
         pytest.param(EVERYTHING, ("--all",), marks=pytest.mark.slow),
         pytest.param(CUSTOM, ("--all",), marks=pytest.mark.slow),
         pytest.param(CHILDREN, (), marks=pytest.mark.slow),
@@ -93,7 +93,9 @@ def test_a_listing_starts_to_print_soon(big, args, more):
     assert sum(line.startswith("key-") for line in text.splitlines()) == expected
 
 
-@pytest.mark.parametrize("args", [EVERYTHING, CUSTOM], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [CUSTOM, pytest.param(EVERYTHING, marks=pytest.mark.slow)], ids=" ".join
+)
 def test_json_of_all_of_them_streams_and_is_whole(big, args):
     is_soon, text = first_entity_after(big.url, *args, "--all", "--output", "json")
     assert is_soon

@@ -1,4 +1,4 @@
-"""Every command of docs/cli-operations.md runs, on every engine."""
+"""Every command of docs/operations/runbooks.md runs, on every engine."""
 
 import re
 import shlex
@@ -8,7 +8,7 @@ from tests.cli.inprocess import Ran
 from tests.cli.stores import on_both_engines
 from tests.cli.terminal import CTRL_C, terminal
 
-PAGE = Path(__file__).parents[2] / "docs/cli-operations.md"
+PAGE = Path(__file__).parents[2] / "docs/operations/runbooks.md"
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

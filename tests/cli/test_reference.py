@@ -17,14 +17,26 @@ LEAVES = [(path, command) for path, command in commands() if not isinstance(comm
 # Commands about stacks; tests/integration/stack runs them on a control plane.
 STACKS = ("cfn-template", "lambda-export", *STACK_COMMANDS)
 # Commands that need neither a store nor a stack.
-STORELESS = {("limits", "schema"): {"file"}, ("limits", "validate"): {"files", "output"}}
+STORELESS = {
+    ("limits", "schema"): {"file"},
+    ("limits", "validate"): {"files", "output"},
+    ("local", "up"): {"engine", "image", "port", "name", "output"},
+    ("local", "down"): {"delete_data", "yes", "output"},
+    ("local", "status"): {"output"},
+    ("local", "logs"): {"follow", "lines"},
+    ("local", "env"): {"output"},
+}
 MANIFEST = str(Path(__file__).with_name("limits.yaml"))
+# Load tests on AWS are stacks of their own.
+LOAD_STACKS = {("loadtest", name) for name in ("deploy", "push", "ui", "list", "delete")}
 IDS = [" ".join(path) for path, _ in LEAVES]
 CFN_TEMPLATE = ("limits", "cfn-template")
 OF_STORES = [
     (path, command)
     for path, command in LEAVES
-    if path[0] not in STACKS and path not in (("limits", "schema"), CFN_TEMPLATE)
+    # Load tests start processes; tests/integration/loadtest runs them.
+    if path[0] not in (*STACKS, "loadtest", "local")
+    and path not in (("limits", "schema"), CFN_TEMPLATE)
 ]
 
 
@@ -55,11 +67,12 @@ def test_every_command_takes_a_store_and_an_output(path, command):
         assert names - {"function"} == {"file"}
     elif path == CFN_TEMPLATE:  # YAML, for a stack that exists or not
         assert {"url", "stack", "files", "file"} <= names
-    elif path[0] == "list":
+    elif path[-1] == "list" and path[0] in ("list", "loadtest"):
         assert names == {"region", "endpoint_url", "output"}
     else:
         assert {"url", "stack", "region", "endpoint_url", "output"} <= names
-    if path[0] not in ("namespace", "version", "demo", *STACKS) and path not in STORELESS:
+    without = ("namespace", "version", "demo", *STACKS)
+    if path[0] not in without and path not in (*STORELESS, *LOAD_STACKS):
         assert "namespace" in names
     for param in command.params:
         assert not isinstance(param, click.Option) or param.help, param.name
@@ -80,6 +93,7 @@ SAMPLES = {
     "bucket show": ["key-7"],
     "bucket list": [],
     "bucket reset": ["key-7", "gpt-4", "--yes"],
+    "bucket pause": ["key-7", "gpt-4", "30"],
     "bucket top-up": ["key-7", "gpt-4", "-a", "tpm=5"],
     "demo": ["--seconds", "0.1", "--tenants", "1"],
     "entity create": ["key-9", "--parent", "project-1", "-m", "a=b"],

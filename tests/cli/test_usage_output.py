@@ -2,8 +2,10 @@ import csv
 import io
 import re
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -34,19 +36,29 @@ def calls():
             yield FIRST_HOUR + hour, "key-2", {"rpm": 2}
 
 
+@pytest.fixture(scope="module")
+def used_store(tmp_path_factory):
+    """Yield a function from an engine to the URL of a store on which the calls were made."""
+    with ExitStack() as stack:
+
+        @cache
+        def make(engine):
+            url = stack.enter_context(empty_store(engine, tmp_path_factory.mktemp("used")))
+            clock = FakeClock()
+            with SyncRepository.open(url=url, clock=clock) as repository:
+                limits = [Limit.per_minute("rpm", 60), Limit.per_day("tpm", 10**6)]
+                repository.set_system_defaults(limits)
+                repository.set_resource_defaults("gpt-4", limits)
+                act(SyncRateLimiter(repository), clock)
+            return url
+
+        yield make
+
+
 @pytest.fixture
-def used(engine, tmp_path):
-    """Yield the URL of a store on which the calls were made."""
-    folder = tmp_path / "used"
-    folder.mkdir()
-    with empty_store(engine, folder) as url:
-        clock = FakeClock()
-        with SyncRepository.open(url=url, clock=clock) as repository:
-            limits = [Limit.per_minute("rpm", 60), Limit.per_day("tpm", 10**6)]
-            repository.set_system_defaults(limits)
-            repository.set_resource_defaults("gpt-4", limits)
-            act(SyncRateLimiter(repository), clock)
-        yield url
+def used(engine, used_store):
+    """The URL of a store that tests of this module read."""
+    return used_store(engine)
 
 
 def act(limiter, clock):
@@ -269,7 +281,7 @@ def test_labels_stand_at_round_times(window, count, labels):
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
     pytest.importorskip("plotext")
-    for count in (*range(1, 50, 3), 11, 12, 13, 100, 500, 2161):
+    for count in (*range(1, 50, 7), 11, 12, 13, 100, 2161):
         series = constant(window, count)
         for most in (1, 3, 6):
             found = labelled_windows(series, most)

@@ -34,12 +34,20 @@ def test_no_group_hides_a_test_or_fixture_of_another(suite):
         (
             EngineContract,
             LineContract,
-            (split.TestSplitBuckets, split.TestAroundSplitBuckets),
+            (
+                split.TestSplitBuckets,
+                split.TestRulesOfSplitBuckets,
+                split.TestAroundSplitBuckets,
+            ),
         ),
         (
             SyncEngineContract,
             SyncLineContract,
-            (sync_split.TestSplitBuckets, sync_split.TestAroundSplitBuckets),
+            (
+                sync_split.TestSplitBuckets,
+                sync_split.TestRulesOfSplitBuckets,
+                sync_split.TestAroundSplitBuckets,
+            ),
         ),
     ],
     ids=["async", "sync"],

@@ -1,42 +1,47 @@
 """Every Python example of the documents runs."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from tests.docs.pages import DOCS, FENCE, PAGES, ROOT, blocks, name_of
+from zae_limiter import Repository, SyncRepository
+from zae_limiter.infra import aggregator
 
-
-def blocks(page: Path) -> list[str]:
-    return BLOCK.findall(page.read_text(encoding="utf-8"))
+WITH_EXAMPLES = [page for page in PAGES if blocks(page, "python")]
 
 
 def test_the_documents_have_examples():
-    assert sum(len(blocks(page)) for page in PAGES) >= 7
+    assert len(WITH_EXAMPLES) >= 15
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 async def test_examples_run_in_the_order_of_the_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(Path(__file__).with_name("stand_ins"))
     names = {}
-    for source in blocks(page):
-        code = compile(source, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        result = eval(code, names)
-        if result is not None:
-            await result
-    for value in names.values():
-        if type(value).__name__ == "Repository":
-            await value.close()
+    async with AsyncExitStack() as opened:
+        for source in blocks(page, "python"):
+            code = compile(source, name_of(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, names)
+            if result is not None:
+                await result
+        for value in names.values():
+            if isinstance(value, Repository):
+                opened.push_async_callback(value.close)
+            elif isinstance(value, SyncRepository):
+                opened.callback(value.close)
 
 
 def test_the_example_of_the_readme_can_be_pasted(tmp_path):
-    (example,) = blocks(ROOT / "README.md")
+    (example,) = blocks(ROOT / "README.md", "python")
     look = 'print(await limiter.available("key-1", "gpt-4"))\nawait repo.close()\n'
     done = subprocess.run(
         [sys.executable, "-m", "asyncio"],
@@ -52,7 +57,25 @@ def test_the_example_of_the_readme_can_be_pasted(tmp_path):
     assert 14_380 <= int(tpm) < 15_000
 
 
-def test_links_between_documents_lead_somewhere():
-    for page in [*PAGES, *sorted((ROOT / "docs/adr").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#]+\.md)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_every_block_says_what_it_is():
+    languages = {"bash", "json", "mermaid", "py", "python", "sql", "text", "yaml"}
+    for page in PAGES:
+        marked = {language for _, language, _ in FENCE.findall(page.read_text(encoding="utf-8"))}
+        assert marked <= languages, name_of(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks_that_are_not_run_can_be_read(page):
+    for source in blocks(page, "py"):
+        compile(source, name_of(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for text in blocks(page, "yaml"):
+        yaml.safe_load(text)
+    for text in blocks(page, "json"):
+        for document in re.split(r"\n(?=\{)", text.strip()):
+            json.loads(document)
+
+
+def test_filters_of_the_stream_are_those_of_the_template():
+    (filters,) = blocks(DOCS / "operations/usage.md", "json")
+    written = [json.loads(line) for line in filters.splitlines()]
+    assert written == [aggregator.TURNED_HOURS, aggregator.REMOVED_EVENTS]

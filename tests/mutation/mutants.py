@@ -46,8 +46,143 @@ WAITING = "tests/property/test_waiting.py::"
 QUEUE = "tests/unit/dynamodb/test_write_queue.py::"
 SLOTS = "tests/property/test_slots.py::test_there_are_never_more_holders_than_slots"
 LEDGER = "tests/unit/test_slots.py::test_"
+PAUSES = "tests/unit/dynamodb/test_pauses.py::test_"
 
 MUTANTS = [
+    # --- a paused bucket admits nothing
+    Mutant(
+        "embedded engines do not look at the pause",
+        "admission/charge.py",
+        "if end_ms is not None and now_ms < end_ms:  # paused",
+        "if False:",
+        MEMORY + "test_calls_are_rejected_until_the_end_to_the_millisecond",
+    ),
+    Mutant(
+        "a pause lasts a millisecond longer",
+        "admission/charge.py",
+        "if end_ms is not None and now_ms < end_ms:  # paused",
+        "if end_ms is not None and now_ms <= end_ms:",
+        MEMORY + "test_calls_are_rejected_until_the_end_to_the_millisecond",
+    ),
+    Mutant(
+        "a rejection does not say how long the pause is",
+        "admission/charge.py",
+        "max(retry_after, paused_s),",
+        "retry_after,",
+        MEMORY + "test_calls_are_rejected_until_the_end_to_the_millisecond",
+    ),
+    Mutant(
+        "a second pause shortens the first",
+        "admission/settle.py",
+        "return until_ms if before_ms is None else max(before_ms, until_ms)",
+        "return until_ms",
+        MEMORY + "test_a_later_end_holds_and_an_earlier_one_changes_nothing",
+    ),
+    Mutant(
+        "a bucket expires during its pause",
+        "admission/image.py",
+        "moments.append(image.paused_until_ms)",
+        "pass",
+        "tests/contract/test_housekeeping.py::test_a_pause_is_not_forgotten[memory]",
+    ),
+    Mutant(
+        "callers that wait ask while the bucket is paused",
+        "admission/reservation.py",
+        "latest_ms = max(latest_ms, paused_ms, fits_ms - HORIZON_MS)",
+        "latest_ms = max(latest_ms, fits_ms - HORIZON_MS)",
+        RESERVED + "test_a_paused_bucket_is_asked_when_the_pause_is_over",
+    ),
+    Mutant(
+        "a charge is sent under the digest of a pause",
+        "dynamodb/buckets/planning.py",
+        "if paused and not known.is_fresh and any(change.is_charge for change in changes):",
+        "if False:",
+        PAUSES + "a_charge_is_not_sent_by_a_client_that_knows_of_the_pause",
+    ),
+    Mutant(
+        "a charge is sent to a bucket that was just seen paused",
+        "dynamodb/buckets/planning.py",
+        "        and not paused\n",
+        "",
+        PAUSES + "a_charge_is_not_sent_by_a_client_that_knows_of_the_pause",
+    ),
+    Mutant(
+        "a charge fits into a paused bucket",
+        "dynamodb/buckets/pending.py",
+        "    if is_paused(image, now_ms):\n        return False\n",
+        "",
+        PAUSES + "a_charge_is_not_sent_by_a_client_that_knows_of_the_pause",
+    ),
+    Mutant(
+        "charges go along with a settlement during a pause",
+        "dynamodb/buckets/pending.py",
+        "        if paused:\n            selection.skipped",
+        "        if False:\n            selection.skipped",
+        PAUSES + "of_two_changes_only_the_settlement_is_taken_during_a_pause",
+    ),
+    Mutant(
+        "all pauses have the same digest",
+        "dynamodb/items/bucket.py",
+        'f"{of_limits}{PAUSE_MARK}{paused_until_ms:x}"',
+        'f"{of_limits}{PAUSE_MARK}"',
+        PAUSES + "it_is_written_once_and_two_ends_have_two_digests",
+    ),
+    Mutant(
+        "other limits end a pause",
+        "dynamodb/buckets/writes.py",
+        "    if not is_paused(target, now_ms):\n        target",
+        "    if True:\n        target",
+        PAUSES + "other_limits_leave_a_pause_that_is_not_over",
+    ),
+    Mutant(
+        "a pause that is over is never removed",
+        "dynamodb/buckets/writes.py",
+        "if image.paused_until_ms is not None and not is_paused(image, now_ms):",
+        "if False:",
+        PAUSES + "the_first_write_after_the_end_removes_the_pause",
+    ),
+    Mutant(
+        "a debt ends a pause that is under way",
+        "dynamodb/buckets/writes.py",
+        "if image.paused_until_ms is not None and not is_paused(image, now_ms):",
+        "if image.paused_until_ms is not None:",
+        PAUSES + "a_settlement_is_written_under_the_digest_of_the_pause",
+    ),
+    Mutant(
+        "a split forgets the pause",
+        "dynamodb/sharding/transactions.py",
+        "_COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION,",
+        "_COPIED = (stored.DIGEST, stored.VERSION,",
+        MANY_HISTORIES + "[paused buckets are split and merged]",
+    ),
+    Mutant(
+        "a charge is gathered from paused shards",
+        "admission/shards/spreading.py",
+        "    if any(is_paused(image, now_ms) for image in images.values()):\n        return None\n",
+        "",
+        PAUSES + "nothing_is_gathered_from_shards_of_which_one_is_paused",
+    ),
+    Mutant(
+        "a pause moves a TTL back that another client has moved on",
+        "dynamodb/buckets/pauses.py",
+        "update.require_equal(stored.TTL, stored.ttl_value(ttl_ms))",
+        "pass",
+        PAUSES + "the_bucket_outlives_its_pause_and_its_ttl_is_not_moved_back",
+    ),
+    Mutant(
+        "that a pause was lifted is never learned",
+        "dynamodb/rejection_cache.py",
+        "        if 0 <= now_ms - entry.at_ms < self._ttl_ms:\n            return Rejected(",
+        "        if True:\n            return Rejected(",
+        PAUSES + "calls_are_rejected_without_asking_as_long_as_other_rejections_are",
+    ),
+    Mutant(
+        "every refusal of a provider is a pause of its own",
+        "_async/llm_feedback.py",
+        "end_s < recent.get(bucket, 0.0) + TOLERANCE_S",
+        "False",
+        "tests/integration/llm/test_sdks.py::test_many_refusals_at_once_are_one_pause",
+    ),
     # --- an LLM call costs what it used
     Mutant(
         "text of a stream that was cut off is free",
@@ -851,6 +986,14 @@ MUTANTS = [
         HOURS + "test_a_dropped_limit_leaves_its_hour_to_its_namesake",
     ),
     Mutant(
+        "use through children goes with a dropped limit",
+        "dynamodb/items/hour_updates.py",
+        '        update.require(f"attribute_not_exists({update.name(children)})")\n'
+        '    update.remove(f"{BEGAN}{slot}")\n',
+        '        pass\n    update.remove(f"{BEGAN}{slot}")\n',
+        HOURS + "test_a_dropped_limit_leaves_its_hour_to_its_namesake",
+    ),
+    Mutant(
         "an item without hours begins twice",
         "dynamodb/items/hour_updates.py",
         '    update.require(f"attribute_not_exists({update.name(HOUR)})")\n',
@@ -1095,6 +1238,42 @@ MUTANTS = [
         "(stored.GENERATION, stored.WRITES, ORIGIN)",
         "(stored.GENERATION, ORIGIN)",
         MANY_HISTORIES + "[shards come and go]",
+    ),
+    Mutant(
+        "use of an hour that was turned is counted again with a dropped limit",
+        "dynamodb/items/bucket_updates.py",
+        "    update.require_equal(HOUR, n(hours.hour))\n",
+        "    held = update.value(n(hours.hour))\n"
+        '    update.require(f"({update.name(HOUR)} = {held} OR attribute_exists(PK))")\n',
+        GUARDS + "a_limit_is_not_dropped_with_use_of_the_hour_before",
+    ),
+    Mutant(
+        "use that came since goes with a dropped limit",
+        "dynamodb/items/bucket_updates.py",
+        "    update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))\n",
+        "",
+        GUARDS + "a_limit_is_not_dropped_with_use_that_came_since",
+    ),
+    Mutant(
+        "the finished hour of a bucket that was made again goes with a dropped limit",
+        "dynamodb/items/bucket_updates.py",
+        "    update.require_equal(ORIGIN, s(hours.origin))\n    update.require_equal(HOUR",
+        "    update.require_equal(HOUR",
+        GUARDS + "a_limit_is_not_dropped_with_the_finished_hour_of_a_bucket_that_was_made_again",
+    ),
+    Mutant(
+        "a bucket that was made again goes with the earlier one",
+        "dynamodb/items/removal.py",
+        "(SHARDS, GENERATION, WRITES, ORIGIN)",
+        "(SHARDS, GENERATION, WRITES)",
+        GUARDS + "a_bucket_that_was_made_again_does_not_go_with_the_earlier_one",
+    ),
+    Mutant(
+        "a shard that was made again is merged as the earlier one",
+        "dynamodb/sharding/transactions.py",
+        "(stored.GENERATION, stored.WRITES, ORIGIN)",
+        "(stored.GENERATION, stored.WRITES)",
+        GUARDS + "a_shard_that_was_made_again_is_not_merged_as_the_earlier_one",
     ),
     Mutant(
         "rows are read before the buckets",

@@ -104,6 +104,7 @@ class Bucket:
     pots: dict[Key, Pot]
     hour: int
     may_be_forgotten: bool = False
+    paused_until_ms: int = 0
 
     def copy(self) -> Bucket:
         return replace(self, pots={key: replace(pot) for key, pot in self.pots.items()})
@@ -320,6 +321,7 @@ class World:
     def grant(self, parts: list[Part], now_ms: int, *, is_acquire: bool) -> None:
         for part in parts:
             part.bucket.may_be_forgotten = not part.share.of_entity
+            part.bucket.paused_until_ms = 0
             self.buckets[part.share.entity, part.share.resource] = part.bucket
             for key, _, amount in part.pots():
                 self._shift(part.share, key, amount, now_ms, admitted=True)
@@ -473,6 +475,23 @@ class World:
             self._note(entity, resource, name, now_ms, given=amount)
         return True
 
+    def pause(self, entity: str, resource: str, seconds: int, now_ms: int) -> None:
+        """Nothing is granted until then; the latest end holds, and 0 seconds lift it."""
+        bucket = self.buckets.get((entity, resource))
+        if bucket is None and seconds:
+            found = self.limits(entity, resource)
+            bucket = Bucket({}, now_ms // HOUR_MS, may_be_forgotten=True)
+            if found is not None:
+                bucket = self.view(self._configured(entity, resource, *found), now_ms)
+                bucket.may_be_forgotten = not found[1]
+            self.buckets[entity, resource] = bucket
+            for key, pot in bucket.pots.items():
+                self._log(entity, resource, key, pot, now_ms)
+        if bucket is not None:
+            bucket.roll(now_ms)
+            until_ms = now_ms + 1000 * seconds if seconds else 0
+            bucket.paused_until_ms = max(bucket.paused_until_ms, until_ms) if seconds else 0
+
     def delete_entity(self, entity: str) -> None:
         self.entities.pop(entity, None)
         self.configs = {at: each for at, each in self.configs.items() if at[0] != entity}
@@ -484,6 +503,7 @@ class World:
         """The package has deleted the bucket, which is right only if that makes no difference."""
         bucket = self.buckets.pop((entity, resource))
         assert bucket.may_be_forgotten
+        assert bucket.paused_until_ms <= now_ms
         for key, pot in bucket.pots.items():
             assert pot.most(now_ms) > pot.limit.capacity, (entity, resource, key, pot)
             self._log(entity, resource, key, pot, now_ms).dormant = True

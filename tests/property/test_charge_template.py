@@ -77,5 +77,5 @@ def test_a_write_is_filled_in_as_it_is_spelled(
     bucket = StoredBucket(image, "Dig-est_", shard=Shard(0, shards), hours=hours)
     spot = (namespace, entity, resource, 0)
     for _ in range(2):  # the form is made, then used
-        write = TemplatedCharge(spot, made, stamp, bucket, version, counts=counts)
+        write = TemplatedCharge(spot, made, stamp, bucket, version, counts)
         assert json.loads(write.text(table)) == json.loads(write.update().text(table))

@@ -229,6 +229,7 @@ class Histories(RuleBasedStateMachine):
             return False
         if answer.granted:
             for part in parts:
+                assert part.bucket.paused_until_ms <= now
                 for key, pot, amount in part.pots():
                     assert amount <= pot.limit.capacity, (key, pot, amount)
                     assert pot.most(now) > amount, (key, pot, amount)
@@ -257,14 +258,18 @@ class Histories(RuleBasedStateMachine):
             assert status.limit_name == pot.limit.name
             assert status.requested == amount
             _check_level(status.available, 1, pot, now)
-            if status.exceeded:
+            paused_ms = max(0, part.bucket.paused_until_ms - now)
+            assert status.paused_seconds == paused_ms / 1000, about
+            if paused_ms:
+                assert status.exceeded, about
+            elif status.exceeded:
                 assert pot.least(now) < amount, about
             else:
                 assert pot.most(now) > amount, about
             if amount > pot.limit.capacity:
                 assert status.retry_after_seconds == math.inf, about
             else:
-                soonest, latest = pot.wait_ms(amount, now)
+                soonest, latest = (max(paused_ms, each) for each in pot.wait_ms(amount, now))
                 assert soonest / 1000 <= status.retry_after_seconds <= latest / 1000, about
                 assert (status.retry_after_seconds > 0) == status.exceeded, about
 
@@ -413,6 +418,13 @@ class Histories(RuleBasedStateMachine):
         )
         assert answer.error == (None if known else "ValidationError")
 
+    @rule(
+        entity=entities, resource=resources, seconds=st.sampled_from([0, 1, 1, 30, 200, 600, 600])
+    )
+    def pause(self, entity, resource, seconds):
+        self._must(lambda engine: engine.limiters[0].pause(entity, resource, seconds))
+        self._mended(lambda now: self.world.pause(entity, resource, seconds, now), entity, resource)
+
     def _mended(self, mend, entity, resource):
         try:
             result = mend(self.clock())
@@ -429,7 +441,7 @@ class Histories(RuleBasedStateMachine):
             states = self._must(
                 lambda engine, at=(entity, resource): engine.repository.get_buckets(*at)
             )
-            if not states:
+            if not states and self.world.buckets[entity, resource].pots:
                 self.world.forgotten(entity, resource, self.clock())
 
     # --- what must always be so

@@ -1,6 +1,7 @@
 """A reservation is let through exactly if its tokens will have accrued by the deadline."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -179,6 +180,22 @@ def status(requested, available, wait_s):
 )
 def test_a_rejected_caller_asks_again_when_it_may_fit(waits, expected_ms):
     listed = [status(1, 0, wait_s) for wait_s in waits]
+    again_ms = next_try_ms(listed, 1000, 1000 + HORIZON_MS, 1000 + 100_000)
+    assert again_ms == (None if expected_ms is None else 1000 + expected_ms)
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "paused_s", "expected_ms"),
+    [
+        (20.0, 20.0, 20_000),
+        (90.0, 90.0, 90_000),  # not when the horizon has come near: it would be turned away again
+        (50.0, 20.0, 20_000),  # from then on it can be reserved
+        (95.0, 20.0, 35_000),
+        (100.001, 20.0, None),
+    ],
+)
+def test_a_paused_bucket_is_asked_when_the_pause_is_over(wait_s, paused_s, expected_ms):
+    listed = [replace(status(1, 0, wait_s), paused_seconds=paused_s)]
     again_ms = next_try_ms(listed, 1000, 1000 + HORIZON_MS, 1000 + 100_000)
     assert again_ms == (None if expected_ms is None else 1000 + expected_ms)
 

@@ -17,8 +17,13 @@ from zae_limiter.models.config import LevelConfig
 names = st.sampled_from(["rpm", "tpm", "rpd"])
 
 
-@given(moments().flatmap(images))
-def test_a_bucket_reads_back_as_it_was(image):
+@given(
+    moments().flatmap(images),
+    st.none() | moments(),
+    st.none() | st.dictionaries(names, st.dictionaries(moments(), st.integers(1, 9))),
+)
+def test_a_bucket_reads_back_as_it_was(image, paused_until_ms, holds):
+    image = image._replace(paused_until_ms=paused_until_ms, holds=holds)
     beside = {alias_of(name, state.rate): state for name, state in image.limits.items()}
     image = image._replace(limits={**image.limits, **beside})
     back = stored.decode_bucket(stored.encode_bucket(image))

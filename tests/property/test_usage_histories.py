@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.dynamodb.model.history import History, Profile
 
-SHORT = int(os.environ.get("ZAEL_SHORT_HISTORIES", "45"))
+SHORT = int(os.environ.get("ZAEL_SHORT_HISTORIES", "30"))
 LONG = int(os.environ.get("ZAEL_HISTORIES", "30000"))
 AIMED_SHORT = SHORT // 15
 AIMED_LONG = 100  # enough to notice that a guard is missing, see tests/mutation
@@ -56,6 +56,13 @@ AIMED = {
     "buckets are of an older schema": Profile(older=True, clients=4, faults=0.0),
     "usage is asked for all the time": Profile(
         theme="query", clients=5, steps=60, faults=0.0, removals=False, lag=False
+    ),
+    "buckets are paused": Profile(pauses=True, theme="pause", steps=60, clients=4),
+    "paused buckets are split and merged": Profile(
+        pauses=True, theme="pause", steps=60, reshapes=True, clients=3, faults=0.0, skew_s=0.0
+    ),
+    "limits of paused buckets change": Profile(
+        pauses=True, theme="configure", changes=True, steps=60, reshapes=False, removals=False
     ),
     "anything may happen": Profile(),
 }

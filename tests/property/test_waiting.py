@@ -30,6 +30,23 @@ TROUBLED = {
         cancels=0.3, stops=0.2, crashes=0.2, largest=10, clients=8, callers=100, spread_ms=20_000
     ),
     "a slow network": Setting(cancels=0.4, latency_ms=400, largest=8, clients=5),
+    "pauses": Setting(
+        cancels=0.3,
+        stops=0.2,
+        crashes=0.2,
+        largest=10,
+        callers=100,
+        spread_ms=20_000,
+        pauses=((1000, 3000), (3500, 4000), (12_000, 2000)),
+    ),
+}
+PAUSED = {
+    "one pause": Setting(pauses=((500, 4000),)),
+    "one that is made longer": Setting(pauses=((300, 2000), (1500, 5000)), clients=8),
+    "one after the other": Setting(
+        pauses=((300, 1000), (1400, 1000), (3000, 1000)), spread_ms=4000, latency_ms=100
+    ),
+    "one beyond the horizon": Setting(pauses=((0, 90_000),), longest_wait_ms=120_000),
 }
 
 
@@ -52,6 +69,32 @@ def test_the_order_of_the_writes_is_the_order_of_service(setting):
         for client in fleet.clients:  # and callers of one client are written in order
             numbers = [each.number for each in in_order if each.client is client]
             assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("setting", PAUSED.values(), ids=PAUSED)
+def test_callers_wait_for_the_end_of_a_pause_in_order(setting):
+    end_ms = START_MS + max(begins_ms + lasts_ms for begins_ms, lasts_ms in setting.pauses)
+    waited = 0
+    for fleet in histories(setting):
+        assert not fleet.admitted_in_pause
+        for client in fleet.clients:
+            of_client = [each for each in fleet.callers if each.client is client]
+            entered = [each for each in of_client if each.outcome == "entered"]
+            after = [each for each in entered if 0 < each.turned_away_ms < end_ms]
+            assert [each.number for each in sorted(after, key=lambda each: each.entered_ms)] == [
+                each.number for each in after
+            ]
+            waited += len(after)
+        for caller in fleet.callers:
+            assert caller.outcome is not None
+            if caller.deadline_ms >= end_ms + 10_000:  # all others are served by then
+                assert caller.outcome == "entered"
+            if (
+                caller.outcome == "rejected"
+                and caller.deadline_ms < START_MS + setting.pauses[0][1]
+            ):
+                assert caller.decided_ms - caller.at_ms <= 10 * setting.latency_ms
+    assert waited > SHORT
 
 
 @pytest.mark.parametrize("setting", CALM.values(), ids=CALM)

@@ -9,14 +9,22 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from zae_limiter.admission.charge import under_limits
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.charge import statuses, under_limits
+from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, guessed_move
-from zae_limiter.admission.reservation import Reservation, Waking, on_waking
+from zae_limiter.admission.request import Charge
+from zae_limiter.admission.reservation import (
+    Reservation,
+    Waking,
+    bound_ms,
+    next_try_ms,
+    on_waking,
+)
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
 from zae_limiter.dynamodb.buckets.expiry import after
@@ -50,6 +58,7 @@ class Setting(NamedTuple):
     stops: float = 0.0
     crashes: float = 0.0
     reads: bool = True
+    pauses: tuple[tuple[int, int], ...] = ()  # when each begins, and how long it lasts
 
 
 class Shown(NamedTuple):
@@ -72,6 +81,7 @@ class Caller:
         self.outcome: str | None = None  # entered, rejected, cancelled, late
         self.is_cancelled = False
         self.lapses = 0
+        self.turned_away_ms = 0  # when it has learned of a pause that it waits for
 
     def wake(self) -> bool:
         """Be woken by the waiting line: the due has moved."""
@@ -88,6 +98,7 @@ class Sent(NamedTuple):
     left_out: list[Caller]
     credits: list[Caller]
     moves: list[Move]
+    paused_until_ms: int | None  # as the client knows it: part of the digest
 
 
 class Client:
@@ -97,6 +108,7 @@ class Client:
         self.fleet = fleet
         self.queue: list[Caller] = []
         self.credits: list[Caller] = []
+        self.held_back: list[Caller] = []
         self.cached: BucketImage | None = None
         self.line = WaitingLine()
         self.is_writing = self.is_dead = False
@@ -126,7 +138,16 @@ class Client:
             return
         callers, given = self.queue, self.credits
         self.queue, self.credits, self.is_writing = [], [], True
-        self._send(self.fleet.now_ms, callers, given, self.cached, is_fresh=False)
+        stamp_ms, cached = self.fleet.now_ms, self.cached
+        if cached is not None and callers and is_paused(cached, stamp_ms):
+            self.fleet.at(self.fleet.later(), lambda: self._read_first(stamp_ms, callers, given))
+        else:
+            self._send(stamp_ms, callers, given, cached, is_fresh=False)
+
+    def _read_first(self, stamp_ms: int, callers: list[Caller], given: list[Caller]) -> None:
+        image = self.cached = self.fleet.image
+        send = partial(self._send, stamp_ms, callers, given, image, is_fresh=True)
+        self.at(self.fleet.later(), send)
 
     def _send(
         self,
@@ -153,15 +174,20 @@ class Client:
         ]
         carried = [callers[at - len(given)] for at in taken if at >= len(given)]
         left_out = [caller for caller in callers if caller not in carried]
-        sent = Sent(stamp_ms, carried, left_out, given, moves)
+        sent = Sent(stamp_ms, carried, left_out, given, moves, image.paused_until_ms)
         self.fleet.at(self.fleet.later(), lambda: self.fleet.arrive(self, sent))
 
     def _judge(self, callers: list[Caller], image: BucketImage, stamp_ms: int) -> None:
         """Reject what does not fit into a bucket that was just seen; ask for the rest again."""
         fitting = []
         for caller in callers:
+            again_ms = self._again_ms(caller, image, stamp_ms)
             if fits_alone(self.fleet.charge(caller), image, stamp_ms):
                 fitting.append(caller)
+            elif again_ms is not None and not caller.is_cancelled:
+                caller.turned_away_ms = self.fleet.now_ms
+                self.held_back.append(caller)
+                self.at(again_ms, self.resume)
             else:
                 self.fleet.decide(caller, "cancelled" if caller.is_cancelled else "rejected")
         if fitting:
@@ -169,6 +195,21 @@ class Client:
         else:
             self.is_writing = False
             self.write()
+
+    def _again_ms(self, caller: Caller, image: BucketImage, stamp_ms: int) -> int | None:
+        """When a caller may ask again that a pause has turned away; None if it is too late then."""
+        if not is_paused(image, stamp_ms):
+            return None
+        charge = Charge("user", "api", self.fleet.in_force, {"x": caller.amount_milli})
+        bound = bound_ms(caller.deadline_ms, stamp_ms)
+        seen = statuses(charge, image, stamp_ms)
+        return next_try_ms(seen, stamp_ms, bound, caller.deadline_ms)
+
+    def resume(self) -> None:
+        """Ask for the callers that a pause has held back, before those that come later."""
+        self.queue = sorted(self.held_back, key=lambda each: each.number) + self.queue
+        self.held_back = []
+        self.write()
 
     def on_refused(self, sent: Sent, image: BucketImage) -> None:
         self.cached = image
@@ -225,10 +266,12 @@ class Client:
         if caller.outcome is not None:
             return
         caller.is_cancelled = True
-        if caller in self.queue:
-            self.queue.remove(caller)
-            self.fleet.decide(caller, "cancelled")
-        elif caller.sleeper is not None:
+        for waiting in (self.queue, self.held_back):
+            if caller in waiting:
+                waiting.remove(caller)
+                self.fleet.decide(caller, "cancelled")
+                return
+        if caller.sleeper is not None:
             self._withdraw(caller, "cancelled")
 
     def _withdraw(self, caller: Caller, outcome: str) -> None:
@@ -257,7 +300,7 @@ class Fleet:
         self.in_force = InForce((limit,), ConfigSource.SYSTEM, 1)
         self.now_ms = START_MS
         self.image: BucketImage = under_limits(None, self.in_force, START_MS)
-        self.writes = self.refused = 0
+        self.writes = self.refused = self.admitted_in_pause = 0
         self.applied_ms: list[int] = []
         self.given_back: list[tuple[int, int]] = []  # moment and amount
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -273,6 +316,8 @@ class Fleet:
                 self.at(START_MS + self.chance.randrange(10_000), lambda c=client: self._stop(c))
             elif self.chance.random() < self.setting.crashes:
                 self.at(START_MS + self.chance.randrange(10_000), lambda c=client: self._crash(c))
+        for begins_ms, lasts_ms in self.setting.pauses:
+            self.at(START_MS + begins_ms, partial(self._pause, begins_ms + lasts_ms))
         while self._events:
             self.now_ms, _, call = heapq.heappop(self._events)
             call()
@@ -304,6 +349,10 @@ class Fleet:
     def arrive(self, client: Client, sent: Sent) -> None:
         """Apply a write if its conditions hold, and answer with the item."""
         before = self.image
+        if sent.paused_until_ms != before.paused_until_ms:
+            self.refused += 1
+            client.at(self.later(), lambda: client.on_refused(sent, before))
+            return
         for move in sent.moves:
             balance = self.image.limits[move.key].balance_milli
             if (move.low is not None and balance < move.low) or (
@@ -314,7 +363,11 @@ class Fleet:
                 return
         self.writes += 1
         self.applied_ms.append(self.now_ms)
-        self.image = after(self.image, sent.moves)._replace(writes=self.writes)
+        if is_paused(before, sent.stamp_ms):
+            self.admitted_in_pause += len(sent.callers)
+        elif sent.callers:
+            before = before._replace(paused_until_ms=None)
+        self.image = after(before, sent.moves)._replace(writes=self.writes)
         given = sum(caller.amount_milli for caller in sent.credits)
         if given:
             self.given_back.append((self.now_ms, given))
@@ -339,6 +392,10 @@ class Fleet:
             moment_ms = at_ms + chance.randrange(setting.longest_wait_ms // 2)
             client.at(moment_ms, lambda: client.cancel(caller))
         return caller
+
+    def _pause(self, until_ms: int) -> None:
+        until_ms = max(START_MS + until_ms, self.image.paused_until_ms or 0)
+        self.image = self.image._replace(paused_until_ms=until_ms)
 
     def _stop(self, client: Client) -> None:
         client.stopped_until_ms = self.now_ms + STOP_MS

@@ -15,7 +15,7 @@ METHODS = {
     "acq": frozenset(
         {
             *("acquire", "adjust", "consume", "release", "settle", "close"),
-            *("available", "check_availability", "is_available", "time_until_available"),
+            *("available", "check_availability", "is_available", "time_until_available", "pause"),
         }
     ),
     "read": frozenset(

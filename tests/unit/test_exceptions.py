@@ -152,6 +152,14 @@ def test_an_error_can_be_copied():
     assert copy.deepcopy(error).statuses == error.statuses
 
 
+@pytest.mark.parametrize("same", [lambda error: error, copy.copy, RateLimitExceeded.copy])
+def test_the_message_of_a_rejection_is_its_argument_like_that_of_any_error(same):
+    error = same(RateLimitExceeded([status()]))
+    assert "rate limit exceeded for" in str(error)
+    assert error.args == (str(error),)
+    assert repr(error) == f"RateLimitExceeded({str(error)!r})"
+
+
 def test_notes_survive_a_process_boundary():
     error = ValidationError("field", 1, "reason")
     error.add_note("in the import of limits.yaml")

@@ -5,15 +5,10 @@ import io
 import re
 import tokenize
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "zae_limiter"
-MODULES = {
-    str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8")
-    for path in sorted(SOURCE.rglob("*.py"))
-    if "_sync" not in path.parts  # generated from _async
-}
-TREES = {name: ast.parse(text) for name, text in MODULES.items()}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 MOST_POSITIONAL = 6
@@ -25,9 +20,23 @@ PEOPLE = re.compile(r"\b(who|whoever|whom|somebody|nobody)\b", re.IGNORECASE)
 MOST_TEXTS_WITH_PEOPLE = 4  # some texts do speak of people: callers, operators
 
 
+@cache
+def modules():
+    return {
+        str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8")
+        for path in sorted(SOURCE.rglob("*.py"))
+        if "_sync" not in path.parts  # generated from _async
+    }
+
+
+@cache
+def trees():
+    return {name: ast.parse(text) for name, text in modules().items()}
+
+
 def test_no_class_name_exists_twice():
     homes = {}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module)
@@ -37,7 +46,7 @@ def test_no_class_name_exists_twice():
 def test_no_function_has_more_positional_parameters_than_a_reader_can_keep_apart():
     long = [
         f"{module}:{node.lineno} {node.name}"
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, FUNCTIONS)
         and _positional(node) > MOST_POSITIONAL
@@ -50,15 +59,15 @@ def test_no_function_has_more_positional_parameters_than_a_reader_can_keep_apart
 def test_texts_speak_of_things_not_of_people():
     texts = [
         f"{module}: {text}"
-        for module in MODULES
-        for text in (*_docstrings(TREES[module]), *_comments(MODULES[module]))
+        for module in modules()
+        for text in (*_docstrings(trees()[module]), *_comments(modules()[module]))
         if PEOPLE.search(text)
     ]
     assert len(texts) <= MOST_TEXTS_WITH_PEOPLE, "\n".join(texts)
 
 
 def test_fewer_than_45_modules_are_shorter_than_60_lines():
-    lengths = Counter(len(text.splitlines()) < 60 for text in MODULES.values())
+    lengths = Counter(len(text.splitlines()) < 60 for text in modules().values())
     assert lengths[True] < 45
 
 

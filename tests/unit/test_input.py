@@ -58,6 +58,7 @@ CHANGES = {
     ),
     "reset_bucket": lambda repository, author: repository.reset_bucket("a", "r", principal=author),
     "top_up": lambda repository, author: repository.top_up("a", "r", {"rpm": 1}, principal=author),
+    "pause": lambda repository, author: repository.pause("a", "r", 1, principal=author),
 }
 
 

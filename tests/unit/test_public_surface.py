@@ -271,11 +271,12 @@ SHARED = {
     "delete_system_defaults": {"principal": None},
     "list_entities_with_custom_limits": {"resource": REQUIRED, "limit": None, "cursor": None},
     "list_resources_with_entity_configs": {},
+    "resolve_limits": {"entity_id": REQUIRED, "resource": REQUIRED},
+    "pause": {"entity_id": REQUIRED, "resource": REQUIRED, "seconds": REQUIRED, "principal": None},
     **HISTORY,
 }
 REPOSITORY = {
     **SHARED,
-    "resolve_limits": {"entity_id": REQUIRED, "resource": REQUIRED},
     "invalidate_config_cache": {},
     "get_cache_stats": {},
     "get_bucket": {"entity_id": REQUIRED, "resource": REQUIRED, "limit_name": REQUIRED},
@@ -471,3 +472,20 @@ def test_the_names_for_manifests_are_documented():
         text = getattr(manifest, name).__doc__ or ""
         assert text, name
         assert not text.startswith(f"{name}("), f"{name} has the docstring that dataclasses make"
+
+
+def test_users_of_load_tests_can_be_imported():
+    """In a process of its own: Locust patches the one that imports it."""
+    script = (
+        "import inspect, json\n"
+        "from zae_limiter.locust import RateLimiterSession, RateLimiterUser\n"
+        "names = list(inspect.signature(RateLimiterSession.acquire).parameters)\n"
+        "assert all(each.__doc__ for each in (RateLimiterSession, RateLimiterUser))\n"
+        "print(json.dumps([names, RateLimiterUser.stack_name, RateLimiterUser.url]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    names, *places = json.loads(done.stdout)
+    assert names == ["self", "entity_id", "resource", "consume", "limits", "name", "options"]
+    assert places == [None, None]

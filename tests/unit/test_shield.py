@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from zae_limiter.concurrency.async_shield import ShieldedFuture, ashield
+from zae_limiter.concurrency.async_shield import ShieldedFuture, agather_shielded, ashield
+from zae_limiter.concurrency.parallel import Parallel
 
 
 class Work:
@@ -184,3 +185,123 @@ def test_the_end_of_the_loop_waits_for_what_is_under_way():
     asyncio.run(main())
     assert seen[0] == "written"
     assert seen[1].cancelled()
+
+
+# --- side by side
+
+
+@pytest.fixture(params=KINDS, ids=lambda kinds: "-".join(kind.__name__ for kind in kinds))
+async def other(request):
+    return Work(*request.param)
+
+
+async def started_both(*works):
+    async def both():
+        return await agather_shielded(Parallel("serial"), *works)
+
+    task = asyncio.ensure_future(ashield(both))
+    await turns()
+    return task
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_both_results_are_in_order_whichever_ends_first(work, other, first):
+    task = await started_both(work, other)
+    ends = [(work, "a"), (other, "b")]
+    for each, result in (ends[first], ends[1 - first]):
+        await each.finish(result)
+        await turns()
+        assert each.is_over  # whether or not the other one is
+    assert await task == ["a", "b"]
+
+
+async def test_both_share_the_callers_task_while_they_await_shielded_futures():
+    works = Work(ShieldedFuture), Work(ShieldedFuture, ShieldedFuture)
+    before = len(asyncio.all_tasks())
+    task = await started_both(*works)
+    assert len(asyncio.all_tasks()) == before + 1
+    for each in works:
+        await each.finish()
+    await task
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+async def test_an_error_of_one_is_raised_when_both_are_over(work, other, failing):
+    works = work, other
+    task = await started_both(*works)
+    await works[failing].finish(error=OSError("gone"))
+    await turns()
+    assert not task.done()
+    await works[1 - failing].finish()
+    with pytest.raises(OSError, match="gone"):
+        await task
+    assert all(each.is_over for each in works)
+
+
+async def test_of_two_errors_the_first_in_order_is_raised(work, other):
+    task = await started_both(work, other)
+    await other.finish(error=OSError("second"))
+    await work.finish(error=OSError("first"))
+    with pytest.raises(OSError, match="first"):
+        await task
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_cancellation_is_raised_when_both_are_over(work, other, first):
+    works = work, other
+    task = await started_both(*works)
+    task.cancel()
+    await turns()
+    await works[first].finish()
+    await turns()
+    task.cancel()
+    await turns()
+    assert not task.done()
+    assert not works[1 - first].is_over
+    await works[1 - first].finish()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all(each.is_over for each in works)
+
+
+async def test_what_does_not_wait_is_over_at_once_beside_another(work):
+    async def at_once():
+        return 3
+
+    task = await started_both(at_once, work)
+    await work.finish(4)
+    assert await task == [3, 4]
+    assert await ashield(lambda: agather_shielded(Parallel("serial"), at_once)) == [3]
+
+
+async def test_a_future_that_is_done_at_the_same_moment_as_the_others():
+    works = Work(ShieldedFuture), Work(ShieldedFuture, ShieldedFuture)
+    task = await started_both(*works)
+    works[0].waits[0].set_result("a")
+    works[1].waits[0].set_result(None)
+    await turns()
+    assert not task.done()
+    works[1].waits[1].set_result("b")
+    assert await task == ["a", "b"]
+
+
+def test_the_end_of_the_loop_waits_for_both():
+    seen = []
+
+    async def write(seconds):
+        loop = asyncio.get_running_loop()
+        answer = ShieldedFuture(loop=loop)
+        loop.call_later(seconds, answer.set_result, "written")
+        seen.append(await answer)
+
+    async def both():
+        calls = [lambda: write(0.05), lambda: write(0.03)]
+        await agather_shielded(Parallel("serial"), *calls)
+
+    async def main():
+        asyncio.ensure_future(ashield(both)).add_done_callback(seen.append)
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert seen[:2] == ["written", "written"]
+    assert seen[2].cancelled()

@@ -49,6 +49,15 @@ def test_a_bucket_with_slots():
     assert stored.decode_bucket(text) == image
 
 
+def test_a_paused_bucket():
+    image = IMAGE._replace(paused_until_ms=1_767_225_600_500)
+    text = stored.encode_bucket(image)
+    assert text == TEXT.replace("[1,{", "[4,{", 1)[:-1] + ",null,0,null,1767225600500]"
+    assert stored.decode_bucket(text) == image
+    full = image._replace(through_children={"rpm": 1}, rejected=7, holds={"parallel": {5000: 2}})
+    assert stored.decode_bucket(stored.encode_bucket(full)) == full
+
+
 def test_a_bucket_that_never_expires():
     image = IMAGE._replace(expires_ms=None)
     assert stored.encode_bucket(image) == TEXT.replace("1767225607000", "null")
@@ -57,7 +66,7 @@ def test_a_bucket_that_never_expires():
 
 def test_a_bucket_of_a_later_version_is_not_guessed_at():
     with pytest.raises(IncompatibleSchemaError, match="update"):
-        stored.decode_bucket(TEXT.replace("[1,{", "[4,{", 1))
+        stored.decode_bucket(TEXT.replace("[1,{", "[5,{", 1))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", "[1]", "[1,{", '[1,{"rpm":5},0,null,1]'])

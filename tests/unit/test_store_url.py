@@ -1,7 +1,7 @@
 import pytest
 
 from zae_limiter import ValidationError
-from zae_limiter.store_url import StoreUrl, check_region, parse_url
+from zae_limiter.store_url import StoreUrl, absolute_url, check_region, parse_url
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,14 @@ from zae_limiter.store_url import StoreUrl, check_region, parse_url
 )
 def test_known_forms(url, expected):
     assert parse_url(url) == expected
+
+
+def test_a_file_is_the_same_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = parse_url(absolute_url("sqlite:///a%20b%23c%25.db?synchronous=FULL"))
+    assert found == StoreUrl("sqlite", f"{tmp_path}/a b#c%.db", {"synchronous": "FULL"})
+    for url in ("memory://a", "sqlite:////var/limits.db", "dynamodb://my-app?region=us-east-1"):
+        assert absolute_url(url) == url
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from zae_limiter.models.limit import MAX_TOKENS, Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, World
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
@@ -112,7 +113,7 @@ class AmountContract(Contract):
         await world.take("b", "gpt-4", rpm=10)
         await world.refusal("a", "gpt-4", rpm=1)
 
-    @pytest.mark.parametrize(
+    @for_each(
         "limit",
         [
             Limit.custom("rpm", MAX_TOKENS, 1, 3600),
@@ -120,15 +121,15 @@ class AmountContract(Contract):
             Limit.custom("rpm", 1, 1, CENTURY_S),
             Limit.custom("rpm", MAX_TOKENS, 1, CENTURY_S),
         ],
-        ids=str,
     )
     async def test_every_limit_that_is_valid_can_be_used(self, world: World, limit: Limit) -> None:
         await world.configure(limit)
-        async with world.acquire(rpm=1) as lease:
+        user = f"user of {limit}"
+        async with world.acquire(user, rpm=1) as lease:
             await lease.adjust(rpm=MAX_TOKENS)
-        off = await world.level() - 1000 * (limit.capacity - 1 - MAX_TOKENS)
+        off = await world.level("rpm", user) - 1000 * (limit.capacity - 1 - MAX_TOKENS)
         assert abs(off) <= world.spec.precision_milli
-        await world.take("other", limits=[limit], rpm=limit.capacity)
+        await world.take(f"other {user}", limits=[limit], rpm=limit.capacity)
 
     async def test_the_largest_limits_stay_exact(self, world: World) -> None:
         huge = Limit.custom("tpm", MAX_TOKENS, MAX_TOKENS, 1)

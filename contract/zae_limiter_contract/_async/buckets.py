@@ -10,6 +10,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, World
 
 # As providers name their models: every mark that a resource may have, and a leading digit.
@@ -155,7 +156,7 @@ class BucketContract(Contract):
         assert await world.repo.list_buckets(5, entity_id=USER) == ([], None)
         assert await world.repo.list_buckets(5, entity_id=USER, resource=API) == ([], None)
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("field", "value"),
         [("limit", 0), ("limit", 1.5), ("cursor", "a"), ("cursor", 5), ("resource", "#")],
     )
@@ -326,16 +327,17 @@ class BucketContract(Contract):
         await world.take(rpm=10)
         await world.refusal(rpm=1)
 
-    @pytest.mark.parametrize("amounts", [{}, {"rpm": -1}, {"rpm": 1.5}, {"rpm": True}, None, "rpm"])
+    @for_each("amounts", [{}, {"rpm": -1}, {"rpm": 1.5}, {"rpm": True}, None, "rpm"])
     async def test_a_top_up_of_anything_but_whole_tokens_is_refused(
         self, world: World, amounts: dict[str, int]
     ) -> None:
         await world.configure(RPM)
-        await world.take(rpm=5)
+        user = f"user of {amounts}"
+        await world.take(user, rpm=5)
         with pytest.raises(ValidationError) as caught:
-            await world.repo.top_up(USER, API, amounts)
+            await world.repo.top_up(user, API, amounts)
         assert caught.value.field.startswith("amounts")
-        assert await world.tokens() == 5
+        assert await world.tokens("rpm", user) == 5
 
     async def test_a_top_up_of_an_unknown_limit_is_refused_and_adds_nothing(
         self, world: World

@@ -23,6 +23,7 @@ from zae_limiter_contract._async.observing import HookContract, ShadowContract
 from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.parents import ParentContract
+from zae_limiter_contract._async.pausing import PauseContract, PausedLineContract
 from zae_limiter_contract._async.precedence import PrecedenceContract
 from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.purges import PurgeContract
@@ -46,34 +47,44 @@ from zae_limiter_contract.cancelled_waiting import CancelledWaitingContract  # u
 # sync: from zae_limiter_contract.interrupts import InterruptContract
 
 
-class LevelContract(
-    AmountContract,
-    BucketContract,
+class CallerContract(
     CancellationContract,  # unasync: remove
     CascadeContract,
     CascadeLeaseContract,
-    ChangedLeaseContract,
     ConcurrencyContract,
-    DebtContract,
-    HookContract,
-    IdleContract,
     # sync: InterruptContract,
     # sync: InterruptedChangeContract,
     LeaseContract,
-    LiveChangeContract,
     OutageContract,
-    OverrideContract,
     ProcessContract,
+    RollbackContract,
+    SettlingContract,
+    SlotContract,
+):
+    """Callers side by side, cut off or failing, without a store, and what their leases cost."""
+
+
+class ArithmeticContract(
+    AmountContract,
+    BucketContract,
+    ChangedLeaseContract,
+    DebtContract,
+    HookContract,
+    IdleContract,
+    LiveChangeContract,
+    OverrideContract,
+    PauseContract,
     RateContract,
     RemainingContract,
     RetryAfterContract,
-    RollbackContract,
-    SettlingContract,
     ShadowContract,
     SkewContract,
-    SlotContract,
 ):
-    """What becomes of the levels of buckets, also for callers that are cut off."""
+    """What one caller gets under which limits, to the millitoken and the millisecond."""
+
+
+class LevelContract(CallerContract, ArithmeticContract):
+    """What becomes of the levels of buckets."""
 
 
 class RecordContract(
@@ -98,6 +109,7 @@ class RecordContract(
 class LineContract(
     CancelledWaitingContract,  # unasync: remove
     # sync: InterruptedWaitingContract,
+    PausedLineContract,
     WaitingContract,
 ):
     """Callers that wait for capacity are served in the order of their arrival."""

@@ -35,7 +35,7 @@ class EntityContract(Contract):
     async def test_an_unknown_entity_is_none(self, world: World) -> None:
         assert await world.repo.get_entity("nobody") is None
 
-    @pytest.mark.parametrize(
+    @for_each(
         "entity_id",
         [
             "a",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import World
 
 DAY = 86_400
@@ -24,35 +23,38 @@ class IdleContract(Contract):
             await world.take(rps=1)
         await world.refusal(rps=1)
 
-    @pytest.mark.parametrize("seconds", PAUSES)
+    @for_each("seconds", PAUSES)
     async def test_an_emptied_bucket_regains_what_accrued_and_never_more_than_its_capacity(
         self, world: World, seconds: int
     ) -> None:
         await world.configure(FIVE_A_SECOND)
-        await world.take(rps=10)
+        user = f"user-{seconds}"
+        await world.take(user, rps=10)
         world.clock.advance(seconds=seconds)
         for _ in range(min(10, 5 * seconds)):
-            await world.take(rps=1)
-        await world.refusal(rps=1)
+            await world.take(user, rps=1)
+        await world.refusal(user, rps=1)
 
-    @pytest.mark.parametrize("seconds", PAUSES)
+    @for_each("seconds", PAUSES)
     async def test_a_touched_bucket_grants_one_capacity_after_a_pause(
         self, world: World, seconds: int
     ) -> None:
         await world.configure(FIVE_A_SECOND)
-        await world.take(rps=1)
+        user = f"user-{seconds}"
+        await world.take(user, rps=1)
         world.clock.advance(seconds=seconds)
-        await world.take(rps=10)
-        await world.refusal(rps=1)
+        await world.take(user, rps=10)
+        await world.refusal(user, rps=1)
 
-    @pytest.mark.parametrize("seconds", PAUSES)
+    @for_each("seconds", PAUSES)
     async def test_a_burst_after_a_pause_in_single_steps_never_exceeds_the_capacity(
         self, world: World, seconds: int
     ) -> None:
         await world.configure(FIVE_A_SECOND)
-        await world.take(rps=5)
+        user = f"user-{seconds}"
+        await world.take(user, rps=5)
         world.clock.advance(seconds=seconds)
-        grants = [await world.granted(rps=1) for _ in range(25)]
+        grants = [await world.granted(user, rps=1) for _ in range(25)]
         assert grants == [True] * 10 + [False] * 15
 
     async def test_after_a_pause_more_than_the_capacity_still_does_not_fit(

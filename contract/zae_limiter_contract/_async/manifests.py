@@ -11,6 +11,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.diff import DriftCause
 from zae_limiter.manifest.problems import ApplyConflict
+from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
@@ -66,6 +67,25 @@ class ManifestContract(Contract):
         (event,) = await world.repo.get_audit_events("$SYSTEM")
         assert event.details["on_unavailable"] == "allow"
         assert event.details["previous"] is None
+
+    async def test_every_change_of_a_large_apply_is_in_the_log_of_its_subject(
+        self, world: World
+    ) -> None:
+        ids = [f"entity-{number}" for number in range(MANY)]
+        for rate in (3, 4):
+            entities = {each: {"parent": "team", **rates(rpm=rate)} for each in ids}
+            await world.repo.provisioner("alice").apply(declare(entities=entities))
+        await world.repo.set_limits(ids[0], [OTHER], principal="bob")
+        everything = [event for event in await _all_events(world) if event.principal]
+        assert len(everything) == 3 * MANY + 1
+        for each in ids[:: MANY // 8]:
+            about_it = [event for event in everything if event.entity_id == each]
+            assert await world.repo.get_audit_events(each) == about_it
+            assert await _all_events(world, each) == about_it, "in pages"
+            assert {event.principal for event in about_it[-3:]} == {"alice"}
+            updated, placed = about_it[-3], about_it[-1]
+            assert updated.details["previous"]["limits"][0]["capacity"] == 3
+            assert {about_it[-2].action, placed.action} == {"limits_set", "entity_created"}
 
     async def test_a_second_apply_changes_nothing(self, world: World) -> None:
         provisioner = world.repo.provisioner()
@@ -219,7 +239,11 @@ class ManifestContract(Contract):
             manifest, progress=lambda done, total: seen.append((done, total))
         )
         assert result.created == MANY
-        assert seen == [(48, MANY), (96, MANY), (MANY, MANY)]
+        done = [each for each, _ in seen]
+        assert [total for _, total in seen] == [MANY] * len(seen)
+        assert len(done) > 1
+        assert done == sorted(set(done))
+        assert done[-1] == MANY
         state = await world.repo.get_provisioner_state()
         assert state is not None
         assert (state["pages"], state["managed_entities"]) == (1, {})
@@ -270,11 +294,12 @@ class ManifestContract(Contract):
         provisioner = world.repo.provisioner()
         with failing():
             await provisioner.apply(declare(entities=entities), progress=_fail)
-        assert len((await world.repo.list_entities_with_custom_limits("_default_"))[0]) == 48
+        made = len((await world.repo.list_entities_with_custom_limits("_default_"))[0])
+        assert 0 < made < len(entities)
         plan = await provisioner.plan(declare(entities=entities))
-        assert (len(plan.changes), plan.unchanged) == (12, 48)
+        assert (len(plan.changes), plan.unchanged) == (len(entities) - made, made)
         result = await provisioner.apply(declare(resources={API: rates(rpm=1)}), wait_seconds=0)
-        assert (result.created, result.deleted) == (1, 48)
+        assert (result.created, result.deleted) == (1, made)
         assert (await world.repo.list_entities_with_custom_limits("_default_"))[0] == []
 
     async def test_an_approved_plan_is_made_or_refused_as_a_whole(self, world: World) -> None:
@@ -299,3 +324,16 @@ def _state(world: World, principal: str) -> StateStore:
 
 def _fail(done: int, total: int) -> None:
     raise Failure
+
+
+async def _all_events(world: World, subject: str | None = None) -> list[AuditEvent]:
+    """Read the audit log in small pages."""
+    events: list[AuditEvent] = []
+    while page := await world.repo.get_audit_events(
+        subject, 50 if subject is None else 1, events[-1].event_id if events else None
+    ):
+        events += page
+    assert [each.event_id for each in events] == sorted(
+        {each.event_id for each in events}, reverse=True
+    )
+    return events

@@ -9,6 +9,7 @@ from zae_limiter._async.repository import Repository
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, World
 
 RPM, FIVE = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 5)
@@ -88,7 +89,7 @@ class NamespaceContract(Contract):
         assert (red.namespace_name, red.namespace_id) == ("red", namespace_id)
         assert (await world.repo.get_namespace("red")).namespace_id == namespace_id
 
-    @pytest.mark.parametrize("ask", ["namespace", "get_namespace", "delete_namespace"])
+    @for_each("ask", ["namespace", "get_namespace", "delete_namespace"])
     async def test_an_unknown_namespace_is_not_found(self, world: World, ask: str) -> None:
         with pytest.raises(NamespaceNotFoundError) as caught:
             await getattr(world.repo, ask)("nowhere")

@@ -9,6 +9,7 @@ from zae_limiter._async.repository import Repository
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, World
 
 RPM = Limit.per_minute("rpm", 10)
@@ -124,7 +125,7 @@ class PurgeContract(Contract):
         with pytest.raises(NamespaceNotFoundError):
             await world.repo.purge_namespace(deleted)
 
-    @pytest.mark.parametrize("unknown", ["unknown-id", "_"])
+    @for_each("unknown", ["unknown-id", "_"])
     async def test_an_unknown_id_cannot_be_purged(self, world: World, unknown: str) -> None:
         with pytest.raises(NamespaceNotFoundError):
             await world.repo.purge_namespace(unknown)

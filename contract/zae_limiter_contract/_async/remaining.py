@@ -7,6 +7,7 @@ import pytest
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, World
 
 RPM, TPM = Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)
@@ -79,15 +80,15 @@ class RemainingContract(Contract):
         async with world.acquire(rpm=1) as lease:
             assert lease.remaining == {"rpm": 59}
 
-    @pytest.mark.parametrize("style", ["ietf", "x-ratelimit", "openai"])
+    @for_each("style", ["ietf", "x-ratelimit", "openai"])
     async def test_headers_of_a_lease_and_of_a_rejection_have_the_same_names(
         self, world: World, style: str
     ) -> None:
         await world.configure(RPM, TPM)
-        async with world.limiter.acquire(USER, API, {"rpm": 60}) as lease:
+        async with world.limiter.acquire(f"user of {style}", API, {"rpm": 60}) as lease:
             of_lease = lease.headers(style)  # type: ignore[arg-type]
         with pytest.raises(RateLimitExceeded) as caught:
-            await world.take(rpm=1)
+            await world.take(f"user of {style}", rpm=1)
         of_rejection = caught.value.headers(style)  # type: ignore[arg-type]
         assert of_rejection.pop("Retry-After") == "1"
         assert of_lease.keys() == of_rejection.keys()

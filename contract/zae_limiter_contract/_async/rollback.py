@@ -7,6 +7,7 @@ import pytest
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import Failure, World, failing
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
@@ -19,7 +20,7 @@ class Stop(BaseException):
 class RollbackContract(Contract):
     """Exceptions of every kind, at every moment."""
 
-    @pytest.mark.parametrize("error", [ValueError("no"), RateLimitExceeded([]), Stop()])
+    @for_each("error", [ValueError("no"), RateLimitExceeded([]), Stop()])
     async def test_an_exception_gives_everything_back_and_comes_out_unchanged(
         self, world: World, error: BaseException
     ) -> None:

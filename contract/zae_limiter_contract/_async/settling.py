@@ -12,6 +12,7 @@ from zae_limiter.exceptions import LeaseExpiredError, RateLimitExceeded, Validat
 from zae_limiter.models.config import OnError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
 
 CAPACITY = 1000
@@ -69,23 +70,25 @@ class SettlingContract(Contract):
                 await lease.settle(tpm=cost)
         assert await _spent(settling) == (1, 300)
 
-    @pytest.mark.parametrize("cost", [0, 300, 500, 1812])
+    @for_each("cost", [0, 300, 500, 1812])
     async def test_what_is_settled_now_is_written_at_once(self, settling: World, cost: int) -> None:
-        async with settling.acquire(rpm=1, tpm=500) as lease:
+        user = f"user-{cost}"
+        async with settling.acquire(user, rpm=1, tpm=500) as lease:
             await lease.settle(tpm=cost, now=True)
-            assert await _spent(settling) == (1, cost)
-        assert await _spent(settling) == (1, cost)
+            assert await _spent(settling, user) == (1, cost)
+        assert await _spent(settling, user) == (1, cost)
 
-    @pytest.mark.parametrize("now", [False, True])
-    @pytest.mark.parametrize("error", [Failure, KeyboardInterrupt, GeneratorExit])
+    @for_each("now", [False, True])
+    @for_each("error", [Failure, KeyboardInterrupt, GeneratorExit])
     async def test_a_settled_amount_stays_however_the_block_fails(
         self, settling: World, error: type[BaseException], now: bool
     ) -> None:
+        user = f"{error.__name__}-{now}"
         with failing(error):
-            async with settling.acquire(rpm=1, tpm=500) as lease:
+            async with settling.acquire(user, rpm=1, tpm=500) as lease:
                 await lease.settle(tpm=812, now=now)
                 raise error
-        assert await _spent(settling) == (0, 812)
+        assert await _spent(settling, user) == (0, 812)
 
     async def test_a_limit_that_was_not_charged_can_be_settled(self, settling: World) -> None:
         with failing():
@@ -165,17 +168,17 @@ class SettlingContract(Contract):
 
     # --- on_error
 
-    @pytest.mark.parametrize("error", [Failure, KeyboardInterrupt, GeneratorExit])
+    @for_each("error", [Failure, KeyboardInterrupt, GeneratorExit])
     async def test_what_is_kept_on_an_error_costs_as_much_as_a_success(
         self, settling: World, error: type[BaseException]
     ) -> None:
         with failing(error):
-            async with _acquire(settling, "keep", rpm=1, tpm=500) as lease:
+            async with _acquire(settling, "keep", error.__name__, rpm=1, tpm=500) as lease:
                 await lease.adjust(tpm=100)
                 await lease.consume(rpm=2)
                 await lease.release(tpm=50)
                 raise error
-        assert await _spent(settling) == (3, 550)
+        assert await _spent(settling, error.__name__) == (3, 550)
 
     @pytest.mark.parametrize(("on_error", "cost"), [("refund", 800), ("keep", 1000)])
     async def test_what_follows_a_settlement_is_up_to_on_error(
@@ -202,16 +205,17 @@ class SettlingContract(Contract):
             await lease.settle({"now": 5}, self=2)
         assert (await world.spent("now"), await world.spent("self")) == (5, 2)
 
-    @pytest.mark.parametrize("amount", [-1, 1.0, True, "1", None])
+    @for_each("amount", [-1, 1.0, True, "1", None])
     async def test_a_cost_is_a_whole_number_and_not_negative(
         self, settling: World, amount: Any
     ) -> None:
-        async with settling.acquire(rpm=1) as lease:
+        user = f"user of {amount!r}"
+        async with settling.acquire(user, rpm=1) as lease:
             for now in (False, True):
                 with pytest.raises(ValidationError) as caught:
                     await lease.settle(rpm=amount, now=now)
                 assert caught.value.field == "settle.rpm"
-        assert await _spent(settling) == (1, 0)
+        assert await _spent(settling, user) == (1, 0)
 
     async def test_settling_an_unknown_limit_changes_nothing_and_names_the_known(
         self, settling: World
@@ -284,5 +288,5 @@ def _acquire(world: World, on_error: OnError, entity_id: str = USER, **consume: 
     return world.limiter.acquire(entity_id, API, consume, on_error=on_error)
 
 
-async def _spent(world: World) -> tuple[int, int]:
-    return await world.spent("rpm"), await world.spent("tpm")
+async def _spent(world: World, entity_id: str = USER) -> tuple[int, int]:
+    return await world.spent("rpm", entity_id), await world.spent("tpm", entity_id)

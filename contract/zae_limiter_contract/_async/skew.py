@@ -6,10 +6,9 @@ import random
 from datetime import UTC, datetime
 from fractions import Fraction
 
-import pytest
-
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, World
 
 ONE_A_SECOND = Limit.per_second("rps", 1, burst=10)
@@ -46,17 +45,18 @@ class SkewContract(Contract):
         world.clock.advance(seconds=4)
         assert await world.tokens("rps") == 4
 
-    @pytest.mark.parametrize("year", [1970, 2019, 2020, 2106, 2500])
+    @for_each("year", [1970, 2019, 2020, 2106, 2500])
     async def test_the_arithmetic_is_the_same_in_any_year(self, world: World, year: int) -> None:
         await world.configure(ONE_A_SECOND)
         world.clock.set(round(1000 * datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()))
-        await world.take(rps=10)
-        assert (await world.refusal(rps=2)).retry_after_seconds == 2
+        user = f"user-{year}"
+        await world.take(user, rps=10)
+        assert (await world.refusal(user, rps=2)).retry_after_seconds == 2
         world.clock.advance(ms=1999)
-        await world.refusal(rps=2)
+        await world.refusal(user, rps=2)
         world.clock.advance(ms=1)
-        await world.take(rps=2)
-        await world.refusal(rps=1)
+        await world.take(user, rps=2)
+        await world.refusal(user, rps=1)
 
     async def test_a_bucket_first_touched_at_an_early_stamp_is_full_once(
         self, world: World

@@ -204,6 +204,35 @@ class WaitingContract(Contract):
         await line.run(calls, {"reserved": 50_000, "first": 80_000, "second": 90_000})
         assert list(line.rejected) == ["impatient"]
 
+    async def test_callers_that_can_reserve_do_not_queue_behind_those_that_cannot_yet(
+        self, world: World
+    ) -> None:
+        await world.configure(Limit.custom("rps", 100, 1, 1))
+        await world.take(rps=100)
+        line, clock = Line(world), world.clock
+
+        async def second() -> None:
+            await until(lambda: clock.waiting == 1)
+            await line.wait("second", 100, timeout=600)
+
+        async def small() -> None:
+            await until(lambda: clock.waiting == 2)
+            clock.advance(ms=100_000)
+            # Then the second one is the head.
+            await until(lambda: "first" in line.entered and clock.waiting == 1)
+            clock.advance(ms=10_000)
+            await line.wait("small", 5, timeout=5)
+
+        async def end() -> None:
+            try:
+                await until(lambda: "small" in line.entered and clock.waiting == 1)
+            finally:  # the others must end, too
+                clock.set(line.started_ms + 300_000)
+
+        calls: list[Call] = [partial(line.wait, "first", 100, timeout=600), second, small, end]
+        await agather(calls)
+        assert line.entered == {"first": 100_000, "small": 110_000, "second": 300_000}
+
     async def test_a_lease_that_was_waited_for_is_one_like_any_other(self, line: Line) -> None:
         world = line.world
 

@@ -12,6 +12,7 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.bucket import BucketState
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import API, USER, World
 
 # As providers name their models: every mark that a resource may have, and a leading digit.
@@ -157,7 +158,7 @@ class BucketContract(Contract):
         assert world.repo.list_buckets(5, entity_id=USER) == ([], None)
         assert world.repo.list_buckets(5, entity_id=USER, resource=API) == ([], None)
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("field", "value"),
         [("limit", 0), ("limit", 1.5), ("cursor", "a"), ("cursor", 5), ("resource", "#")],
     )
@@ -322,16 +323,17 @@ class BucketContract(Contract):
         world.take(rpm=10)
         world.refusal(rpm=1)
 
-    @pytest.mark.parametrize("amounts", [{}, {"rpm": -1}, {"rpm": 1.5}, {"rpm": True}, None, "rpm"])
+    @for_each("amounts", [{}, {"rpm": -1}, {"rpm": 1.5}, {"rpm": True}, None, "rpm"])
     def test_a_top_up_of_anything_but_whole_tokens_is_refused(
         self, world: World, amounts: dict[str, int]
     ) -> None:
         world.configure(RPM)
-        world.take(rpm=5)
+        user = f"user of {amounts}"
+        world.take(user, rpm=5)
         with pytest.raises(ValidationError) as caught:
-            world.repo.top_up(USER, API, amounts)
+            world.repo.top_up(user, API, amounts)
         assert caught.value.field.startswith("amounts")
-        assert world.tokens() == 5
+        assert world.tokens("rpm", user) == 5
 
     def test_a_top_up_of_an_unknown_limit_is_refused_and_adds_nothing(self, world: World) -> None:
         world.configure(RPM)

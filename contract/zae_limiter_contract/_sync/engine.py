@@ -25,6 +25,7 @@ from zae_limiter_contract._sync.observing import HookContract, ShadowContract
 from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.parents import ParentContract
+from zae_limiter_contract._sync.pausing import PauseContract, PausedLineContract
 from zae_limiter_contract._sync.precedence import PrecedenceContract
 from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.purges import PurgeContract
@@ -45,33 +46,43 @@ from zae_limiter_contract.interrupted_waiting import InterruptedWaitingContract
 from zae_limiter_contract.interrupts import InterruptContract
 
 
-class LevelContract(
-    AmountContract,
-    BucketContract,
+class CallerContract(
     CascadeContract,
     CascadeLeaseContract,
-    ChangedLeaseContract,
     ConcurrencyContract,
-    DebtContract,
-    HookContract,
-    IdleContract,
     InterruptContract,
     InterruptedChangeContract,
     LeaseContract,
-    LiveChangeContract,
     OutageContract,
-    OverrideContract,
     ProcessContract,
+    RollbackContract,
+    SettlingContract,
+    SlotContract,
+):
+    """Callers side by side, cut off or failing, without a store, and what their leases cost."""
+
+
+class ArithmeticContract(
+    AmountContract,
+    BucketContract,
+    ChangedLeaseContract,
+    DebtContract,
+    HookContract,
+    IdleContract,
+    LiveChangeContract,
+    OverrideContract,
+    PauseContract,
     RateContract,
     RemainingContract,
     RetryAfterContract,
-    RollbackContract,
-    SettlingContract,
     ShadowContract,
     SkewContract,
-    SlotContract,
 ):
-    """What becomes of the levels of buckets, also for callers that are cut off."""
+    """What one caller gets under which limits, to the millitoken and the millisecond."""
+
+
+class LevelContract(CallerContract, ArithmeticContract):
+    """What becomes of the levels of buckets."""
 
 
 class RecordContract(
@@ -95,6 +106,7 @@ class RecordContract(
 
 class LineContract(
     InterruptedWaitingContract,
+    PausedLineContract,
     WaitingContract,
 ):
     """Callers that wait for capacity are served in the order of their arrival."""

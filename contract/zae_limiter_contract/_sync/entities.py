@@ -37,7 +37,7 @@ class EntityContract(Contract):
     def test_an_unknown_entity_is_none(self, world: World) -> None:
         assert world.repo.get_entity("nobody") is None
 
-    @pytest.mark.parametrize(
+    @for_each(
         "entity_id",
         [
             "a",

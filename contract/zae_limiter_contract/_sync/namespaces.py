@@ -11,6 +11,7 @@ from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import API, USER, World
 
 RPM, FIVE = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 5)
@@ -90,7 +91,7 @@ class NamespaceContract(Contract):
         assert (red.namespace_name, red.namespace_id) == ("red", namespace_id)
         assert world.repo.get_namespace("red").namespace_id == namespace_id
 
-    @pytest.mark.parametrize("ask", ["namespace", "get_namespace", "delete_namespace"])
+    @for_each("ask", ["namespace", "get_namespace", "delete_namespace"])
     def test_an_unknown_namespace_is_not_found(self, world: World, ask: str) -> None:
         with pytest.raises(NamespaceNotFoundError) as caught:
             getattr(world.repo, ask)("nowhere")

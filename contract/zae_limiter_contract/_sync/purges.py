@@ -11,6 +11,7 @@ from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import API, World
 
 RPM = Limit.per_minute("rpm", 10)
@@ -126,7 +127,7 @@ class PurgeContract(Contract):
         with pytest.raises(NamespaceNotFoundError):
             world.repo.purge_namespace(deleted)
 
-    @pytest.mark.parametrize("unknown", ["unknown-id", "_"])
+    @for_each("unknown", ["unknown-id", "_"])
     def test_an_unknown_id_cannot_be_purged(self, world: World, unknown: str) -> None:
         with pytest.raises(NamespaceNotFoundError):
             world.repo.purge_namespace(unknown)

@@ -9,6 +9,7 @@ import pytest
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import API, USER, World
 
 RPM, TPM = Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)
@@ -79,15 +80,15 @@ class RemainingContract(Contract):
         with world.acquire(rpm=1) as lease:
             assert lease.remaining == {"rpm": 59}
 
-    @pytest.mark.parametrize("style", ["ietf", "x-ratelimit", "openai"])
+    @for_each("style", ["ietf", "x-ratelimit", "openai"])
     def test_headers_of_a_lease_and_of_a_rejection_have_the_same_names(
         self, world: World, style: str
     ) -> None:
         world.configure(RPM, TPM)
-        with world.limiter.acquire(USER, API, {"rpm": 60}) as lease:
+        with world.limiter.acquire(f"user of {style}", API, {"rpm": 60}) as lease:
             of_lease = lease.headers(style)  # type: ignore[arg-type]
         with pytest.raises(RateLimitExceeded) as caught:
-            world.take(rpm=1)
+            world.take(f"user of {style}", rpm=1)
         of_rejection = caught.value.headers(style)  # type: ignore[arg-type]
         assert of_rejection.pop("Retry-After") == "1"
         assert of_lease.keys() == of_rejection.keys()

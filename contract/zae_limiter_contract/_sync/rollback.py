@@ -9,6 +9,7 @@ import pytest
 from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.world import Failure, World, failing
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
@@ -21,7 +22,7 @@ class Stop(BaseException):
 class RollbackContract(Contract):
     """Exceptions of every kind, at every moment."""
 
-    @pytest.mark.parametrize("error", [ValueError("no"), RateLimitExceeded([]), Stop()])
+    @for_each("error", [ValueError("no"), RateLimitExceeded([]), Stop()])
     def test_an_exception_gives_everything_back_and_comes_out_unchanged(
         self, world: World, error: BaseException
     ) -> None:

@@ -51,6 +51,7 @@ class ValidationContract(Contract):
             lambda: repo.get_buckets(entity_id),
             lambda: repo.reset_bucket(entity_id, API),
             lambda: repo.top_up(entity_id, API, {"rpm": 1}),
+            lambda: repo.pause(entity_id, API, 1),
         )
         assert len(repo.get_resource_buckets(API)) == 1
 
@@ -70,6 +71,7 @@ class ValidationContract(Contract):
             lambda: repo.get_resource_buckets(resource),
             lambda: repo.reset_bucket(USER, resource),
             lambda: repo.top_up(USER, resource, {"rpm": 1}),
+            lambda: repo.pause(USER, resource, 1),
         )
         if resource != "_default_":
             _refused(
@@ -204,11 +206,12 @@ class ValidationContract(Contract):
     def test_bad_ids_of_parents_are_refused(self, world: World, entity_id: Any) -> None:
         _refused("parent_id", lambda: world.repo.get_children(entity_id))
 
-    @pytest.mark.parametrize("position", [5, b"a", ["a"], 1.5])
+    @for_each("position", [5, b"a", ["a"], 1.5])
     def test_bad_positions_of_pages_are_refused(self, world: World, position: Any) -> None:
-        world.repo.create_entity(USER)
+        user = f"user of {position}"
+        world.repo.create_entity(user)
         _refused(
-            "start_event_id", lambda: world.repo.get_audit_events(USER, start_event_id=position)
+            "start_event_id", lambda: world.repo.get_audit_events(user, start_event_id=position)
         )
         _refused(
             "cursor", lambda: world.repo.list_entities_with_custom_limits(API, cursor=position)

@@ -204,6 +204,35 @@ class WaitingContract(Contract):
         line.run(calls, {"reserved": 50_000, "first": 80_000, "second": 90_000})
         assert list(line.rejected) == ["impatient"]
 
+    def test_callers_that_can_reserve_do_not_queue_behind_those_that_cannot_yet(
+        self, world: World
+    ) -> None:
+        world.configure(Limit.custom("rps", 100, 1, 1))
+        world.take(rps=100)
+        line, clock = Line(world), world.clock
+
+        def second() -> None:
+            until(lambda: clock.waiting == 1)
+            line.wait("second", 100, timeout=600)
+
+        def small() -> None:
+            until(lambda: clock.waiting == 2)
+            clock.advance(ms=100_000)
+            # Then the second one is the head.
+            until(lambda: "first" in line.entered and clock.waiting == 1)
+            clock.advance(ms=10_000)
+            line.wait("small", 5, timeout=5)
+
+        def end() -> None:
+            try:
+                until(lambda: "small" in line.entered and clock.waiting == 1)
+            finally:  # the others must end, too
+                clock.set(line.started_ms + 300_000)
+
+        calls: list[Call] = [partial(line.wait, "first", 100, timeout=600), second, small, end]
+        gather(calls)
+        assert line.entered == {"first": 100_000, "small": 110_000, "second": 300_000}
+
     def test_a_lease_that_was_waited_for_is_one_like_any_other(self, line: Line) -> None:
         world = line.world
 

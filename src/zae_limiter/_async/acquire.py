@@ -62,27 +62,20 @@ class AcquireCall:
         entity_id: str,
         resource: str,
         limits: tuple[Limit, ...] | None,
-        *,
         repository: Repository | None,
         open_repository: Callable[[], Awaitable[Repository]],
-        prefer_stored: bool = False,
-        cascade: bool | None = None,
-        on_unavailable: OnUnavailable | None = None,
-        speculative: bool = True,
-        keeps_on_error: bool = False,
-        observer: Observer | None = None,
     ) -> None:
         self.entity_id = entity_id
         self.resource = resource
         self.limits = limits
         self.repository = repository
         self.open_repository = open_repository
-        self.prefer_stored = prefer_stored
-        self.cascade = cascade
-        self.on_unavailable = on_unavailable
-        self.speculative = speculative
-        self.keeps_on_error = keeps_on_error
-        self.observer = observer
+        # Set by the limiter; as keywords of a class they take ten times as long.
+        self.prefer_stored = self.keeps_on_error = False
+        self.speculative = True
+        self.cascade: bool | None = None
+        self.on_unavailable: OnUnavailable | None = None
+        self.observer: Observer | None = None
 
     @property
     def is_shadow(self) -> bool:

@@ -111,17 +111,15 @@ class RateLimiter(Management):
             entity_id,
             resource,
             None if limits is None else check_limits(limits),
-            repository=self._repository,
-            open_repository=self._opened,
-            prefer_stored=use_stored_limits,
-            cascade=cascade,
-            on_unavailable=(
-                self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-            ),
-            speculative=self.speculative_writes,
-            keeps_on_error=keeps_on_error,
-            observer=self._observer if mode is None else self._observer_in(mode),
+            self._repository,
+            self._opened,
         )
+        call.prefer_stored, call.cascade = use_stored_limits, cascade
+        call.on_unavailable = (
+            self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+        )
+        call.speculative, call.keeps_on_error = self.speculative_writes, keeps_on_error
+        call.observer = self._observer if mode is None else self._observer_in(mode)
         return Acquire(call if timeout is None else _waiting(call, timeout), amounts)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
@@ -144,13 +142,15 @@ class RateLimiter(Management):
     ) -> dict[str, int]:
         """Return the whole tokens that an acquire could take now; negative while in debt.
 
-        If the entity cascades, a limit that its parent has, too, shows the smaller level of both.
+        0 while the bucket is paused. If the entity cascades, a limit that its parent has, too,
+        shows the smaller level of both.
         """
         levels: dict[str, int] = {}
         stored = _prefers_stored("available", use_stored_limits)
         for status in await self._statuses(entity_id, resource, {}, limits, stored):
-            lowest = levels.get(status.limit_name, status.available)
-            levels[status.limit_name] = min(lowest, status.available)
+            available = min(0, status.available) if status.paused_seconds else status.available
+            lowest = levels.get(status.limit_name, available)
+            levels[status.limit_name] = min(lowest, available)
         return levels
 
     async def check_availability(
@@ -234,10 +234,10 @@ class RateLimiter(Management):
             check_entity_id(entity_id),
             check_resource(resource),
             None if limits is None else check_limits(limits),
-            repository=self._repository,
-            open_repository=self._opened,
-            prefer_stored=prefer_stored,
+            self._repository,
+            self._opened,
         )
+        call.prefer_stored = prefer_stored
         scope = await call.scope()
         charging = call.charging
         images = await charging.images(scope)

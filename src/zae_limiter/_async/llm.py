@@ -10,6 +10,7 @@ from typing import Any, Self
 from zae_limiter._async.acquire import Acquire
 from zae_limiter._async.lease import Lease
 from zae_limiter._async.limiter import RateLimiter
+from zae_limiter._async.llm_feedback import ProviderPause, paused_entity
 from zae_limiter.concurrency.async_shield import ashield  # unasync: remove
 from zae_limiter.concurrency.calls import ALastCalls, aclose_quietly
 
@@ -48,6 +49,7 @@ class LlmReservation:
         meter: Meter | None = None,
         count: CountTokens | None = None,
         charge_refused: bool = True,
+        pause: bool | str = True,
         **options: Any,
     ) -> None:
         estimator = MaxTokens(count=count or count_tokens) if estimate is None else estimate
@@ -59,6 +61,7 @@ class LlmReservation:
         )
         self._observe: Observer | None = getattr(estimator, "observe", None)
         self._resource = resource
+        self._pause = ProviderPause(limiter, paused_entity(pause, entity_id), resource)
         amounts = self._call_record.amounts(self._call_record.estimate.usage)
         # Whatever ends the call before it is settled, the estimate stays charged.
         self._acquire = limiter.acquire(entity_id, resource, amounts, on_error="keep", **options)
@@ -69,7 +72,7 @@ class LlmReservation:
     async def __aenter__(self) -> LlmCall:
         lease = await self._acquire.__aenter__()
         self._settler = _Settler(
-            self._acquire, lease, self._call_record, self._resource, self._observe
+            self._acquire, lease, self._call_record, self._resource, self._observe, self._pause
         )
         call = LlmCall(self._settler)
         self._call = weakref.ref(call)
@@ -103,6 +106,7 @@ class _Settler:
         record: CallRecord,
         resource: str,
         observe: Observer | None,
+        pause: ProviderPause,
     ) -> None:
         self.lease = lease
         self.record = record
@@ -111,6 +115,7 @@ class _Settler:
         self._acquire = acquire
         self._resource = resource
         self._observe = observe
+        self._pause = pause
         self._background = ALastCalls()
         self._left = False
         self._turn = [True]  # list.pop() lets one caller win
@@ -168,6 +173,7 @@ class _Settler:
         self.is_settled = True
         if self._observe is not None and error is None and self.record.is_exact:
             self._observe(self._resource, usage)
+        await self._pause.pause(self.provider_wait)
 
 
 class LlmCall:

@@ -71,6 +71,8 @@ class Management:
     list_resources_with_entity_configs = _of_repository(
         Repository.list_resources_with_entity_configs
     )
+    resolve_limits = _of_repository(Repository.resolve_limits)
+    pause = _of_repository(Repository.pause)
     get_resource_capacity = _of_repository(Repository.get_resource_capacity)
     get_audit_events = _of_repository(Repository.get_audit_events)
     get_usage_snapshots = _of_repository(Repository.get_usage_snapshots)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zae_limiter.admission.image import BucketImage
+    from zae_limiter.admission.in_force import InForce
     from zae_limiter.admission.request import (
         ChargeOutcome,
         ChargeRequest,
@@ -135,6 +136,23 @@ class BucketStore(Protocol):
         principal: str | None,
     ) -> bool:
         """Add whole tokens up to the capacity and log how many; False if there is no bucket."""
+
+    async def pause(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        until_ms: int,
+        *,
+        in_force: InForce | None,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        """Admit no charge of a bucket until a moment, and log it; levels and usage stay.
+
+        Of several pauses the latest end holds; one that ends at ``now_ms`` lifts the pause. False
+        if that changes nothing. A bucket that does not exist is created, under ``in_force``.
+        """
 
 
 class ConfigStore(Protocol):

@@ -194,6 +194,7 @@ class SyncConfigCache:
             self._shared.clear()
 
     def stats(self) -> CacheStats:
+        """Return hits, misses and size."""
         from zae_limiter.models.backend import CacheStats
 
         with self._lock:

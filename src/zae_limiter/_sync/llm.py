@@ -12,6 +12,7 @@ from typing import Any, Self
 from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.limiter import SyncRateLimiter
+from zae_limiter._sync.llm_feedback import ProviderPause, paused_entity
 from zae_limiter.concurrency.calls import LastCalls, close_quietly
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.llm.estimates import (
@@ -48,6 +49,7 @@ class SyncLlmReservation:
         meter: Meter | None = None,
         count: CountTokens | None = None,
         charge_refused: bool = True,
+        pause: bool | str = True,
         **options: Any,
     ) -> None:
         estimator = MaxTokens(count=count or count_tokens) if estimate is None else estimate
@@ -59,6 +61,7 @@ class SyncLlmReservation:
         )
         self._observe: Observer | None = getattr(estimator, "observe", None)
         self._resource = resource
+        self._pause = ProviderPause(limiter, paused_entity(pause, entity_id), resource)
         amounts = self._call_record.amounts(self._call_record.estimate.usage)
         # Whatever ends the call before it is settled, the estimate stays charged.
         self._acquire = limiter.acquire(entity_id, resource, amounts, on_error="keep", **options)
@@ -69,7 +72,7 @@ class SyncLlmReservation:
     def __enter__(self) -> SyncLlmCall:
         lease = self._acquire.__enter__()
         self._settler = _Settler(
-            self._acquire, lease, self._call_record, self._resource, self._observe
+            self._acquire, lease, self._call_record, self._resource, self._observe, self._pause
         )
         call = SyncLlmCall(self._settler)
         self._call = weakref.ref(call)
@@ -103,6 +106,7 @@ class _Settler:
         record: CallRecord,
         resource: str,
         observe: Observer | None,
+        pause: ProviderPause,
     ) -> None:
         self.lease = lease
         self.record = record
@@ -111,6 +115,7 @@ class _Settler:
         self._acquire = acquire
         self._resource = resource
         self._observe = observe
+        self._pause = pause
         self._background = LastCalls()
         self._left = False
         self._turn = [True]  # list.pop() lets one caller win
@@ -168,6 +173,7 @@ class _Settler:
         self.is_settled = True
         if self._observe is not None and error is None and self.record.is_exact:
             self._observe(self._resource, usage)
+        self._pause.pause(self.provider_wait)
 
 
 class SyncLlmCall:

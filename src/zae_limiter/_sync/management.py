@@ -75,6 +75,8 @@ class Management:
     list_resources_with_entity_configs = _of_repository(
         SyncRepository.list_resources_with_entity_configs
     )
+    resolve_limits = _of_repository(SyncRepository.resolve_limits)
+    pause = _of_repository(SyncRepository.pause)
     get_resource_capacity = _of_repository(SyncRepository.get_resource_capacity)
     get_audit_events = _of_repository(SyncRepository.get_audit_events)
     get_usage_snapshots = _of_repository(SyncRepository.get_usage_snapshots)

@@ -9,40 +9,27 @@ now and then and whenever a lease of this process gives slots back, and asks if 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING
 
+from zae_limiter._sync.waiting_charge import Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
-from zae_limiter.exceptions import RateLimitExceeded
+from zae_limiter.concurrency.waiting_line import Sleeper
 from zae_limiter.models.status import LimitStatus
-
-if TYPE_CHECKING:
-    from zae_limiter._sync.acquire import AcquireCall
-    from zae_limiter._sync.repository.charging import ChargeService
-    from zae_limiter._sync.waiting import Taken
-    from zae_limiter.clock.wait_time import WaitTime
 
 # Between two looks: short at first, for calls that end soon; each is a read, so then seldom.
 LEAST_LOOK_S, MOST_LOOK_S = 0.05, 2.0
 SPREAD = (0.5, 1.0)  # processes that wait for the same slot do not look at the same moment
 
 
-class SlotWaiting:
-    """The part of a charge that waits for slots, and for the rates of their buckets with them."""
+class SlotWaiting(WaitingCharge):
+    """A charge that waits for slots, and for the rates of their buckets with them."""
 
-    _call: AcquireCall
-    _amounts: Mapping[str, int]
-    _charging: ChargeService
-    _lines: WaitingLines
-    _time: WaitTime
-
-    def _wait_for_slots(self, taken: type[Taken], entity_id: str) -> Grant:
+    def charge(self, entity_ids: Sequence[str]) -> Grant:
         """Return when all buckets of the call have granted it; raise at the deadline."""
-        key, lines, pause_s = (entity_id, self._call.resource), self._lines, LEAST_LOOK_S
+        key, lines, pause_s = (entity_ids[0], self._call.resource), self._lines, LEAST_LOOK_S
         queued, asks = Sleeper(key), True
         try:
             if lines.has_queue(key):
@@ -50,7 +37,7 @@ class SlotWaiting:
                 self._sleep_in_queue(queued, None)
             while True:
                 waiter = lines.prepare(queued, Waiter)  # first: slots may return meanwhile
-                outcome = self._ask(None, taken()) if asks else self._seen_all()
+                outcome = self._ask(None, Taken()) if asks else self._seen_all()
                 if isinstance(outcome, Grant):
                     return outcome
                 asks = not any(status.exceeded for status in outcome.statuses)
@@ -74,7 +61,8 @@ class SlotWaiting:
             if status.exceeded:
                 wait_s = status.retry_after_seconds
                 if status.limit.is_concurrent and wait_s < inf:  # a call may end at any moment
-                    wait_s = min(left_s, pause_s * random.uniform(*SPREAD))
+                    at_most_s = min(left_s, pause_s * random.uniform(*SPREAD))
+                    wait_s = status.paused_seconds or at_most_s
                 if left_s <= 0 or wait_s > left_s:
                     raise self._rejected(listed)
                 shortest_s = max(shortest_s, wait_s)
@@ -96,17 +84,3 @@ class SlotWaiting:
                 ]
             )
         )
-
-    # What the charge does for callers that wait for tokens, too.
-
-    def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
-        raise NotImplementedError
-
-    def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
-        raise NotImplementedError
-
-    def _sleep(self, waiter: Waiter, seconds: float) -> bool:
-        raise NotImplementedError
-
-    def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
-        raise NotImplementedError

@@ -12,26 +12,15 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import monotonic
 
-from zae_limiter._sync.acquire import AcquireCall, logged
-from zae_limiter._sync.repository.charging import ChargeService
-from zae_limiter._sync.repository.config_reads import Fresh
+from zae_limiter._sync.acquire import AcquireCall
 from zae_limiter._sync.slot_waiting import SlotWaiting
+from zae_limiter._sync.waiting_charge import Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.request import (
-    Charge,
-    ChargeOutcome,
-    ChargeRequest,
-    Grant,
-    Rejection,
-    Settlement,
-    StaleLimits,
-)
+from zae_limiter.admission.request import Charge, ChargeOutcome, Grant, Rejection
 from zae_limiter.admission.reservation import (
     HORIZON_MS,
-    Reservation,
     Waking,
     bound_ms,
     next_try_ms,
@@ -39,15 +28,11 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.clock import Deadline
-from zae_limiter.clock.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.calls import within
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines, line_key
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ZAELimiterError
-from zae_limiter.models.status import LimitStatus
+from zae_limiter.concurrency.waiting_line import Sleeper, line_key
+from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 
 WATCH_S = 1.0  # a caller that is due later than that looks whether tokens were given back
 WATCHED_SHARE = 0.25  # of the wait: the read comes early enough to matter, and seldom
@@ -55,21 +40,6 @@ LONGEST_LOOK_S = 0.5  # a read that takes longer is given up: the caller must no
 # Processes whose callers all wait for the horizon to come near do not ask at the same moment.
 PAUSE_S = (4.0, 8.0)
 QUICKER_MS = 50  # between two attempts at an amount that several shards hold only together
-
-
-class Taken:
-    """What was charged for one bucket, unless it was given back or has lapsed since."""
-
-    __slots__ = ("receipt", "settled")
-
-    def __init__(self) -> None:
-        self.receipt: Receipt[ChargeOutcome] = Receipt()
-        self.settled: Receipt[None] = Receipt()
-
-    def grant(self) -> Grant | None:
-        """Return the grant that is still in force."""
-        outcome = self.receipt.outcome
-        return outcome if type(outcome) is Grant and not self.settled.is_committed else None
 
 
 class WaitingCall(AcquireCall):
@@ -93,9 +63,12 @@ class WaitingCall(AcquireCall):
         """Charge all buckets or none, each as soon as it is due; raise RateLimitExceeded."""
         if not is_acquire:
             return super().charge(amounts, receipt, is_acquire=False)
-        waiting = WaitingCharge(self, amounts)
+        scope = self.scope()
+        entity_ids = [entity_id for entity_id, _ in scope.buckets]
+        kind = SlotWaiting if scope.has_slots else TokenWaiting
+        waiting = kind(self, amounts)
         try:
-            grant = waiting.charge(self.timeout)
+            grant = waiting.charge(entity_ids)
             receipt.outcome = grant
             return grant
         except BaseException:
@@ -104,30 +77,15 @@ class WaitingCall(AcquireCall):
             raise
 
 
-class WaitingCharge(SlotWaiting):
-    """One charge that waits: what it has taken so far, of the entity's bucket and the parent's."""
+class TokenWaiting(WaitingCharge):
+    """A charge that waits for tokens, bucket by bucket."""
 
-    _call: WaitingCall
-
-    def __init__(self, call: WaitingCall, amounts: Mapping[str, int]) -> None:
-        self._call = call
-        self._amounts = amounts
-        self._taken: list[Taken] = []
-        self._sleepers: list[Sleeper] = []
-
-    def charge(self, timeout: float) -> Grant:
+    def charge(self, entity_ids: Sequence[str]) -> Grant:
         """Charge all buckets, one after the other, each when it is due; or raise.
 
         The parent's bucket is not reserved while the child waits: all that its children had
         reserved before could be used at one moment.
         """
-        scope = self._call.scope()
-        self._charging = self._call.charging
-        self._lines = lines_of(self._charging)
-        self._time = WaitTime(timeout, self._charging.clock)
-        entity_ids = [entity_id for entity_id, _ in scope.buckets]
-        if scope.has_slots:
-            return self._wait_for_slots(Taken, entity_ids[0])
         if len(entity_ids) > 1:
             grant = self._charge_at_once()
             if grant is not None:
@@ -138,30 +96,6 @@ class WaitingCharge(SlotWaiting):
             [image for grant in grants for image in _images_at_due(grant)],
             grants[-1].reservation,
         )
-
-    def give_back(self) -> None:
-        """Refund what was taken; callers behind it move up. For one that was stopped, or failed."""
-        for sleeper in self._sleepers:  # before the credit is sent, see WaitingLine
-            self._lines.leave(sleeper)
-        settlements: list[Settlement] = []
-        settled: Receipt[None] = Receipt()
-        returned = []
-        for taken in self._taken:
-            grant = taken.grant()
-            if grant is None:
-                continue
-            returned.append(grant)
-            settlements += self._settlements(grant)
-            taken.settled = settled
-        if not settlements:
-            return
-        self._call.settle_quietly(tuple(settlements), settled)
-        if settled.is_committed:
-            now_ms = self._time.clock()
-            for grant in returned:
-                self._lines.given_back(grant, now_ms)
-
-    # --- asking
 
     def _charge_at_once(self) -> Grant | None:
         """Charge the entity and its parent together, if both hold the amounts; else None.
@@ -177,49 +111,6 @@ class WaitingCharge(SlotWaiting):
             raise self._rejected(outcome.statuses)
         return None
 
-    def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
-        """Reserve in one bucket, or charge all of them at once (None)."""
-        self._taken.append(taken)
-        charging = self._charging
-        breaker, timeout_s = charging.breaker, charging.request_timeout
-        if breaker.is_open:
-            breaker.check()
-        deadline = None if timeout_s is None else Deadline(timeout_s)
-        try:
-            outcome = self._charge(number, taken, deadline, None)
-            if isinstance(outcome, StaleLimits):
-                fresh = Fresh(outcome.version, self._stamp_ms)
-                outcome = self._charge(number, taken, deadline, fresh)
-        except RateLimiterUnavailable as error:
-            breaker.failed(error)
-            raise
-        breaker.answered_s = monotonic()
-        assert not isinstance(outcome, StaleLimits), "the limits were just read"
-        return outcome
-
-    def _charge(
-        self, number: int | None, taken: Taken, deadline: Deadline | None, fresh: Fresh | None
-    ) -> ChargeOutcome:
-        charging, clock = self._charging, self._charging.clock
-        scope, self._stamp_ms = charging.scope(self._call, clock(), deadline, fresh)
-        charges, until_ms = scope.charges(self._amounts), None
-        if number is not None:
-            charges = charges[number : number + 1]
-            until_ms = self._time.until_ms(self._stamp_ms)
-            if not charges:  # the entity has no parent any more
-                return Grant(())
-        request = ChargeRequest(
-            charges,
-            clock,
-            self._stamp_ms,
-            fresh is not None,
-            True,
-            self._call.speculative,
-            deadline,
-            until_ms,
-        )
-        return charging.buckets.charge(charging.namespace_id, request, taken.receipt)
-
     def _seen(self, number: int) -> Rejection:
         """Compare one bucket with the charge, without asking for it."""
         charging, clock = self._charging, self._charging.clock
@@ -231,14 +122,14 @@ class WaitingCharge(SlotWaiting):
         image = under_limits(images[number], charge.in_force, now_ms)
         return Rejection(tuple(statuses(charge, image, now_ms)))
 
-    # --- waiting
+    # --- until a caller can reserve
 
     def _wait_for(self, number: int, entity_id: str) -> Grant:
         """Return when the tokens of one bucket may be used; raise if they will not be in time."""
         key, lines = (entity_id, self._call.resource), self._lines
         queued = self._sleeper(key)
         try:
-            if self._time.left_s() * 1000 > HORIZON_MS and lines.has_queue(key):
+            if self._must_queue(key):
                 lines.enter_queue(queued)
                 self._next_try_ms(self._seen(number))
                 self._sleep_in_queue(queued, None)
@@ -247,7 +138,15 @@ class WaitingCharge(SlotWaiting):
                 outcome = self._ask(number, taken)
                 if isinstance(outcome, Rejection):
                     again_ms = self._next_try_ms(outcome)
+                    paused_s = max(
+                        [status.paused_seconds for status in outcome.statuses], default=0.0
+                    )
                     lines.enter_queue(queued)
+                    if paused_s:  # what it finds out then is for the callers behind it, too
+                        again_ms = self._time.clock() + round(paused_s * 1000)
+                        queued.paused_until_ms = again_ms
+                    else:
+                        lines.let_pass(queued, self._time.clock())
                     self._sleep_in_queue(queued, again_ms)
                     continue
                 lines.leave(queued)
@@ -255,6 +154,13 @@ class WaitingCharge(SlotWaiting):
                     return outcome
         finally:
             lines.leave(queued)
+
+    def _must_queue(self, key: Hashable) -> bool:
+        """Tell whether other callers have to ask first: those for the horizon, or after a pause."""
+        lines = self._lines
+        if self._time.left_s() * 1000 > HORIZON_MS:
+            return lines.has_queue(key)
+        return lines.resumes(key, self._time.clock())
 
     def _next_try_ms(self, rejection: Rejection) -> int:
         """Return when to ask again; raise if the tokens will not be there by the deadline."""
@@ -272,18 +178,7 @@ class WaitingCharge(SlotWaiting):
             again_ms = max(again_ms, min(now_ms + pause_ms, fits_ms))
         return again_ms
 
-    def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
-        """Return at the head of the queue when it is time to ask, or at the deadline."""
-        while True:
-            waiter = self._lines.prepare(queued, Waiter)
-            seconds = self._time.left_s()
-            if self._lines.is_head(queued):
-                if again_ms is None:
-                    return
-                seconds = min(seconds, self._time.seconds_to(again_ms))
-            if seconds <= 0:
-                return
-            self._sleep(waiter, seconds)
+    # --- until the reservation is due
 
     def _is_usable(self, taken: Taken, grant: Grant) -> bool:
         """Sleep until a reservation is due; False if it has lapsed and has to be made again."""
@@ -309,11 +204,6 @@ class WaitingCharge(SlotWaiting):
                 return False
         raise self._rejected(statuses(charge, reservation.image_without_it(), time.clock()))
 
-    def _sleeper(self, key: Hashable, reservation: Reservation | None = None) -> Sleeper:
-        sleeper = Sleeper(key, reservation)
-        self._sleepers.append(sleeper)  # before it joins a line: an interrupt may come
-        return sleeper
-
     def _sleep_until_due(self, sleeper: Sleeper, charge: Charge) -> None:
         time, lines = self._time, self._lines
         while True:
@@ -326,22 +216,6 @@ class WaitingCharge(SlotWaiting):
             elif not self._sleep(waiter, max(WATCH_S, seconds * WATCHED_SHARE)):
                 self._look(sleeper, charge)
 
-    def _sleep(self, waiter: Waiter, seconds: float) -> bool:
-        """Sleep, and return whether the caller was woken before the time was over."""
-        clock, began_s = self._time.clock, monotonic()
-        steered = clock if isinstance(clock, Steered) else None
-        try:
-            if steered is not None:
-                steered.listen(waiter.wake)
-            waiter.wait(seconds)
-        except TimeoutError:
-            return False
-        finally:
-            if steered is not None:
-                steered.unlisten(waiter.wake)
-            self._call.waited_s += monotonic() - began_s
-        return True
-
     def _look(self, sleeper: Sleeper, charge: Charge) -> None:
         """Read the bucket for all callers of this process that wait for it."""
         if self._time.seconds_to(sleeper.due_ms) <= WATCH_S:
@@ -353,29 +227,11 @@ class WaitingCharge(SlotWaiting):
             if image is not None and not isinstance(image, CombinedImage):
                 self._lines.see(sleeper, image, self._time.clock())
 
-    # --- ending
-
     def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct what is counted for a reservation that has lapsed. Its tokens are lost."""
         settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
         self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # also if that failed: nothing of it is to be given back
-
-    def _settlements(self, grant: Grant) -> list[Settlement]:
-        """Return the credits that undo a grant, as if the acquire had never been admitted."""
-        refund = {name: -amount for name, amount in self._amounts.items()}
-        return [each._replace(admitted=-1) for each in grant.settlements(refund, grant.holds)]
-
-    def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
-        """Return the error with every limit in force, those of a bucket charged before first."""
-        now_ms, before = self._time.clock(), []
-        for taken in self._taken:
-            grant = taken.grant()
-            if grant is not None and grant.reservation is not None:
-                charge, reservation = grant.charges[0], grant.reservation
-                if charge.entity_id != listed[0].entity_id:
-                    before += statuses(charge, reservation.image_without_it(), now_ms)
-        return logged(self._call, RateLimitExceeded([*before, *listed], now_ms))
 
 
 def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketImage]]:
@@ -384,15 +240,3 @@ def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketIm
     if reservation is None or reservation.shard is not WHOLE:
         return grant.images
     return (reservation.image_as_of_it(),)
-
-
-_lines_guard = SignalSafeLock()
-
-
-def lines_of(charging: ChargeService) -> WaitingLines:
-    """Return the waiting lines that all limiters of one repository share."""
-    with _lines_guard:
-        lines = charging.waiting_lines
-        if lines is None:
-            lines = charging.waiting_lines = WaitingLines()
-        return lines

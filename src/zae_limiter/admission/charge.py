@@ -17,7 +17,7 @@ from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, reba
 from zae_limiter.admission.request import Charge
 from zae_limiter.admission.reservation import reserve
 from zae_limiter.admission.shards.combined import CombinedImage, combine, fit_at_ms
-from zae_limiter.admission.slots import SlotHold, is_slots, retry_after_s, swept, take_slots
+from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
@@ -76,7 +76,9 @@ def plan_charge(
         seen = under_limits(image, in_force, now_ms)
     if seen.holds is not None:
         seen = swept(seen, now_ms)
-    before, version, expires_ms, hour, admitted, counted, writes, through, rejected, held = seen
+    before, version, ttl_ms, hour, admitted, counted, writes, through, rejected, held, end_ms = seen
+    if end_ms is not None and now_ms < end_ms:  # paused
+        return ChargePlan(None, seen)
     limits = dict(before)
     for key, amount_milli in charge.amounts_milli.items():
         after = (
@@ -92,7 +94,7 @@ def plan_charge(
     granted = BucketImage(
         limits,
         version or in_force.governing_version,
-        in_force.extended_ttl(expires_ms, now_ms),
+        in_force.extended_ttl(ttl_ms, now_ms),
         hour,
         admitted + is_acquire,
         counted,
@@ -137,8 +139,11 @@ def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None
 
 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:
-    """Compare a charge with every limit in force of one bucket."""
-    compared = []
+    """Compare a charge with every limit in force of one bucket.
+
+    While the bucket is paused, every limit of it is exceeded.
+    """
+    compared, paused_s = [], paused_seconds(seen, now_ms)
     if seen.holds:
         seen = swept(seen, now_ms)
     waits = _waits_together(charge, seen, now_ms) if isinstance(seen, CombinedImage) else {}
@@ -148,24 +153,31 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
         state = seen.limits[key]
         level = level_milli(state, now_ms)
         retry_after = waits.get(key)
-        if is_slots(state.rate):
+        if not state.rate.refill_milli:  # slots
             fits = amount_milli <= limit.capacity_milli  # of the whole, if this is one shard
             retry_after = retry_after_s(seen, key, amount_milli, now_ms) if fits else math.inf
         elif retry_after is None:
             retry_after = retry_after_seconds(state, amount_milli, now_ms)
         compared.append(
             LimitStatus(
-                entity_id=charge.entity_id,
-                resource=charge.resource,
-                limit_name=limit.name,
-                limit=limit,
-                available=level // MILLI,
-                requested=amount_milli // MILLI,
-                exceeded=level < amount_milli,
-                retry_after_seconds=retry_after,
+                charge.entity_id,
+                charge.resource,
+                limit.name,
+                limit,
+                level // MILLI,
+                amount_milli // MILLI,
+                level < amount_milli or paused_s > 0,
+                max(retry_after, paused_s),
+                paused_s,
             )
         )
     return compared
+
+
+def paused_seconds(image: BucketImage, now_ms: int) -> float:
+    """Return for how long the bucket is still paused; 0 if it is not."""
+    until_ms = image.paused_until_ms
+    return 0.0 if until_ms is None else max(0, until_ms - now_ms) / 1000
 
 
 def retry_after_seconds(state: LimitState, amount_milli: int, now_ms: int) -> float:

@@ -60,6 +60,8 @@ class BucketImage(NamedTuple):
     name, that children of the entity have counted, too; and rejected acquires, as far as clients
     have reported them. ``holds`` are the slots that are taken, of limits on calls in flight:
     the balance of such a limit is what is free. None if the bucket has no such limit.
+    ``paused_until_ms`` is until when no charge is admitted, whatever the bucket holds; it may be
+    over, since the next charge removes it.
     """
 
     limits: dict[str, LimitState]
@@ -72,6 +74,12 @@ class BucketImage(NamedTuple):
     through_children: Mapping[str, int] | None = None  # None: nothing
     rejected: int = 0
     holds: Holds | None = None
+    paused_until_ms: int | None = None
+
+
+def is_paused(image: BucketImage, now_ms: int) -> bool:
+    """Whether the bucket admits nothing at the moment, whatever it holds."""
+    return image.paused_until_ms is not None and now_ms < image.paused_until_ms
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
@@ -104,7 +112,10 @@ def is_full(state: LimitState, now_ms: int) -> bool:
 
 
 def full_at_ms(image: BucketImage) -> int:
-    """Return when every limit of the bucket is full again, debts repaid and slots expired."""
+    """Return when the bucket is as good as absent.
+
+    Every limit is full again by then, debts are repaid, slots expired, and its pause is over.
+    """
     moments = [
         reaches_ms(state, state.rate.capacity_milli)
         for state in image.limits.values()
@@ -112,4 +123,6 @@ def full_at_ms(image: BucketImage) -> int:
     ]
     if image.holds is not None:
         moments += [max(held) for held in image.holds.values() if held]
+    if image.paused_until_ms is not None:
+        moments.append(image.paused_until_ms)
     return max(moments, default=EPOCH_MS)

@@ -188,7 +188,8 @@ def next_try_ms(
 
     ``until_ms`` is the bound that it was judged at, ``deadline_ms`` until when it can wait. A limit
     that holds the amount before the bound was not reserved over: it is asked when it does. One that
-    holds it only after the horizon is asked as soon as that has come near enough.
+    holds it only after the horizon is asked as soon as that has come near enough. A bucket that is
+    paused is asked at the end of the pause: from then on it takes reservations again.
     """
     latest_ms = now_ms
     for status in statuses:
@@ -198,5 +199,9 @@ def next_try_ms(
         if wait_s * 1000 > deadline_ms - now_ms:  # also if it is infinite
             return None
         fits_ms = now_ms + round(wait_s * 1000)
-        latest_ms = max(latest_ms, fits_ms if fits_ms <= until_ms else fits_ms - HORIZON_MS)
+        if status.paused_seconds:
+            paused_ms = now_ms + round(status.paused_seconds * 1000)
+            latest_ms = max(latest_ms, paused_ms, fits_ms - HORIZON_MS)
+        else:
+            latest_ms = max(latest_ms, fits_ms if fits_ms <= until_ms else fits_ms - HORIZON_MS)
     return latest_ms

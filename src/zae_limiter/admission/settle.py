@@ -1,4 +1,4 @@
-"""Debts, credits, resets and top-ups: writes that are never rejected for lack of tokens."""
+"""Debts, credits, resets, top-ups and pauses: writes that are never rejected."""
 
 from __future__ import annotations
 
@@ -101,6 +101,17 @@ def top_up(
         for name, amount in amounts.items()
     ]
     return _moved(image, moves), moves
+
+
+def paused_until(before_ms: int | None, until_ms: int, now_ms: int) -> int | None:
+    """Return the end of a pause after another one was asked for; None if the bucket is not paused.
+
+    Of two that overlap the later end holds: clients that pause a bucket at the same time need not
+    know of each other. One that ends now lifts the pause.
+    """
+    if until_ms <= now_ms:
+        return None
+    return until_ms if before_ms is None else max(before_ms, until_ms)
 
 
 def _moved(image: BucketImage, moves: Iterable[Move]) -> BucketImage:

@@ -16,7 +16,7 @@ HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 # none of them. The command's module has the name of the command, unless HOMES says otherwise.
 COMMANDS = {
     "audit": "Show the audit log of changes.",
-    "bucket": "Show, list, reset and top up token buckets.",
+    "bucket": "Show, list, reset, top up and pause token buckets.",
     "cfn-template": "Print the CloudFormation template.",
     "check": "Check that this version and a deployed limiter fit together.",
     "delete": "Delete a deployed limiter with all its data.",
@@ -27,6 +27,8 @@ COMMANDS = {
     "lambda-export": "Write the code of a function to a file.",
     "limits": "Manage limits by manifests: plan, apply, diff, export.",
     "list": "List the limiters that are deployed in a region.",
+    "loadtest": "Run load tests with Locust, on this machine or on AWS.",
+    "local": "Run a DynamoDB-compatible server on this machine.",
     "namespace": "Manage namespaces, the isolated parts of a store.",
     "resource": "Manage the default limits of resources.",
     "status": "Show stack, table, functions, alarms and cost drivers.",

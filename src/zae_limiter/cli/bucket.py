@@ -1,4 +1,4 @@
-"""``zae-limiter bucket``: show, list, reset and top up token buckets."""
+"""``zae-limiter bucket``: show, list, reset, top up and pause token buckets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from zae_limiter.cli.bucket_list import list_buckets
 from zae_limiter.cli.completion import complete_resource
 from zae_limiter.cli.console import confirm
 from zae_limiter.cli.errors import did_you_mean, suggested
-from zae_limiter.cli.formatting import format_duration, format_hour, format_rate, format_tokens
+from zae_limiter.cli.formatting import (
+    format_duration,
+    format_hour,
+    format_rate,
+    format_time,
+    format_tokens,
+)
 from zae_limiter.cli.options import (
     check_resource_name,
     entity_argument,
@@ -20,7 +26,7 @@ from zae_limiter.cli.options import (
     resource_argument,
     yes_option,
 )
-from zae_limiter.cli.param_types import amounts_option
+from zae_limiter.cli.param_types import Seconds, amounts_option
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_line, print_result, print_table
 
@@ -30,9 +36,13 @@ if TYPE_CHECKING:
     from zae_limiter.cli.store import StoreLocation
 
 
+# As in zae_limiter.models.bucket, which is not imported here: help must not import the library.
+MAX_PAUSE_S = 600
+
+
 @click.group(cls=CommandGroup)
 def bucket() -> None:
-    """Show, list, reset and top up token buckets.
+    """Show, list, reset, top up and pause token buckets.
 
     \b
     Examples:
@@ -70,7 +80,7 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
     a token), capacity, refill_amount (0 for calls in flight), refill_period_seconds (for calls in
     flight the TTL of a lease), retry_after_seconds (until one token), full_after_seconds,
     consumed_milli, from_call (the limit was passed by calls), limits_changed (others are in force
-    now), last_used_hour).
+    now), paused_until (null if it is not paused), last_used_hour).
     """
     from zae_limiter.cli.lookups import view_buckets
 
@@ -167,6 +177,50 @@ def top_up(
     _report(output, entity_id, after)
 
 
+@bucket.command()
+@entity_argument
+@resource_argument
+@click.argument("pause_s", type=Seconds(0, MAX_PAUSE_S), metavar="SECONDS")
+@principal_option
+@store_options
+@output_option
+def pause(
+    store: StoreLocation,
+    entity_id: str,
+    resource: str,
+    pause_s: float,
+    principal: str | None,
+    output: str,
+) -> None:
+    """Admit nothing from a bucket for a while, or lift its pause.
+
+    For at most 600 seconds; 0 lifts the pause, and a shorter one than is under way changes
+    nothing. Calls are rejected with what is left of it as their waiting time. Levels and usage
+    stay as they are. A bucket that was never used is paused, too.
+
+    \b
+    Examples:
+      zae-limiter bucket pause key-7 gpt-4 30
+      zae-limiter bucket pause key-7 gpt-4 0
+
+    JSON: as bucket show, after the change.
+    """
+    from zae_limiter.cli.lookups import is_known_entity, similar_entities, view_buckets
+
+    with store.open() as repository:
+        is_known = is_known_entity(repository, entity_id)
+        repository.pause(entity_id, resource, pause_s, principal)
+        after = view_buckets(repository, entity_id, resource)
+        if not is_known:
+            suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
+            print_hint(output, f"{entity_id!r} was not known before{suggestion}")
+    _report(output, entity_id, after)
+    if pause_s and not after:
+        print_hint(
+            output, f"no limits are stored for {resource!r}; calls that bring theirs are paused"
+        )
+
+
 def _report(output: str, entity_id: str, buckets: list[BucketView]) -> None:
     if output == "json":
         data = [_bucket_json(view) for view in buckets]
@@ -175,6 +229,11 @@ def _report(output: str, entity_id: str, buckets: list[BucketView]) -> None:
         heads = ("resource", "limit", "level>", "of>", "refill>", "1 token=", "full=")
         print_table(heads, map(_row, buckets))
         print_line("")
+        for view in {view.state.resource: view for view in buckets}.values():
+            if view.paused_until is not None:
+                left = format_duration(view.paused_seconds)
+                until = format_time(view.paused_until)
+                print_line(f"paused on {view.state.resource} until {until}, for {left} more")
         last_used = {view.state.resource: view.last_used_hour for view in buckets}
         for resource, start in last_used.items():
             print_line(f"last use on {resource}: {_last_use(start)}")
@@ -223,6 +282,7 @@ def _bucket_json(view: BucketView) -> dict[str, Any]:
         "consumed_milli": state.total_consumed_milli,
         "from_call": view.from_call,
         "limits_changed": view.limits_changed,
+        "paused_until": view.paused_until,
         "last_used_hour": view.last_used_hour,
     }
 

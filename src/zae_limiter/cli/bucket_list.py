@@ -117,7 +117,8 @@ def list_buckets(
     JSON: buckets (each: entity_id, resource, rejected, limits (each: limit_name, level_milli,
     debt_milli (thousandths of a token), capacity, refill_amount, refill_period_seconds, used_pct,
     retry_after_seconds (until one token), full_after_seconds, consumed_milli, from_call (the limit
-    was passed by calls))), next_cursor (null at the end), buckets_read (null if not all were read).
+    was passed by calls), paused_until (null if it is not paused))), next_cursor (null at the end),
+    buckets_read (null if not all were read).
     """
     from zae_limiter.cli.bucket_rows import BucketFilter, BucketPages
 

@@ -182,4 +182,5 @@ def _limit_json(view: BucketView) -> dict[str, Any]:
         "full_after_seconds": view.full_after_seconds,
         "consumed_milli": state.total_consumed_milli,
         "from_call": view.from_call,
+        "paused_until": view.paused_until,
     }

@@ -25,7 +25,7 @@ SHELL_PHRASES = {
 MIN_WIDTH = 20  # columns: a narrower terminal folds by itself
 # Commands that do not take --namespace.
 STACK_COMMANDS = ("check", "delete", "deploy", "list", "status", "upgrade")
-ALL_NAMESPACES = ("namespace", "version", *STACK_COMMANDS)
+ALL_NAMESPACES = ("loadtest", "namespace", "version", *STACK_COMMANDS)
 DONE, FAILED, WRONG_USAGE, LIMITED, INTERRUPTED = (
     0,
     1,
@@ -103,7 +103,8 @@ def run(app: click.Command, args: Sequence[str] | None = None) -> int:
 
 def _with_help(error: click.UsageError) -> str:
     command = error.ctx.command_path if error.ctx else PROGRAM
-    return f"{error.format_message().rstrip('.')}; see '{command} --help'"
+    text = error.format_message().rstrip(".").replace("valid integer range", "valid integer")
+    return f"{text}; see '{command} --help'"
 
 
 def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:

@@ -66,7 +66,7 @@ def explain(
     source, last_used_hour, levels (each: source, limits, wins)), answer (admitted, limited or
     error), retry_after_seconds (null: never), problem, limits (each: entity_id, resource,
     limit_name, capacity, refill_amount, refill_period_seconds, available, requested, exceeded,
-    can_ever_fit, retry_after_seconds).
+    can_ever_fit, retry_after_seconds, paused_seconds (while the bucket is paused)).
     """
     from zae_limiter._sync.limiter import SyncRateLimiter
     from zae_limiter.cli.explanation import explain_acquire
@@ -209,7 +209,8 @@ def _bucket_row(status: LimitStatus) -> tuple[object, ...]:
 def _wait(status: LimitStatus) -> str:
     if math.isinf(status.retry_after_seconds):
         return "never"
-    return f"in {format_duration(status.retry_after_seconds)}"
+    paused = "paused, " if status.paused_seconds else ""
+    return f"{paused}in {format_duration(status.retry_after_seconds)}"
 
 
 def _answer(explanation: Explanation) -> str:
@@ -225,6 +226,12 @@ def _answer(explanation: Explanation) -> str:
             f"({worst.limit.capacity:,}); ask for less, or raise its burst"
         )
     wait = format_duration(worst.retry_after_seconds)
+    if worst.paused_seconds:
+        left = format_duration(worst.paused_seconds)
+        return (
+            f"LIMITED, retry in {wait}: the bucket of {worst.entity_id} on {worst.resource} is "
+            f"paused for {left} more, whatever it holds"
+        )
     if worst.limit.is_concurrent:
         free, slots = max(0, worst.available), worst.limit.capacity
         return (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.bucket import calculate_retry_after
-from zae_limiter.models.timestamps import MILLI
+from zae_limiter.models.timestamps import MILLI, iso_from_ms
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
@@ -152,9 +152,22 @@ class BucketView:
     def retry_after_seconds(self) -> float:
         """Until one token can be taken, provided that nothing else is charged.
 
-        Of slots, the time after which it is worth asking again.
+        Of slots, the time after which it is worth asking again. Not before the end of a pause.
         """
-        return min(self._until(MILLI), RETRY_S) if self._has_slots else self._until(MILLI)
+        seconds = min(self._until(MILLI), RETRY_S) if self._has_slots else self._until(MILLI)
+        return max(seconds, self.paused_seconds)
+
+    @property
+    def paused_seconds(self) -> float:
+        """For how long the bucket is still paused; 0 if it is not."""
+        until_ms = self.state.paused_until_ms
+        return 0.0 if until_ms is None else max(0, until_ms - self.state.last_refill_ms) / 1000
+
+    @property
+    def paused_until(self) -> str | None:
+        """The end of the pause as ISO text."""
+        until_ms = self.state.paused_until_ms
+        return None if until_ms is None else iso_from_ms(until_ms)
 
     @property
     def used_share(self) -> float:

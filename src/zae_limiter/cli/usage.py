@@ -197,7 +197,7 @@ def _span(value: str) -> str:
     show_default=True,
     help="Output format; html is one page without outside parts, to mail.",
 )
-@file_option
+@file_option("File of the page, with --output html.")
 @store_options
 def top(
     store: StoreLocation,

@@ -86,13 +86,12 @@ def _iso_time(value: str) -> str:
     return value
 
 
-file_option = click.option(
-    "--file",
-    "-o",
-    type=click.Path(dir_okay=False),
-    callback=check_free_text,
-    help="File of the chart or page, with --output png, svg or html.",
-)
+def file_option(text: str) -> Callable[[F], F]:
+    """Return the option for the file of a report; ``text`` is its help."""
+    return click.option(
+        "--file", "-o", type=click.Path(dir_okay=False), callback=check_free_text, help=text
+    )
+
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -129,7 +128,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Output format; html is one page without outside parts, to mail; png and svg are "
         "charts and need the extra 'report'.",
     ),
-    file_option,
+    file_option("File of the chart or page, with --output png, svg or html."),
 )
 
 

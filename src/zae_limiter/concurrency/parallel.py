@@ -119,7 +119,7 @@ def _warn(message: str) -> None:
 
 
 def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:
-    import gevent  # type: ignore[import-untyped]
+    import gevent
 
     greenlets = [gevent.spawn(call) for call in calls]
     gevent.joinall(greenlets)

@@ -8,7 +8,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from zae_limiter.concurrency.parallel import Parallel
 
 T = TypeVar("T")
 # How often an interrupted caller checks whether the call has ended. It cannot rely on the lock: an
@@ -40,6 +43,11 @@ def shield(call: Callable[[], T]) -> T:
         job.wait_or_withdraw()  # again, if another interrupt came during the first one
         raise
     return job.outcome()  # type: ignore[no-any-return]
+
+
+def gather_shielded(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:
+    """Run the calls as ``parallel`` says. The counterpart of ``agather_shielded``."""
+    return parallel.run(calls)
 
 
 class _Job:
@@ -128,7 +136,7 @@ def _in_greenlet(call: Callable[[], T]) -> T:
     """Run the call in a greenlet of its own; the last interrupt of the caller wins."""
     if threading.get_ident() in _shielded:
         return call()
-    from gevent import spawn_raw  # type: ignore[import-untyped]
+    from gevent import spawn_raw
 
     job = _Job(call)
     spawn_raw(_run_shielded, job)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from zae_limiter.concurrency.async_shield import ShieldedFuture
+
 
 class Wakeable(Protocol):
     """A waiter of either tree."""
@@ -25,6 +27,13 @@ def _get_running_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return asyncio.get_running_loop
 
 
+@cache
+def _future_type() -> type[ShieldedFuture[None]]:
+    from zae_limiter.concurrency.async_shield import ShieldedFuture  # imports asyncio
+
+    return ShieldedFuture
+
+
 class AWaiter:
     """An event that one task awaits once; may be set from any thread."""
 
@@ -32,7 +41,7 @@ class AWaiter:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop = _get_running_loop()()
-        self._future: asyncio.Future[None] = self._loop.create_future()
+        self._future: asyncio.Future[None] = _future_type()()
         self._woken = self._expired = False
 
     async def wait(self, seconds: float) -> None:
@@ -44,7 +53,7 @@ class AWaiter:
                 if self._expired:
                     raise TimeoutError
                 if self._future.done():
-                    self._future = self._loop.create_future()
+                    self._future = _future_type()()
                 await self._future
         finally:
             timer.cancel()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Hashable
+from itertools import count
 from typing import TypeVar
 
 from zae_limiter.admission.image import BucketImage
@@ -24,16 +25,18 @@ class Sleeper:
     """A caller that sleeps: until its reservation is due, or until it is the head of its queue.
 
     ``key`` is that of its line. It is made before it joins that, so that a caller which is
-    interrupted meanwhile can leave.
+    interrupted meanwhile can leave. ``paused_until_ms`` is that of the pause that it waits for in
+    the queue; 0 if there is none. ``number`` is that of its arrival in the queue.
     """
 
-    __slots__ = ("due_ms", "key", "reservation", "waiter")
+    __slots__ = ("due_ms", "key", "number", "paused_until_ms", "reservation", "waiter")
 
     def __init__(self, key: Hashable, reservation: Reservation | None = None) -> None:
         self.key = key
         self.reservation = reservation
         self.due_ms = 0 if reservation is None else reservation.due_ms
         self.waiter: Wakeable | None = None
+        self.paused_until_ms = self.number = 0
 
     def wake(self) -> None:
         if self.waiter is not None:
@@ -165,6 +168,7 @@ class WaitingLines:
     def __init__(self) -> None:
         self._lock = SignalSafeLock()
         self._lines: dict[Hashable, WaitingLine] = {}
+        self._arrivals = count(1)
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -179,15 +183,39 @@ class WaitingLines:
             self._line(sleeper).add(sleeper, now_ms)
 
     def enter_queue(self, sleeper: Sleeper) -> None:
-        """Add a caller to the local queue, unless it is in it."""
+        """Add a caller to the local queue, unless it is in it.
+
+        It asks after those before it, and so waits for the same pause as their head.
+        """
         with self._lock:
             queue = self._line(sleeper).queue
             if sleeper not in queue:
+                sleeper.number = next(self._arrivals)
+                if queue:
+                    sleeper.paused_until_ms = queue[0].paused_until_ms
                 queue.append(sleeper)
+
+    def let_pass(self, sleeper: Sleeper, now_ms: int) -> None:
+        """Let callers whose pause is over ask before one that cannot reserve yet, pause or not.
+
+        Otherwise the order is that of arrival.
+        """
+        with self._lock:
+            sleeper.paused_until_ms = 0
+            queue = self._line(sleeper).queue
+            queue.sort(key=lambda each: (not 0 < each.paused_until_ms <= now_ms, each.number))
+            if queue[0] is not sleeper:
+                queue[0].wake()
 
     def has_queue(self, key: Hashable) -> bool:
         line = self._lines.get(key)
         return line is not None and bool(line.queue)
+
+    def resumes(self, key: Hashable, now_ms: int) -> bool:
+        """Tell whether a pause is over, and callers that it has held back ask one by one."""
+        line = self._lines.get(key)
+        head = line.queue[:1] if line is not None else []
+        return any(0 < each.paused_until_ms <= now_ms for each in head)
 
     def waiting(self, key: Hashable) -> int:
         """Return how many callers are in a local queue."""

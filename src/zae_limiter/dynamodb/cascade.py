@@ -89,13 +89,15 @@ def outcome_without_grant(
 
     Every limit in force is listed, as far as it is known without another call.
     """
-    outcomes = [each.outcome for each in pending]
-    for outcome in outcomes:
+    stale: StaleLimits | None = None
+    for each in pending:
+        outcome = each.outcome
         if isinstance(outcome, ZAELimiterError):
             raise outcome
-    stale = [outcome for outcome in outcomes if isinstance(outcome, StaleLimits)]
-    if stale:
-        return max(stale)
+        if isinstance(outcome, StaleLimits):
+            stale = outcome if stale is None else max(stale, outcome)
+    if stale is not None:
+        return stale
     listed = []
     for charge, each in zip(charges, pending, strict=True):
         outcome = each.outcome

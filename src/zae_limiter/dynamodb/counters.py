@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.concurrency.bounded import BoundedDict
@@ -14,7 +13,9 @@ if TYPE_CHECKING:
 
 MAX_REJECTING = 10_000  # buckets with rejections that are not written yet; bounds memory
 _BREAKER = "breaker_"  # how the names of counts that the circuit breaker keeps begin
-_NAMES = tuple(field.name for field in fields(StoreStats) if not field.name.startswith(_BREAKER))
+_NAMES: tuple[str, ...] = tuple(
+    name for name in StoreStats.__match_args__ if not name.startswith(_BREAKER)
+)
 
 
 class _WriteCounts(dict[tuple[int, int], LockFreeCount]):
@@ -57,14 +58,17 @@ class RejectedCounts:
 class Counters:
     """Counts that any thread may add to.
 
-    ``called`` counts a request to the store, ``granted`` a charge that was applied alone, and
+    ``called`` counts a request to the store, ``granted`` a charge that was applied alone,
+    ``rejected`` one that was rejected alone, ``refused`` a write whose condition did not hold, and
     ``writes[plain, clamp].add`` a write to a bucket with so many moves of each kind.
     """
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(_NAMES, 0)
+        self._counts: dict[str, int] = dict.fromkeys(_NAMES, 0)
         self._calls, self._granted = LockFreeCount(), LockFreeCount()
+        self._refused, self._rejected = LockFreeCount(), LockFreeCount()
         self.called, self.granted = self._calls.add, self._granted.add
+        self.refused, self.rejected = self._refused.add, self._rejected.add
         self.writes = _WriteCounts()
         self._lock = SignalSafeLock()
 
@@ -84,10 +88,12 @@ class Counters:
     def read(self) -> StoreStats:
         """Return all counts. Takes no lock: a signal handler could not wait for it."""
         counts: dict[str, Any] = self._counts.copy()
-        granted = self._granted.value()
+        granted, rejected = self._granted.value(), self._rejected.value()
         counts["calls"] += self._calls.value()
-        counts["charges"] += granted
+        counts["charges"] += granted + rejected
         counts["granted"] += granted
+        counts["rejected"] += rejected
+        counts["refused_writes"] += self._refused.value()
         for (plain_moves, clamp_moves), counter in self.writes.copy().items():
             writes = counter.value()
             counts["writes"] += writes

@@ -75,6 +75,9 @@ class RejectionCache:
         entry, change = self._cache.get(pending.shard_id), pending.change
         if entry is None or not holds_limits(entry.bucket, change.in_force):
             return None
+        paused_until_ms = entry.bucket.image.paused_until_ms
+        if paused_until_ms is not None and now_ms < paused_until_ms:
+            return self._judge_paused(entry, now_ms)
         if change.until_ms is not None:
             return self._judge_reservation(pending, entry, change.until_ms, now_ms)
         last = self._last_fit
@@ -91,7 +94,13 @@ class RejectionCache:
             return Rejected(image, now_ms)
         if fits:
             self._last_fit = _Fit(entry, change.amounts_milli, now_ms)
-        pending.draft = ChargeDraft(entry, moves, now_ms)
+        pending.draft = ChargeDraft(entry, moves, now_ms, fits)
+        return None
+
+    def _judge_paused(self, entry: CachedBucket, now_ms: int) -> Rejected | None:
+        """Reject during a pause; without a draft the bucket is read: the pause may be lifted."""
+        if 0 <= now_ms - entry.at_ms < self._ttl_ms:
+            return Rejected(entry.bucket.image, now_ms)
         return None
 
     def _judge_reservation(
@@ -109,7 +118,7 @@ class RejectionCache:
         )
         if not fits and 0 <= age_ms < self._ttl_ms:
             return Rejected(image, now_ms)
-        pending.draft = ChargeDraft(entry, moves, now_ms)
+        pending.draft = ChargeDraft(entry, moves, now_ms, fits)
         return None
 
     def _judge_shards(self, pending: PendingChange, now_ms: int) -> Rejected | None:

@@ -1,4 +1,4 @@
-"""Operations on buckets: charge, settle, read, reset and top up."""
+"""Operations on buckets: charge, settle, read, reset, top up and pause."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 
 from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.image import HOUR_MS, BucketImage, is_paused
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.report import bucket_states, resource_capacity
 from zae_limiter.admission.request import (
     Charge,
@@ -24,7 +26,7 @@ from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, r
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejections import NotedRejections, with_rejections
 from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
-from zae_limiter.models.audit import AuditAction, AuditedChange
+from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
 # the charge, the decision, the usage window that it closes, and the bucket as it was read
@@ -226,6 +228,41 @@ def top_up(
     details = {"amounts": dict(amounts), "added_milli": settling.added_milli(moves)}
     record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
+
+
+def pause(
+    tables: Tables,
+    namespace_id: str,
+    change: AuditedChange,
+    until_ms: int,
+    in_force: InForce | None,
+) -> bool:
+    """Admit nothing until a moment, or lift the pause; False if that changes nothing.
+
+    A bucket that does not exist is created, under the limits in force, if there are any.
+    """
+    now_ms = change.now_ms
+    image, window = _changed_bucket(tables, namespace_id, change)
+    before_ms = None if image is None or not is_paused(image, now_ms) else image.paused_until_ms
+    paused_ms = settling.paused_until(before_ms, until_ms, now_ms)
+    if paused_ms == before_ms:
+        return False
+    if image is None:
+        refuse_if_purging(tables, namespace_id)
+        image = _new_bucket(in_force, paused_ms, now_ms)
+    after = image._replace(paused_until_ms=paused_ms, writes=image.writes + 1)
+    _write_change(tables, namespace_id, change, after, window)
+    action, details = pause_event(paused_ms)
+    record(tables, namespace_id, change, action, details)
+    return True
+
+
+def _new_bucket(in_force: InForce | None, expires_ms: int | None, now_ms: int) -> BucketImage:
+    """Return a full bucket; the first call brings its limits if none are stored."""
+    if in_force is None:
+        return BucketImage({}, 0, expires_ms, now_ms // HOUR_MS)
+    image = full_bucket(in_force, now_ms)
+    return image._replace(expires_ms=in_force.extended_ttl(None, now_ms))
 
 
 def drop(tables: Tables, row: BucketRow) -> None:

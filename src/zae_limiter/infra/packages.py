@@ -1,8 +1,9 @@
 """Function packages: zips of what a handler imports, built from the installed package.
 
-Imports are followed in the source text, also those inside functions; blocks for type checkers are
-left out. The functions have no third-party code. The same sources give the same bytes, so that the
-digest tells whether a deployed function is up to date.
+Imports are followed in the source text, also those inside functions, without what only readers and
+type checkers need (``runtime_source``). The functions have no third-party code. The same sources
+give the same bytes on every Python, so that the digest tells whether a deployed function is up to
+date.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+
+from zae_limiter.infra.runtime_source import runtime_source
 
 OWN_PACKAGES = ("zae_limiter", "zae_limiter_aggregator", "zae_limiter_provisioner")
 AGGREGATOR = "zae_limiter_aggregator.handler"
@@ -56,7 +59,7 @@ def build(entry: str) -> FunctionPackage:
     files = {_ENTRY: f'from {entry} import handler\n\n__all__ = ["handler"]\n'.encode()}
     for name, path in sorted(_modules(entry).items()):
         inside = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
-        files[inside] = path.read_bytes()
+        files[inside] = _source(path)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for inside, content in files.items():
@@ -96,7 +99,7 @@ def _file_of(name: str) -> Path | None:
 
 
 def _imported(path: Path, package: str) -> Iterator[str]:
-    for node in _runtime_nodes(ast.parse(path.read_bytes())):
+    for node in ast.walk(ast.parse(_source(path))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -109,17 +112,6 @@ def _imported(path: Path, package: str) -> Iterator[str]:
         yield from (name for name in names if name.partition(".")[0] in OWN_PACKAGES)
 
 
-def _runtime_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Iterate over a tree without the blocks that only type checkers read."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and _is_for_type_checkers(child.test):
-            for other in child.orelse:
-                yield other
-                yield from _runtime_nodes(other)
-            continue
-        yield child
-        yield from _runtime_nodes(child)
-
-
-def _is_for_type_checkers(test: ast.expr) -> bool:
-    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+@functools.cache  # the functions have many modules in common
+def _source(path: Path) -> bytes:
+    return runtime_source(path.read_bytes())

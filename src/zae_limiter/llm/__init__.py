@@ -105,6 +105,7 @@ def reserve(
     meter: Meter | None = None,
     count: CountTokens | None = None,
     charge_refused: bool = True,
+    pause: bool | str = True,
     **options: Any,
 ) -> LlmReservation: ...
 @overload
@@ -118,6 +119,7 @@ def reserve(
     meter: Meter | None = None,
     count: CountTokens | None = None,
     charge_refused: bool = True,
+    pause: bool | str = True,
     **options: Any,
 ) -> SyncLlmReservation: ...
 def reserve(
@@ -135,8 +137,10 @@ def reserve(
     which tokens count against which limit; by default requests against ``rpm`` and all tokens
     against ``tpm``. ``count`` is a tokenizer for texts, in place of the built-in estimate, also for
     answers that were cut off. ``charge_refused=False`` charges a call that the provider has refused
-    (by a status such as 400 or 429) its requests only. Other options go to ``acquire``:
-    ``timeout=``, ``limits=``, ``on_unavailable=``.
+    (by a status such as 400 or 429) its requests only. If a 429 says for how long to wait, the
+    bucket of the call is paused that long, so that all workers back off; ``pause`` is the entity
+    whose bucket on the resource is paused instead, such as the parent, or False. Other options go
+    to ``acquire``: ``timeout=``, ``limits=``, ``on_unavailable=``.
 
     With a ``SyncRateLimiter`` the result is a plain context manager. Raises what acquire raises.
     """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from zae_limiter._frozen import field, frozen
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.state import PENDING, Managed
 from zae_limiter.manifest.targets import (
@@ -55,7 +55,7 @@ def _removal(target: Target, before: Setting, managed: Managed) -> Change | None
     return None if before.agrees(ALONE) else Change(Action.UPDATE, target, before, ALONE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LimitsPlan:
     """What an apply of a manifest would do, as of one moment.
 
@@ -91,6 +91,7 @@ class LimitsPlan:
         return not self.changes
 
     def count(self, action: Action) -> int:
+        """Return how many changes are of a kind."""
         return sum(change.action is action for change in self.changes)
 
     def managed_during(self) -> Managed:
@@ -114,6 +115,7 @@ class LimitsPlan:
         return Managed(digests, registered.intersection(kept))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
         return {
             "changes": [change.to_dict() for change in self.changes],
             "create": self.count(Action.CREATE),
@@ -125,7 +127,7 @@ class LimitsPlan:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ApplyResult:
     """What an apply has done: how many targets it has created, updated, deleted and adopted."""
 
@@ -138,6 +140,7 @@ class ApplyResult:
 
     @classmethod
     def of(cls, plan: LimitsPlan) -> ApplyResult:
+        """Return the result of a plan that was carried out."""
         return cls(
             plan.count(Action.CREATE),
             plan.count(Action.UPDATE),
@@ -148,6 +151,7 @@ class ApplyResult:
         )
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
         return {
             "created": self.created,
             "updated": self.updated,
@@ -165,7 +169,7 @@ class DriftCause(StrEnum):
     NOT_APPLIED = "not_applied"  # the manifest was changed since, or an apply was interrupted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """A target that differs from the manifest, and the last change of it in the audit log.
 
@@ -180,6 +184,7 @@ class Drift:
     changed_at: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the difference as JSON values."""
         kind = self.target.kind
         return {
             "cause": self.cause.value,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from zae_limiter._frozen import frozen
 from zae_limiter.manifest.declarations import LimitDecl, Limits, LimitsManifest
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
@@ -104,7 +104,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One step of an apply: ``before`` and ``after`` are None where the target does not exist."""
 
@@ -114,6 +114,7 @@ class Change:
     after: Setting | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the change as JSON values."""
         kind = self.target.kind
         return {
             "action": self.action.value,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
+from zae_limiter._frozen import field, frozen
 from zae_limiter.identifiers import new_event_id
 from zae_limiter.models.timestamps import iso_from_ms
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
 
 SYSTEM_SUBJECT = "$SYSTEM"
+# Events of a batch whose subjects have the same bundle share items. 256 bundles: a large apply
+# writes a tenth as many items for its events as without them, and a query for the events of one
+# subject reads those of a 256th of all. Stored keys depend on the number.
+BUNDLES = 256
+BUNDLED_EVENTS = 20  # of one item: 400 KB; an event has up to 16, with 32 limits before and after
 
 
 def resource_subject(resource: str) -> str:
@@ -31,6 +37,11 @@ def config_subject(level: ConfigLevel) -> str:
     if level.entity_id:
         return level.entity_id
     return resource_subject(level.resource) if level.resource else SYSTEM_SUBJECT
+
+
+def bundle_of(subject: str) -> int:
+    """Return the bundle of the events about a subject: the same in every process and version."""
+    return crc32(subject.encode()) % BUNDLES
 
 
 def parent_details(before: Entity, after: Entity) -> dict[str, Any]:
@@ -53,13 +64,22 @@ class AuditAction(StrEnum):
     LIMITS_DELETED = "limits_deleted"
     BUCKET_RESET = "bucket_reset"
     BUCKET_TOPPED_UP = "bucket_topped_up"
+    BUCKET_PAUSED = "bucket_paused"
+    BUCKET_RESUMED = "bucket_resumed"
     NAMESPACE_REGISTERED = "namespace_registered"
     NAMESPACE_DELETED = "namespace_deleted"
     NAMESPACE_RECOVERED = "namespace_recovered"
     NAMESPACE_PURGED = "namespace_purged"
 
 
-@dataclass(frozen=True, slots=True)
+def pause_event(paused_until_ms: int | None) -> tuple[AuditAction, dict[str, Any]]:
+    """Return kind and details of the event that a bucket was paused, or its pause lifted (None)."""
+    if paused_until_ms is None:
+        return AuditAction.BUCKET_RESUMED, {}
+    return AuditAction.BUCKET_PAUSED, {"until": iso_from_ms(paused_until_ms)}
+
+
+@frozen
 class AuditEvent:
     """One change. ``event_id`` sorts by time."""
 

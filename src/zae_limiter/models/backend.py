@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from zae_limiter._frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class BackendCapabilities:
     """What an engine can do, declared by the engine instead of found out by trying.
 
@@ -22,7 +23,7 @@ class BackendCapabilities:
     infrastructure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreStats:
     """Counts since the repository was opened; scoped repositories share them.
 
@@ -81,7 +82,7 @@ class StoreStats:
         return self.writes / done if done else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CacheStats:
     """Counters of the configuration cache."""
 
@@ -99,6 +100,7 @@ class MigrationProgress(NamedTuple):
     changed: int
 
     def plus(self, later: MigrationProgress) -> MigrationProgress:
+        """Return the sum of this and a later part of the same migration."""
         return self._replace(read=self.read + later.read, changed=self.changed + later.changed)
 
 

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import MILLI
+
+# A pause that was forgotten, or asked for by a provider that is mistaken, ends by itself soon.
+MAX_PAUSE_S = 600
+
+
+def check_pause(seconds: object) -> float:
+    """Return the length of a pause; raises ValidationError for what is none."""
+    is_number = type(seconds) in (int, float)
+    if not is_number or not 0 <= seconds <= MAX_PAUSE_S:  # type: ignore[operator]
+        raise ValidationError(
+            "seconds",
+            seconds,
+            f"must be a number from 0, which lifts a pause, to {MAX_PAUSE_S}; pause again before "
+            "it ends if that is not enough",
+        )
+    return seconds  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +30,8 @@ class BucketState:
     """One limit of a bucket; ``tokens_milli`` is its level at ``last_refill_ms``, when read.
 
     ``rejected`` counts acquires that the bucket rejected in the running hour; it is approximate.
+    ``paused_until_ms`` is until when the bucket admits nothing, in epoch milliseconds; None if it
+    is not paused.
     """
 
     entity_id: str
@@ -25,6 +44,7 @@ class BucketState:
     refill_period_ms: int
     total_consumed_milli: int | None = None
     rejected: int = 0
+    paused_until_ms: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -33,10 +53,12 @@ class BucketState:
 
     @property
     def capacity(self) -> int:
+        """The most tokens that it holds."""
         return self.capacity_milli // MILLI
 
     @property
     def limit(self) -> Limit:
+        """The limit with the parameters of this bucket."""
         return Limit.from_stored(
             self.limit_name,
             self.capacity_milli // MILLI,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from zae_limiter._frozen import field, frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entity:
     """An API key, user, project or tenant. With ``cascade`` its parent is charged as well."""
 
@@ -18,6 +18,7 @@ class Entity:
 
     @property
     def is_child(self) -> bool:
+        """Whether it has a parent."""
         return self.parent_id is not None
 
     @property
@@ -26,7 +27,7 @@ class Entity:
         return self.parent_id is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Namespace:
     """An isolated part of a store, with entities, limits and buckets of its own."""
 

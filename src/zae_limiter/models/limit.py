@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from zae_limiter._frozen import frozen
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import check_limit_name
@@ -36,7 +36,7 @@ class LimitName(StrEnum):
     TPD = "tpd"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """At most ``capacity`` tokens at once; ``refill_amount`` accrue every period, continuously.
 
@@ -147,14 +147,17 @@ class Limit:
 
     @property
     def capacity_milli(self) -> int:
+        """The capacity in millitokens."""
         return self.capacity * MILLI
 
     @property
     def refill_amount_milli(self) -> int:
+        """The refill amount in millitokens."""
         return self.refill_amount * MILLI
 
     @property
     def refill_period_ms(self) -> int:
+        """The refill period in milliseconds."""
         return self.refill_period_seconds * 1000
 
     @property
@@ -165,6 +168,7 @@ class Limit:
         return -(-self.capacity * self.refill_period_ms // self.refill_amount)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the limit as JSON values, as ``from_dict`` reads it."""
         if self.lease_ttl is not None:
             return {"name": self.name, "concurrent": self.capacity, "lease_ttl": self.lease_ttl}
         return {
@@ -183,6 +187,7 @@ class Limit:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Limit:
+        """Return the limit of what ``to_dict`` made."""
         if not isinstance(data, Mapping):
             raise ValidationError("limit", data, "must be a mapping")
         if "concurrent" in data and "name" in data:

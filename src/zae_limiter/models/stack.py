@@ -108,10 +108,12 @@ class LimiterInfo:
 
     @property
     def is_healthy(self) -> bool:
+        """Whether the last deployment succeeded."""
         return self.stack_status in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
     @property
     def is_in_progress(self) -> bool:
+        """Whether a deployment is under way."""
         return self.stack_status.endswith("_IN_PROGRESS")
 
 

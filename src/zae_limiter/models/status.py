@@ -13,7 +13,11 @@ HeaderStyle = Literal["ietf", "x-ratelimit", "openai"]
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """One limit compared with one request, in whole tokens; ``available`` is negative in debt."""
+    """One limit compared with one request, in whole tokens; ``available`` is negative in debt.
+
+    ``paused_seconds`` is for how long the bucket is still paused: until then every limit of it is
+    exceeded, whatever it holds.
+    """
 
     entity_id: str
     resource: str
@@ -23,6 +27,7 @@ class LimitStatus:
     requested: int
     exceeded: bool
     retry_after_seconds: float
+    paused_seconds: float = 0.0
 
     @property
     def deficit(self) -> int:
@@ -33,6 +38,7 @@ class LimitStatus:
         """Return strict JSON; an infinite wait is null."""
         never = math.isinf(self.retry_after_seconds)
         of_slots = {"lease_ttl": self.limit.lease_ttl} if self.limit.is_concurrent else {}
+        of_pause = {"paused_seconds": self.paused_seconds} if self.paused_seconds else {}
         return {
             "entity_id": self.entity_id,
             "resource": self.resource,
@@ -46,6 +52,7 @@ class LimitStatus:
             "exceeded": self.exceeded,
             "can_ever_fit": not never,
             "retry_after_seconds": None if never else self.retry_after_seconds,
+            **of_pause,
         }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
+
+from zae_limiter._frozen import field, frozen
 
 
 class WindowType(StrEnum):
@@ -23,7 +24,7 @@ class WindowType(StrEnum):
 WindowName = WindowType | Literal["hourly", "daily", "monthly"]  # a typo is a type error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageSnapshot:
     """Net consumption per limit (whole tokens) and admitted acquires of one window.
 
@@ -49,7 +50,7 @@ class UsageSnapshot:
         return {name: amount - through.get(name, 0) for name, amount in self.counters.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageSummary:
     """Totals over a set of snapshots, and averages per hour, day or month in which there was use.
 
@@ -69,7 +70,7 @@ class UsageSummary:
     rejected: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityUsage:
     """What one entity used in a span of time, on one resource or on all.
 
@@ -83,7 +84,7 @@ class EntityUsage:
     rejected: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageRanking:
     """The largest consumers of the hours from ``start_time`` to ``end_time``.
 

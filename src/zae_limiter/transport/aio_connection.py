@@ -45,7 +45,7 @@ class AioConnection(asyncio.BufferedProtocol):
         """
         self.may_keep = False
         self._reader = None
-        waiter: ShieldedFuture[HttpResponse] = ShieldedFuture(loop=self._loop)
+        waiter: ShieldedFuture[HttpResponse] = ShieldedFuture()  # of the running loop
         self.waiter = waiter
         self._until = until
         if self._timer is None or until < self._timer_at:

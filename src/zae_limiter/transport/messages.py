@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import ssl
 from typing import NamedTuple
-from urllib.parse import quote, urlsplit
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.transport.errors import NoAnswer, NotSent
@@ -15,8 +13,6 @@ MAX_CONNECTIONS = 256
 # Well below what servers and proxies allow: if one closes an idle connection just as it is used
 # again, the outcome of that write is unknown.
 IDLE_S = 10.0
-# How a connection that the other side has closed fails, with and without TLS.
-_CLOSED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 HOST = re.compile(r"[\w.:%-]+")
 
 
@@ -73,6 +69,13 @@ class Proxy(NamedTuple):
     def url(self) -> str:
         """Without user and password."""
         return f"http://{bracketed(self.host)}:{self.port}"
+
+    @property
+    def authorization_header(self) -> str:
+        """The header line with the credentials; empty if it needs none."""
+        if self.authorization is None:
+            return ""
+        return f"Proxy-Authorization: {self.authorization}\r\n"
 
     def __repr__(self) -> str:
         return f"Proxy({self.url})"
@@ -134,6 +137,8 @@ def bracketed(host: str) -> str:
 
 def parse_endpoint(url: str) -> Endpoint:
     """Parse ``http(s)://HOST[:PORT][/PATH]``; raises ValidationError for anything else."""
+    from urllib.parse import quote, urlsplit  # a client parses one, most functions none
+
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -174,8 +179,17 @@ def no_answer(
     ``was_idle``: no byte of an answer came over a connection that had been used before.
     """
     message = f"no answer from {destination}: {_reason(error)}"
-    closed = was_idle and isinstance(error, _CLOSED)
+    closed = was_idle and _is_closed(error)
     return NoAnswer(message, reused_connection=closed, cause=error)
+
+
+def _is_closed(error: BaseException) -> bool:
+    """Whether a connection has failed as one does that the other side has closed."""
+    if isinstance(error, ConnectionError):
+        return True
+    import ssl  # which is loaded already where TLS is spoken
+
+    return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def _reason(error: BaseException) -> str:

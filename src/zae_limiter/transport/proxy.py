@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from base64 import b64encode
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
@@ -60,6 +59,8 @@ def _parse_proxy(url: str, endpoint: Endpoint) -> Proxy:
 def _basic_auth(user: str | None, password: str | None) -> str | None:
     if not user:
         return None
+    from base64 import b64encode
+
     credentials = f"{unquote(user)}:{unquote(password or '')}"
     return "Basic " + b64encode(credentials.encode("ascii")).decode()
 
@@ -80,15 +81,8 @@ def tunnel_request(destination: Destination) -> bytes:
     authority = destination.endpoint.authority
     return (
         f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n"
-        f"{authorization_header(destination.proxy)}\r\n"
+        f"{destination.proxy.authorization_header}\r\n"
     ).encode()
-
-
-def authorization_header(proxy: Proxy) -> str:
-    """The header line with the proxy's credentials; empty if it needs none."""
-    if proxy.authorization is None:
-        return ""
-    return f"Proxy-Authorization: {proxy.authorization}\r\n"
 
 
 class TunnelReader:

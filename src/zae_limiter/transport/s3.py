@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
 from zae_limiter.transport.messages import Destination, HttpResponse
-from zae_limiter.transport.proxy import authorization_header
 from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key
 
 SERVICE = "s3"
@@ -65,7 +64,7 @@ def put_object(
     target, proxy_header = path, ""
     if proxy is not None and destination.is_forwarded:
         target = endpoint._replace(path=path).url
-        proxy_header = authorization_header(proxy)
+        proxy_header = proxy.authorization_header
     head = (
         f"PUT {target} HTTP/1.1\r\n{proxy_header}"
         + "".join(f"{name}: {headers[name]}\r\n" for name in names)

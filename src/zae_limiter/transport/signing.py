@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter._version import __version__
 from zae_limiter.transport.messages import Destination
-from zae_limiter.transport.proxy import authorization_header
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -76,7 +75,7 @@ class Signer:
         host = endpoint.host_header
         target, proxy_header = endpoint.path, ""
         if proxy is not None and destination.is_forwarded:
-            target, proxy_header = endpoint.url, authorization_header(proxy)
+            target, proxy_header = endpoint.url, proxy.authorization_header
         self._region = region
         self._canonical = (
             f"POST\n{endpoint.path}\n\ncontent-type:{CONTENT_TYPE}\nhost:{host}\nx-amz-date:"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 
 if TYPE_CHECKING:
+    import socket
+    import ssl
     from concurrent.futures import Future
 
 # Family, kind, protocol, canonical name, address: as getaddrinfo returns it.
@@ -60,6 +59,8 @@ def _is_fresh(future: Future[list[Address]], age_s: float) -> bool:
 
 
 def _start_lookup(host: str, port: int, future: Future[list[Address]]) -> None:
+    import socket  # it and ssl with the first connection: they are a sixth of a cold start
+
     try:
         future.set_result(_resolve(host, port, socket.AI_NUMERICHOST))  # needs no DNS
     except (OSError, UnicodeError):
@@ -80,11 +81,15 @@ def _resolve_into(host: str, port: int, future: Future[list[Address]]) -> None:
 
 
 def _resolve(host: str, port: int, flags: int) -> list[Address]:
+    import socket
+
     return [*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
 
 
 def new_socket(address: Address) -> socket.socket:
     """Make a socket that is not connected yet and sends small messages at once."""
+    import socket
+
     sock = socket.socket(*address[:3])
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
@@ -105,6 +110,8 @@ class SocketPoll:
     __slots__ = ("_sock", "readable")
 
     def __init__(self, sock: socket.socket) -> None:
+        import select
+
         self._sock = sock
         self.readable: Callable[[], object] = self._select
         if hasattr(select, "poll"):  # not on Windows
@@ -113,6 +120,8 @@ class SocketPoll:
             self.readable = partial(poll.poll, 0)
 
     def _select(self) -> bool:
+        import select
+
         return bool(select.select([self._sock], [], [], 0)[0])
 
 
@@ -129,6 +138,8 @@ class TrustStore:
         context = self._contexts.get(ca_bundle)
         if context is None:
             if ca_bundle is None:
+                import ssl
+
                 context = ssl.create_default_context(cafile=_botocore_ca_bundle())
             else:
                 context = _context_of(ca_bundle)
@@ -137,6 +148,8 @@ class TrustStore:
 
 
 def _context_of(ca_bundle: str) -> ssl.SSLContext:
+    import ssl
+
     try:
         context = ssl.create_default_context(cafile=ca_bundle)
     except OSError as error:
@@ -149,6 +162,8 @@ def _context_of(ca_bundle: str) -> ssl.SSLContext:
 
 def _botocore_ca_bundle() -> str | None:
     """None where the system has certificates of its own."""
+    import ssl
+
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         return None

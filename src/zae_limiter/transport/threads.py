@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +15,6 @@ from zae_limiter.transport.messages import (
     no_answer,
     no_connection,
 )
-from zae_limiter.transport.proxy import TunnelReader, tunnel_request
 from zae_limiter.transport.sockets import (
     Address,
     Resolver,
@@ -28,6 +25,8 @@ from zae_limiter.transport.sockets import (
 )
 
 if TYPE_CHECKING:
+    import socket
+    import ssl
     from concurrent.futures import Future
 
 T = TypeVar("T")
@@ -212,6 +211,8 @@ def _connect(addresses: list[Address], until: float) -> socket.socket:
 
 def _open_tunnel(sock: socket.socket, destination: Destination, until: float) -> None:
     """Have the proxy connect the socket to the endpoint; raises OSError or PermissionDenied."""
+    from zae_limiter.transport.proxy import TunnelReader, tunnel_request
+
     reader = TunnelReader(destination)
     sock.settimeout(_left(until))
     sock.sendall(tunnel_request(destination))

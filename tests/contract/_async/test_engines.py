@@ -1,13 +1,15 @@
 """The suite for the engines that come with the package.
 
-Of the tree that is generated, the groups about records run with the slow tests where they need a
-file or a server: its calls are those of the async tree, and memory runs all groups in both.
+Of the tree that is generated, the groups about arithmetic and records run with the slow tests where
+they need a file or a server: its calls are those of the async tree, and memory runs all groups in
+both (ADR 039).
 """
 
 import pytest
 from zae_limiter_contract._async.engine import (
+    ArithmeticContract,
+    CallerContract,
     EngineContract,
-    LevelContract,
     LineContract,
     RecordContract,
 )
@@ -34,8 +36,13 @@ class OnSqlite:
         return specs.sqlite(tmp_path)
 
 
-class TestSqlite(OnSqlite, LevelContract, LineContract):
-    """The levels of buckets."""
+class TestSqlite(OnSqlite, CallerContract, LineContract):
+    """Callers side by side, cut off, failing or waiting."""
+
+
+# sync: @pytest.mark.slow
+class TestSqliteArithmetic(OnSqlite, ArithmeticContract):
+    """What one caller gets."""
 
 
 # sync: @pytest.mark.slow
@@ -49,8 +56,13 @@ class OnDynamodb:
         return specs.dynamodb(dynamodb_table)
 
 
-class TestDynamodb(OnDynamodb, LevelContract, LineContract):
-    """The levels of buckets."""
+class TestDynamodb(OnDynamodb, CallerContract, LineContract):
+    """Callers side by side, cut off, failing or waiting."""
+
+
+# sync: @pytest.mark.slow
+class TestDynamodbArithmetic(OnDynamodb, ArithmeticContract):
+    """What one caller gets."""
 
 
 # sync: @pytest.mark.slow

@@ -1,7 +1,20 @@
 """The suite again, with every bucket split: no caller notices."""
 
 import pytest
-from zae_limiter_contract._async.engine import LevelContract, RecordContract
+from zae_limiter_contract._async.amounts import AmountContract
+from zae_limiter_contract._async.buckets import BucketContract
+from zae_limiter_contract._async.changed_leases import ChangedLeaseContract
+from zae_limiter_contract._async.debts import DebtContract
+from zae_limiter_contract._async.engine import CallerContract, RecordContract
+from zae_limiter_contract._async.idle import IdleContract
+from zae_limiter_contract._async.live_changes import LiveChangeContract
+from zae_limiter_contract._async.observing import HookContract, ShadowContract
+from zae_limiter_contract._async.overrides import OverrideContract
+from zae_limiter_contract._async.pausing import PauseContract
+from zae_limiter_contract._async.rates import RateContract
+from zae_limiter_contract._async.remaining import RemainingContract
+from zae_limiter_contract._async.retry_after import RetryAfterContract
+from zae_limiter_contract._async.skew import SkewContract
 
 from tests.contract._async.splitting import split_dynamodb
 
@@ -13,8 +26,32 @@ class SplitBuckets:
 
 
 # sync: @pytest.mark.slow  # generated from the async tree, whose run stays fast
-class TestSplitBuckets(SplitBuckets, LevelContract):
-    """The levels of buckets."""
+class TestSplitBuckets(
+    SplitBuckets,
+    CallerContract,
+    AmountContract,
+    ChangedLeaseContract,
+    DebtContract,
+    IdleContract,
+    PauseContract,
+    RateContract,
+    RetryAfterContract,
+    SkewContract,
+):
+    """Callers, and what levels become."""
+
+
+@pytest.mark.slow  # which limits apply, and what is shown of them, is decided before a shard is
+class TestRulesOfSplitBuckets(
+    SplitBuckets,
+    BucketContract,
+    HookContract,
+    LiveChangeContract,
+    OverrideContract,
+    RemainingContract,
+    ShadowContract,
+):
+    """What one caller gets under which limits."""
 
 
 @pytest.mark.slow  # all but the levels is as without a split

@@ -3,7 +3,20 @@
 """The suite again, with every bucket split: no caller notices."""
 
 import pytest
-from zae_limiter_contract._sync.engine import LevelContract, RecordContract
+from zae_limiter_contract._sync.amounts import AmountContract
+from zae_limiter_contract._sync.buckets import BucketContract
+from zae_limiter_contract._sync.changed_leases import ChangedLeaseContract
+from zae_limiter_contract._sync.debts import DebtContract
+from zae_limiter_contract._sync.engine import CallerContract, RecordContract
+from zae_limiter_contract._sync.idle import IdleContract
+from zae_limiter_contract._sync.live_changes import LiveChangeContract
+from zae_limiter_contract._sync.observing import HookContract, ShadowContract
+from zae_limiter_contract._sync.overrides import OverrideContract
+from zae_limiter_contract._sync.pausing import PauseContract
+from zae_limiter_contract._sync.rates import RateContract
+from zae_limiter_contract._sync.remaining import RemainingContract
+from zae_limiter_contract._sync.retry_after import RetryAfterContract
+from zae_limiter_contract._sync.skew import SkewContract
 
 from tests.contract._sync.splitting import split_dynamodb
 
@@ -15,8 +28,32 @@ class SplitBuckets:
 
 
 @pytest.mark.slow  # generated from the async tree, whose run stays fast
-class TestSplitBuckets(SplitBuckets, LevelContract):
-    """The levels of buckets."""
+class TestSplitBuckets(
+    SplitBuckets,
+    CallerContract,
+    AmountContract,
+    ChangedLeaseContract,
+    DebtContract,
+    IdleContract,
+    PauseContract,
+    RateContract,
+    RetryAfterContract,
+    SkewContract,
+):
+    """Callers, and what levels become."""
+
+
+@pytest.mark.slow  # which limits apply, and what is shown of them, is decided before a shard is
+class TestRulesOfSplitBuckets(
+    SplitBuckets,
+    BucketContract,
+    HookContract,
+    LiveChangeContract,
+    OverrideContract,
+    RemainingContract,
+    ShadowContract,
+):
+    """What one caller gets under which limits."""
 
 
 @pytest.mark.slow  # all but the levels is as without a split

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.support.dynamodb import DynamoServer, Proxy
-from tests.support.dynamodb.server import ServerError
+from tests.support.dynamodb.server import ServerError, find_binary
 
 CHILD = """
 from tests.support.dynamodb import DynamoServer
@@ -101,9 +101,8 @@ def test_a_server_does_not_outlive_a_test_process_that_is_killed():
 
 def test_a_missing_server_is_an_error_that_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.delenv("ZAEL_DYNOXIDE", raising=False)
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(ServerError, match="make tools"):
-        DynamoServer().start()
+        find_binary(tmp_path)
     monkeypatch.setenv("ZAEL_DYNOXIDE", str(tmp_path / "nothing"))
     with pytest.raises(ServerError, match="ZAEL_DYNOXIDE"):
         DynamoServer().start()

@@ -2,12 +2,14 @@
 
 import time
 
-import openai
 import pytest
 
-from examples import batch, stand_in_provider
+from tests.support.lazy import Lazy
 from tests.support.web_servers import asgi_server
 from zae_limiter import Limit, RateLimiter, Repository
+
+batch, stand_in_provider = Lazy("examples.batch"), Lazy("examples.stand_in_provider")
+openai = Lazy("openai")
 
 
 @pytest.fixture

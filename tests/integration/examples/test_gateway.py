@@ -3,13 +3,15 @@
 import asyncio
 import json
 
-import openai
 import pytest
 
-from examples import gateway, stand_in_provider
 from tests.support.dynamodb import shared_endpoint
 from tests.support.dynamodb.tables import store_url, temporary_table
+from tests.support.lazy import Lazy
 from tests.support.web_servers import asgi_server, fetch, hang_up
+
+gateway, stand_in_provider = Lazy("examples.gateway"), Lazy("examples.stand_in_provider")
+openai = Lazy("openai")
 
 QUESTION = [{"role": "user", "content": "one two three"}]
 TPM, PROJECT_TPM = 20_000, 30_000
@@ -27,7 +29,7 @@ def url(request, tmp_path):
 @pytest.fixture
 async def served(url, monkeypatch):
     """The port of the gateway, with two keys of one project and one of another tenant."""
-    gateway.ESTIMATE = gateway.llm.Learned(percentile=0.95)
+    monkeypatch.setattr("examples.gateway.ESTIMATE", gateway.llm.Learned(percentile=0.95))
     async with asgi_server(stand_in_provider.app) as provider:
         monkeypatch.setenv("UPSTREAM_URL", f"http://127.0.0.1:{provider}/v1")
         monkeypatch.setenv("ZAEL_URL", url)

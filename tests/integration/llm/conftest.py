@@ -1,5 +1,9 @@
 """A provider, limiters of both trees, and a ledger to compare."""
 
+import gc
+from pathlib import Path
+
+import certifi
 import pytest
 
 from tests.support.providers import Provider
@@ -11,6 +15,22 @@ LIMITS = [
     Limit.custom("rpm", capacity=RPM, refill_amount=1, refill_period_seconds=86_400),
     Limit.custom("tpm", capacity=TPM, refill_amount=1, refill_period_seconds=86_400),
 ]
+
+
+@pytest.fixture(scope="session")
+def one_certificate(tmp_path_factory):
+    """A file that SDKs read in no time: each client would read all authorities of the world."""
+    end = "-----END CERTIFICATE-----\n"
+    file = tmp_path_factory.mktemp("tls") / "one.pem"
+    file.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _cheap_clients(one_certificate, monkeypatch):
+    """No test here uses TLS, and some collect garbage: not that of the SDKs' thousand models."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(one_certificate))
+    gc.freeze()
 
 
 @pytest.fixture
@@ -38,8 +58,7 @@ def ledger(limiter):
     """What was charged to ``key`` on ``model``: requests and tokens."""
 
     async def charged():
-        levels = await limiter.available("key", "model")
-        return RPM - levels["rpm"], TPM - levels["tpm"]
+        return missing(await limiter.repository.get_buckets("key", "model"))
 
     return charged
 
@@ -47,7 +66,12 @@ def ledger(limiter):
 @pytest.fixture
 def sync_ledger(sync_limiter):
     def charged():
-        levels = sync_limiter.available("key", "model")
-        return RPM - levels["rpm"], TPM - levels["tpm"]
+        return missing(sync_limiter.repository.get_buckets("key", "model"))
 
     return charged
+
+
+def missing(states):
+    """Return requests and tokens that were taken; also while the bucket is paused."""
+    levels = {state.limit_name: state.tokens for state in states}
+    return RPM - levels.get("rpm", RPM), TPM - levels.get("tpm", TPM)

@@ -1,18 +1,13 @@
 """One face for the SDKs: a whole answer, a stream, and the client that both need."""
 
-import warnings
 from contextlib import asynccontextmanager, contextmanager
 
-import anthropic
 import boto3
-import openai
 from botocore.config import Config
 
-with warnings.catch_warnings():
-    # Its source has invalid escapes, which are noticed where it is compiled: not at installation.
-    warnings.simplefilter("ignore")
-    from google import genai
-    from google.genai import types
+from tests.support.lazy import Lazy
+
+anthropic, genai, openai = Lazy("anthropic"), Lazy("google.genai"), Lazy("openai")
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 CHAT = {"model": "m", "messages": MESSAGES, "max_tokens": 500}
@@ -90,7 +85,7 @@ class Gemini:
         return client.models.generate_content_stream(**GEMINI)
 
     def made(self, provider):
-        options = types.HttpOptions(base_url=provider.url)
+        options = genai.types.HttpOptions(base_url=provider.url)
         return genai.Client(api_key="k", http_options=options)
 
     @contextmanager

@@ -3,13 +3,15 @@
 import asyncio
 import gc
 
-import httpx2
-import openai
 import pytest
 
 from tests.integration.llm.sdks import ASYNC_SDKS, SYNC_SDKS
+from tests.support.lazy import Lazy
 from tests.support.providers import Answer
-from zae_limiter import llm
+from zae_limiter import RateLimiter, RateLimitExceeded, ValidationError, llm
+from zae_limiter.testing import outage
+
+httpx2, openai = Lazy("httpx2"), Lazy("openai")
 
 # The estimator of these tests counts the chunks of the provider exactly: each is a word.
 INPUT = 50
@@ -126,6 +128,95 @@ def test_a_refused_call_costs_its_requests_if_so_wanted(
         call.record(sync_sdk.whole(client))
     assert sync_ledger() == (1, 0)
     assert call.provider_wait == 7
+
+
+# What each SDK's provider says, and for how long that pauses.
+REFUSALS = [
+    ({"retry-after": "7"}, 7),
+    ({"retry-after-ms": "90000", "retry-after": "9"}, 90),
+    ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, 360),
+    ({"retry-after": "4000"}, 600),  # more than a bucket can be paused
+]
+
+
+@pytest.mark.parametrize(("headers", "seconds"), REFUSALS, ids=repr)
+async def test_a_refusal_pauses_the_bucket_for_all_workers(headers, seconds, provider, limiter):
+    await refused(provider, limiter, headers)
+    other = RateLimiter(limiter.repository)
+    with pytest.raises(RateLimitExceeded, match="paused") as caught:
+        async with reserve(other):
+            pass
+    assert seconds - 5 < caught.value.retry_after_seconds <= seconds
+    [event] = await limiter.get_audit_events("key")
+    assert (event.action, event.principal) == ("bucket_paused", "provider feedback")
+
+
+def test_a_refusal_pauses_the_bucket_with_every_sdk(sync_sdk, provider, sync_limiter):
+    provider.answers.append(Answer(status=429, headers={"retry-after": "30"}))
+    with (
+        sync_sdk.sync_client(provider) as client,
+        pytest.raises(Exception, match=r"429|refused"),
+        reserve(sync_limiter) as call,
+    ):
+        call.record(sync_sdk.whole(client))
+    assert 25 < sync_limiter.time_until_available("key", "model", {"rpm": 1}) <= 30
+
+
+async def test_many_refusals_at_once_are_one_pause(provider, limiter):
+    await asyncio.gather(*[refused(provider, limiter, {"retry-after": "30"}) for _ in range(5)])
+    assert len(await limiter.get_audit_events("key")) == 1
+    await limiter.pause("key", "model", 0)
+    await refused(provider, limiter, {"retry-after": "60"})  # for noticeably longer
+    assert 55 < await limiter.time_until_available("key", "model", {"rpm": 1}) <= 60
+
+
+async def test_the_bucket_of_the_parent_can_be_paused_instead(provider, limiter):
+    await limiter.create_entity("key", parent_id="project", cascade=True)
+    await limiter.create_entity("other", parent_id="project", cascade=True)
+    await refused(provider, limiter, {"retry-after": "30"}, pause="project")
+    assert 25 < await limiter.time_until_available("other", "model", {"rpm": 1}) <= 30
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "pause"),
+    [
+        (429, {}, True),  # it does not say for how long
+        (429, {"retry-after": "0"}, True),
+        (500, {"retry-after": "30"}, True),
+        (429, {"retry-after": "30"}, False),
+    ],
+)
+async def test_the_bucket_is_not_paused(status, headers, pause, provider, limiter):
+    await refused(provider, limiter, headers, status=status, pause=pause)
+    async with reserve(limiter):
+        pass
+
+
+async def test_a_pause_that_fails_is_logged_and_hides_nothing(provider, limiter, caplog):
+    provider.answers.append(Answer(status=429, headers={"retry-after": "30"}))
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider) as client:
+        with pytest.raises(openai.RateLimitError), outage(limiter):
+            async with reserve(limiter, on_unavailable="allow") as call:
+                call.record(await sdk.whole(client))
+    assert "could not be paused" in caplog.text
+
+
+@pytest.mark.parametrize("pause", [None, 1, "", "a#b"])
+def test_what_cannot_be_paused_is_said_before_the_call(pause, sync_limiter):
+    with pytest.raises(ValidationError) as caught:
+        reserve(sync_limiter, pause=pause)
+    assert caught.value.field == "pause"
+
+
+async def refused(provider, limiter, headers, *, status=429, **options):
+    """Make a call that the provider refuses."""
+    provider.answers.append(Answer(status=status, headers=headers))
+    sdk = ASYNC_SDKS["openai-chat"]
+    async with sdk.client(provider) as client:
+        with pytest.raises(openai.APIStatusError):
+            async with reserve(limiter, **options) as call:
+                call.record(await sdk.whole(client))
 
 
 async def test_retries_before_an_error_count(provider, limiter, ledger):
@@ -287,8 +378,10 @@ async def test_a_stream_that_is_dropped_pays_for_what_it_was_sent(sdk, provider,
         gc.collect()
         while not call.is_settled:  # noqa: ASYNC110 - no caller is left to be told
             await asyncio.sleep(0.01)
-        gc.collect()  # the SDK of Gemini closes its socket no earlier
-        assert await asyncio.to_thread(provider.gone.wait, 20), "the provider goes on writing"
+        async with asyncio.timeout(20):  # else the provider goes on writing
+            while not provider.gone.is_set():
+                gc.collect()  # the SDK of Gemini closes its socket no earlier
+                await asyncio.sleep(0.01)
         assert await ledger() == (1, input_of(sdk, 3) + 3)
 
 

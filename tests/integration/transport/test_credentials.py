@@ -6,6 +6,8 @@ import sys
 import time
 
 import boto3
+import botocore.loaders
+import botocore.session
 import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
@@ -17,6 +19,7 @@ from zae_limiter.transport.errors import NotSent
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 
+LOADER = botocore.loaders.create_loader()
 PROCESS = """
 import datetime, json, pathlib, sys, time
 count = pathlib.Path(sys.argv[1])
@@ -155,12 +158,19 @@ def test_a_region_that_is_none_is_refused(open_client, region):
         open_client(None, region=region).call("GetItem", KEY)
 
 
+def session():
+    """A new one, as it reads the environment, with the descriptions of services read before."""
+    core = botocore.session.Session()
+    core.register_component("data_loader", LOADER)
+    return boto3.session.Session(botocore_session=core)
+
+
 @pytest.mark.parametrize("variant", ["", "FIPS", "DUALSTACK"])
 @pytest.mark.parametrize("region", ["us-east-1", "eu-central-2", "cn-north-1", "us-gov-west-1"])
 def test_the_public_endpoint_is_the_one_that_boto3_uses(monkeypatch, region, variant):
     if variant:
         monkeypatch.setenv(f"AWS_USE_{variant}_ENDPOINT", "true")
-    client = boto3.session.Session().client("dynamodb", region_name=region)
+    client = session().client("dynamodb", region_name=region)
     endpoint, signed_for = AwsConfig().endpoint_and_region(None, region)
     assert endpoint.url == client.meta.endpoint_url + "/"
     assert signed_for == region

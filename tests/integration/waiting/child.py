@@ -1,7 +1,8 @@
 """A process whose tasks wait for one bucket; prints a line of JSON for everything that happens.
 
-Run as ``python -m tests.integration.waiting.child URL SEED CALLERS CANCELS``. It says "ready" and
-waits for a line on stdin. Moments are of the boot clock, which all processes of a machine share.
+Run as ``python -m tests.integration.waiting.child URL SEED CALLERS CANCELS WITHIN TIMEOUT``: the
+callers arrive within so many seconds. It says "ready" and waits for a line on stdin. Moments are of
+the boot clock, which all processes of a machine share.
 """
 
 import asyncio
@@ -11,8 +12,6 @@ import sys
 import time
 
 from zae_limiter import RateLimiter, RateLimitExceeded, Repository
-
-ARRIVE_WITHIN_S = 1.0
 
 
 def say(**event):
@@ -24,7 +23,7 @@ def now_s():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-async def main(url, seed, callers, cancels):
+async def main(url, seed, callers, cancels, within_s, timeout_s):
     chance = random.Random(seed)
     async with Repository.open(url=url, provision="never", request_timeout=10) as repo:
         limiter = RateLimiter(repo)
@@ -33,9 +32,9 @@ async def main(url, seed, callers, cancels):
         sys.stdin.readline()
 
         async def call():
-            await asyncio.sleep(chance.uniform(0, ARRIVE_WITHIN_S))
+            await asyncio.sleep(chance.uniform(0, within_s))
             try:
-                async with limiter.acquire("user-1", "api", {"x": 1}, timeout=50):
+                async with limiter.acquire("user-1", "api", {"x": 1}, timeout=timeout_s):
                     say(entered=now_s())
             except RateLimitExceeded:
                 say(rejected=now_s())
@@ -52,5 +51,5 @@ async def main(url, seed, callers, cancels):
 
 
 if __name__ == "__main__":
-    url, seed, callers, cancels = sys.argv[1:]
-    asyncio.run(main(url, int(seed), int(callers), float(cancels)))
+    url, seed, callers, *numbers = sys.argv[1:]
+    asyncio.run(main(url, int(seed), int(callers), *map(float, numbers)))

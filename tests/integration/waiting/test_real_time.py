@@ -115,6 +115,37 @@ async def test_a_caller_whose_due_is_its_deadline_goes_on_then_or_is_rejected_th
         assert left["x"] <= (3 if callers.rejected else 1)
 
 
+async def test_callers_wait_for_the_end_of_a_pause_without_asking_meanwhile(dynamodb_url):
+    async with opened(dynamodb_url) as repo:
+        await repo.set_system_defaults([Limit.custom("x", 10, 10, 1)])
+        callers = Callers(RateLimiter(repo))
+        await callers.wait("first")
+        await repo.list_resources()  # what is written in the background is done
+        await callers.limiter.pause("user-1", "api", 1.0)
+        callers.started_s, calls = time.monotonic(), repo.get_stats().calls
+        await asyncio.gather(*(callers.start(number) for number in range(5)))
+        entered = [callers.entered[number] for number in range(5)]
+        assert min(entered) > 0.9
+        assert entered == sorted(entered)
+        # Each asks once during the pause, at most, and once after it.
+        assert repo.get_stats().calls - calls <= 10
+
+
+async def test_a_caller_for_slots_does_not_look_during_a_pause(dynamodb_url):
+    async with opened(dynamodb_url) as repo:
+        await repo.set_system_defaults([Limit.concurrent("slots", 2)])
+        limiter = RateLimiter(repo)
+        async with limiter.acquire("user-1", "api", {}):
+            pass
+        await repo.list_resources()
+        await limiter.pause("user-1", "api", 1.5)
+        began_s, calls = time.monotonic(), repo.get_stats().calls
+        async with limiter.acquire("user-1", "api", {}, timeout=10):
+            assert time.monotonic() - began_s > 1.4
+        # Turned away, a look after the pause, the acquire, and its end; five more if it looked on.
+        assert repo.get_stats().calls - calls <= 5
+
+
 @pytest.mark.slow
 async def test_forty_waiters_are_served_in_order_within_1_percent_of_the_schedule(any_url):
     async with opened(any_url) as repo:

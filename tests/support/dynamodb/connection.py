@@ -22,7 +22,7 @@ from tests.support.dynamodb.wire import (
 )
 
 LARGEST_HEAD = 2**16
-Arrived = Callable[[str, int, bytes], tuple[Exchange, Fault | None]]
+Arrived = Callable[[Message, int], tuple[Exchange, Fault | None]]
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -73,7 +73,7 @@ class Connection:
         """Until either side closes."""
         answers = 0
         while (request := await read_message(self._reader)) is not None:
-            exchange, fault = arrived(request.operation, self._number, request.body)
+            exchange, fault = arrived(request, self._number)
             await self._link.travel(self._link.request_ms)
             answer = await self._answer(request, exchange, fault)
             if answer is not None:

@@ -16,6 +16,7 @@ from tests.support.dynamodb import recording
 from tests.support.dynamodb.connection import Connection, Link
 from tests.support.dynamodb.faults import Fault, Faults, Kind
 from tests.support.dynamodb.seen import Exchange, Seen, operation_of
+from tests.support.dynamodb.wire import Message
 
 HOST = "127.0.0.1"
 BACKLOG = 1024
@@ -170,14 +171,14 @@ class Proxy:
             await connection.closed()
             self._connections.discard(connection)
 
-    def _arrived(
-        self, operation: str, connection: int, body: bytes
-    ) -> tuple[Exchange, Fault | None]:
+    def _arrived(self, request: Message, connection: int) -> tuple[Exchange, Fault | None]:
+        operation, body = request.operation, request.body
         exchange = Exchange(operation_of(operation, body), connection, body, time.monotonic())
         with self._lock:
             for seen in self._measuring:
                 seen.requests.append(exchange)
-        recording.note(operation, body)
+        if request.is_of_client:
+            recording.note(operation, body)
         return exchange, self._faults.strike(exchange)
 
     def _mend(self, fault: Fault) -> None:

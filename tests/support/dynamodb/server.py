@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from tests.support.local_server import HOST, LocalServer, ServerError, installed
+from zae_limiter.local import LocalServerError as ServerError
+from zae_limiter.local import installs
+from zae_limiter.local.launch import ChildServer
+from zae_limiter.local.programs import DynoxideProgram
 
-BINARY = "node_modules/@dynoxide/*/dynoxide"
+__all__ = ["DynamoServer", "ServerError", "find_binary"]
 
 
-class DynamoServer(LocalServer):
+class DynamoServer(ChildServer):
     """DynamoDB for tests. In memory, or in a file that survives ``kill()`` and ``restart()``."""
 
-    announcement = b"listening on"
-
     def __init__(self, db_path: Path | str | None = None) -> None:
-        super().__init__()
-        self._db_path = db_path
-
-    def command(self) -> list[str]:
-        command = [str(find_binary()), "serve", "--host", HOST, "--port", str(self._port)]
-        if self._db_path is not None:
-            command += ["--db-path", str(self._db_path)]
-        return command
-
-    def restart(self) -> None:
-        """The same port again; what was in memory is gone."""
-        self.stop()
-        if not self._launch():
-            raise ServerError(f"port {self._port} was taken by another program")
+        super().__init__(DynoxideProgram(find_binary(), db_path))
+        self._is_durable = db_path is not None
 
     def __exit__(self, *exc_info: object) -> None:
-        self.kill() if self._db_path is None else self.stop()
+        self.stop() if self._is_durable else self.kill()
 
 
-def find_binary() -> Path:
-    """``ZAEL_DYNOXIDE``, or what ``make tools`` installed here or in a folder above."""
-    named = os.environ.get("ZAEL_DYNOXIDE")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise ServerError(f"ZAEL_DYNOXIDE={named} is not a program")
-        return Path(named)
-    for binary in installed(BINARY):
+def find_binary(tools: Path | None = None) -> Path:
+    """``ZAEL_DYNOXIDE``, or what ``make tools`` installed: the version that is tested with."""
+    binary = installs.named_program("ZAEL_DYNOXIDE") or installs.in_checkout(
+        installs.DYNOXIDE_BINARY, tools
+    )
+    if binary is not None:
         return binary
     raise ServerError(
         "dynoxide, the DynamoDB-compatible server that tests run on, is not installed: run "

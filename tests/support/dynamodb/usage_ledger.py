@@ -43,12 +43,12 @@ class Failure(Exception):
 class Fleet:
     """Clients of one table with one clock; ``used`` and ``admitted`` are by entity and hour."""
 
-    def __init__(self, consumptions):
+    def __init__(self, consumptions, entities=ENTITIES):
         self.chance = random.Random(consumptions)
         self.burst = BURST if consumptions >= LONG else 1
         self.clock = FakeClock(START_MS)
         self.used, self.admitted, self.through = Counter(), Counter(), Counter()
-        self.entities = [f"key-{number}" for number in range(ENTITIES)]
+        self.entities = [f"key-{number}" for number in range(entities)]
         self.held = []
         self.counts = Counter()
 

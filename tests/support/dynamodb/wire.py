@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tests.support.dynamodb.seen import READS, WRITES
 
 _TARGET = re.compile(rb"^x-amz-target:\s*\w+\.(\w+)", re.IGNORECASE | re.MULTILINE)
+_OWN_AGENT = re.compile(rb"^user-agent:[ \t]*zae-limiter/", re.IGNORECASE | re.MULTILINE)
 _LENGTH = re.compile(rb"^content-length:[ \t]*(\d+)", re.IGNORECASE | re.MULTILINE)
 _CHUNKED = re.compile(rb"^transfer-encoding:[ \t]*chunked", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^(date:[ \t]*)([^\r\n]+)", re.IGNORECASE | re.MULTILINE)
@@ -32,6 +33,11 @@ class Message(NamedTuple):
         """Of a request: what DynamoDB is asked to do; its method for anything else."""
         found = _TARGET.search(self.head)
         return (found[1] if found else self.head.partition(b" ")[0]).decode()
+
+    @property
+    def is_of_client(self) -> bool:
+        """Whether zae-limiter has sent it, and not the test itself by other means."""
+        return _OWN_AGENT.search(self.head) is not None
 
     @property
     def status(self) -> int:

@@ -32,7 +32,7 @@ class Waiter:
 
 def crowd(size):
     """A leader whose write is in flight, and those that wait for it."""
-    queues, deadline = WriteQueues(), Deadline(60)
+    queues, deadline = WriteQueues(lambda: 0.0), Deadline(60)
     change = BucketChange(LIMITS, {"rpm": 1000}, True, 1)
     members = [PendingChange(BUCKET, change, clock, deadline) for _ in range(size)]
     assert queues.join(members[0], Waiter)

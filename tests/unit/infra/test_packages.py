@@ -1,10 +1,10 @@
 """Function packages: small, always the same, and complete without anything else."""
 
 import io
-import os
 import subprocess
 import sys
 import zipfile
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,8 @@ import pytest
 from zae_limiter.infra import packages
 
 PACKAGES = {
-    "aggregator": packages.aggregator_package(),
-    "provisioner": packages.provisioner_package(),
+    "aggregator": packages.aggregator_package,
+    "provisioner": packages.provisioner_package,
 }
 MAX_BYTES = {"aggregator": 200_000, "provisioner": 400_000}
 MAX_CPU_MS = {"aggregator": 100, "provisioner": 150}
@@ -38,7 +38,7 @@ def function(request):
 @pytest.fixture(scope="module")
 def file(function, tmp_path_factory):
     file = tmp_path_factory.mktemp("package") / "lambda.zip"
-    file.write_bytes(PACKAGES[function].content)
+    file.write_bytes(PACKAGES[function]().content)
     return file
 
 
@@ -51,17 +51,17 @@ def run(python, file, code):
 
 
 def test_the_same_sources_make_the_same_bytes(function):
+    first = PACKAGES[function]()
     packages.build.cache_clear()
-    again = {"aggregator": packages.aggregator_package, "provisioner": packages.provisioner_package}
-    assert again[function]() == PACKAGES[function]
-    with zipfile.ZipFile(io.BytesIO(PACKAGES[function].content)) as archive:
+    assert PACKAGES[function]() == first
+    with zipfile.ZipFile(io.BytesIO(PACKAGES[function]().content)) as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.namelist()[0] == "index.py"
 
 
 def test_it_is_small_and_has_no_engine_no_command_and_no_aws_library(function):
-    assert len(PACKAGES[function].content) < MAX_BYTES[function]
-    with zipfile.ZipFile(io.BytesIO(PACKAGES[function].content)) as archive:
+    assert len(PACKAGES[function]().content) < MAX_BYTES[function]
+    with zipfile.ZipFile(io.BytesIO(PACKAGES[function]().content)) as archive:
         names = archive.namelist()
     assert not [name for name in names if "/cli/" in name or "/_async/" in name]
     assert not [name for name in names if "/embedded/" in name or "/repository/" in name]
@@ -100,7 +100,7 @@ def test_it_runs_in_a_bare_interpreter(function, file, python):
 def test_the_provisioner_calls_dynamodb_without_botocore(tmp_path):
     """Of an endpoint where nothing listens: everything that a call imports is in the package."""
     file = tmp_path / "lambda.zip"
-    file.write_bytes(PACKAGES["provisioner"].content)
+    file.write_bytes(PACKAGES["provisioner"]().content)
     call = (
         "os.environ['AWS_ENDPOINT_URL'] = 'http://127.0.0.1:9'\n"
         "print(index.handler({'action': 'apply', 'manifest': {}}, None), file=sys.stderr)\n"
@@ -123,37 +123,98 @@ def test_every_module_in_it_can_be_imported(file):
     assert found.returncode == 0, found.stderr
 
 
-def test_a_cold_start_imports_within_its_processor_time(function, tmp_path):
-    """Compiled from source and unpacked, as Lambda has it; without the interpreter's own start.
+@pytest.mark.parametrize("python", interpreters()[1:], ids=lambda path: path.parts[-3])
+def test_every_python_makes_the_same_bytes(python):
+    """What a deployed function has does not depend on the Python of the machine that deploys."""
+    if python.resolve() == Path(sys.executable).resolve():
+        return
+    sources = str(Path(packages.__file__).parents[2])
+    program = (
+        f"import sys; sys.path.insert(0, {sources!r})\n"
+        "from zae_limiter.infra.packages import aggregator_package, provisioner_package\n"
+        "print(aggregator_package().sha256, provisioner_package().sha256)"
+    )
+    made = subprocess.run([python, "-S", "-c", program], capture_output=True, text=True, check=True)
+    assert made.stdout.split() == [package().sha256 for package in PACKAGES.values()]
 
-    The best of five; thrice the promise is allowed for a processor that others use, too.
-    """
-    with zipfile.ZipFile(io.BytesIO(PACKAGES[function].content)) as archive:
+
+# A text whose compilation is timed beside an import: both take longer on a busy or a slow machine.
+FUNCTION = """
+def function_{n}(self, first, second=None, *rest, **named):
+    if first is None or second in ("one", "two") and not rest:
+        raise ValueError(f"{{first}} of {{second!r}} must not be {n}")
+    found = {{key: [value + {n} for value in values] for key, values in named.items() if values}}
+    for number, item in enumerate(rest):
+        try:
+            self.items[number] = item.name.strip().lower()[1:-{n}] or first
+        except (KeyError, IndexError) as error:
+            return self.failed(number, error, found=found, reason="not there")
+    return sorted(found.values(), key=lambda values: (len(values), -values[0]))
+"""
+REFERENCE = "".join(FUNCTION.format(n=number) for number in range(1, 201))
+# Its compilation on the machine whose milliseconds are promised, idle.
+REFERENCE_MS = {"3.11": 62.0, "3.12": 70.0, "3.13": 70.0}
+STARTS, MOST_STARTS = 3, 20  # more are made on a machine that is too busy to tell
+START = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+began = time.process_time()
+compile(sys.stdin.read(), "reference", "exec")
+compiled = time.process_time()
+import index
+print(time.process_time() - compiled, compiled - began)
+"""
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        Path(sys.executable),
+        *(pytest.param(path, marks=pytest.mark.slow) for path in interpreters()[1:]),
+    ],
+    ids=lambda path: path.parts[-3],
+)
+def test_a_cold_start_imports_within_its_processor_time(function, tmp_path, python):
+    """Compiled from source and unpacked, as Lambda has it; without the interpreter's own start."""
+    with zipfile.ZipFile(io.BytesIO(PACKAGES[function]().content)) as archive:
         archive.extractall(tmp_path)
-    bare = min(cpu_ms(tmp_path, "pass") for _ in range(5))
-    took = min(cpu_ms(tmp_path, "import index") for _ in range(5)) - bare
-    assert took <= 3 * MAX_CPU_MS[function]
+    version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout
+    reference_ms = REFERENCE_MS[version.removeprefix("Python ")[:4]]
+    starts, took_ms = [], inf
+    while len(starts) < MOST_STARTS and (len(starts) < STARTS or took_ms > MAX_CPU_MS[function]):
+        starts.append(start(python, tmp_path))
+        # The least of each: other work on the machine only ever adds to processor time.
+        imported_s, compiled_s = (min(times) for times in zip(*starts, strict=True))
+        took_ms = imported_s / compiled_s * reference_ms
+    assert took_ms <= MAX_CPU_MS[function], starts
+
+
+def start(python, folder):
+    """Return the processor time of an import, and of compiling the reference before it."""
+    done = subprocess.run(
+        [python, "-I", "-S", "-B", "-c", START, str(folder)],
+        input=REFERENCE,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [float(seconds) for seconds in done.stdout.split()]
 
 
 NEVER = {
-    "aggregator": {"asyncio", "dataclasses", "email.utils", "inspect", "logging", "random"},
-    "provisioner": {"asyncio", "botocore", "click", "email.utils", "urllib.request", "yaml"},
+    "aggregator": {"email.utils", "zae_limiter.models.limit"},
+    "provisioner": {"click", "yaml", "zae_limiter._sync.engines.dynamodb.client"},
 }
-MOST_MODULES = {"aggregator": 46, "provisioner": 80}
+NEVER_IN_BOTH = {
+    *("asyncio", "botocore", "concurrent.futures", "dataclasses", "inspect", "logging", "pathlib"),
+    *("random", "socket", "ssl", "urllib.parse"),
+}
+MOST_MODULES = {"aggregator": 35, "provisioner": 66}  # of our own
 
 
 def test_a_cold_start_imports_no_more_than_it_needs(function, file):
     found = run(sys.executable, file, "import index\nprint(*sys.modules, file=sys.stderr)")
     modules = set(found.stderr.split())
-    assert not modules & NEVER[function]
+    assert not modules & (NEVER[function] | NEVER_IN_BOTH)
     own = [name for name in modules if name.startswith("zae_limiter")]
     assert len(own) <= MOST_MODULES[function]
-
-
-def cpu_ms(folder, code):
-    text = f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}"
-    process = subprocess.Popen([sys.executable, "-I", "-S", "-B", "-c", text])
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return (usage.ru_utime + usage.ru_stime) * 1000

@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own; and the examples of docs/testing.md."""
+"""The pytest plugin, in a pytest of its own; and the examples of docs/guide/testing.md."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs/testing.md"
+PAGE = ROOT / "docs/guide/testing.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PLUGIN = "zae_limiter.testing.plugin"
 

@@ -112,6 +112,7 @@ def test_what_is_no_answer_is_told(data):
 
 HEADS = [
     b"HTTP/1.1 200 OK",
+    b"HTTP/1.1 400 Bad Request",
     b"HTTP/1.1 503 Slow Down",
     b"HTTP/1.1 103 Early",
     b"HTTP/1.0 200 OK",
@@ -157,4 +158,10 @@ def test_the_usual_answer_is_read_parse_complete():
     good = PLAIN.replace(b"400 Bad Request", b"200 OK")
     assert parse_complete(good)[:3] == (200, {"content-length": "5", "date": "now"}, b"hello")
     assert all(parse_complete(good[:cut]) is None for cut in range(len(good)))
-    assert parse_complete(PLAIN) is None
+
+
+def test_a_refusal_is_read_parse_complete_and_its_headers_keep_their_case():
+    refusal = PLAIN.replace(b" now ", b"Now")
+    assert parse_complete(refusal)[:3] == (400, {"content-length": "5", "date": "Now"}, b"hello")
+    assert all(parse_complete(refusal[:cut]) is None for cut in range(len(refusal)))
+    assert parse_complete(PLAIN.replace(b"400", b"500")) is None

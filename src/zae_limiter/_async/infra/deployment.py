@@ -84,14 +84,18 @@ class Deployment:
                 self.manager.endpoint_url,
                 self.name,
             )
-            await self._write_records(options, create_table=True)
-            return Deployed("table")
+            return await self.deploy_table(options)
         await self._refuse_older_version()
         stack = await self.manager.deploy(options, wait=wait)
         if not wait:
             return Deployed("begun" if stack != "unchanged" else stack)
         await self._write_records(options)
         return Deployed(stack, await self.update_functions())
+
+    async def deploy_table(self, options: StackOptions) -> Deployed:
+        """Create the table alone, where the endpoint has no CloudFormation."""
+        await self._write_records(options, create_table=True)
+        return Deployed("table")
 
     async def update_functions(self) -> tuple[str, ...]:
         """Bring the code of this version to every function of the stack; return the changed."""
@@ -163,7 +167,9 @@ class Deployment:
         clock = ServerClock()
         async with self.opened_engine(clock) as engine:
             if create_table:
-                await make_table(engine.client)
+                # Where there are no functions, none reads the stream; and a local server keeps all
+                # of its records, which makes every write slower.
+                await make_table(engine.client, stream=False)
             record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
             wanted = table.deployed_record(
                 record,

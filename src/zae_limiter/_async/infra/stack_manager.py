@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ class StackManager:
         self._on_event = on_event or _ignore
 
     async def close(self) -> None:
+        """Close the connections to the services."""
         self.control.close()
 
     async def describe(self) -> dict[str, Any] | None:
@@ -78,7 +80,7 @@ class StackManager:
 
     async def is_served(self) -> bool:
         """Return whether the endpoint has CloudFormation; a local DynamoDB server does not."""
-        if self.endpoint_url is None:
+        if self.endpoint_url is None and not os.environ.get("AWS_ENDPOINT_URL"):
             return True
         try:
             await self.describe()

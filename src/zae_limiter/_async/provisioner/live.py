@@ -1,19 +1,12 @@
-"""Live settings: read for a set of targets, exported as a manifest, and traced in the audit log."""
+"""Live settings: read for a set of targets, and traced in the audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zae_limiter._frozen import replace
 from zae_limiter.concurrency.parallel import agather
-from zae_limiter.manifest.declarations import (
-    EntityDecl,
-    LimitDecl,
-    LimitsManifest,
-    ResourceDecl,
-    SystemDecl,
-)
 from zae_limiter.manifest.diff import Drift
 from zae_limiter.manifest.targets import POLICY, Setting, Target, TargetKind
 from zae_limiter.models.audit import AuditEvent, config_subject
@@ -23,8 +16,6 @@ from zae_limiter.models.entity import Entity
 if TYPE_CHECKING:  # the provisioner's function has no repository
     from zae_limiter._async.repository.context import Context
 
-SYSTEM_LEVEL = ConfigLevel()
-ENTITY_PAGE = 1000  # entities of one listing call
 EVENTS = 100  # of one subject, newest first: the last change of a target is among them, or old
 MAX_TRACED = 1000  # targets whose last change is looked up: each is a call
 PARALLEL_TRACES = 16  # leaves throughput to acquires
@@ -71,56 +62,6 @@ def _level_setting(target: Target, config: LevelConfig | None) -> Setting | None
         policy = config.on_unavailable
         return None if policy is None else Setting(on_unavailable=policy)
     return Setting(config.limits) if config.limits else None
-
-
-# --- export
-
-
-async def export(context: Context) -> LimitsManifest:
-    """Return everything that a manifest can declare, as it is stored now."""
-    configs = await _all_levels(context)
-    system = configs.pop(SYSTEM_LEVEL, None)
-    resources: dict[str, ResourceDecl] = {}
-    of_entities: dict[str, dict[str, ResourceDecl]] = {}
-    for level, config in sorted(configs.items()):
-        section = of_entities.setdefault(level.entity_id, {}) if level.entity_id else resources
-        section[level.resource] = ResourceDecl(_declared(config))
-    entities = {entity_id: EntityDecl(section) for entity_id, section in of_entities.items()}
-    for entity in await _children(context):
-        declared = entities.get(entity.id, EntityDecl())
-        entities[entity.id] = replace(declared, parent=entity.parent_id, cascade=entity.cascade)
-    return LimitsManifest(
-        context.namespace_name,
-        None if system is None else SystemDecl(_declared(system), system.on_unavailable),
-        resources,
-        entities,
-    )
-
-
-def _declared(config: LevelConfig) -> dict[str, LimitDecl]:
-    return {limit.name: LimitDecl.of(limit) for limit in config.limits}
-
-
-async def _all_levels(context: Context) -> dict[ConfigLevel, LevelConfig]:
-    store, namespace_id = context.engine.configs, context.namespace_id
-    resources = await store.resources_with_defaults(namespace_id)
-    levels = [SYSTEM_LEVEL, *(ConfigLevel(resource=resource) for resource in resources)]
-    for resource in await store.resources_with_entity_configs(namespace_id):
-        entity_ids = await store.configured_entities(namespace_id, resource, "", None)
-        levels += [ConfigLevel(entity_id, resource) for entity_id in entity_ids]
-    return await store.get_many(namespace_id, levels)
-
-
-async def _children(context: Context) -> list[Entity]:
-    """Return the entities that have a parent: there is nothing to declare about others."""
-    children: list[Entity] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        page, cursor = await context.engine.entities.page(
-            context.namespace_id, None, cursor, ENTITY_PAGE
-        )
-        children += [entity for entity in page if entity.parent_id is not None]
-    return children
 
 
 # --- the audit log

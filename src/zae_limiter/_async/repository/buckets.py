@@ -1,7 +1,8 @@
-"""Methods of the repository that read, reset and top up buckets."""
+"""Methods of the repository that read, reset, top up and pause buckets."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ DELIMITER = "#"  # of cursors: neither an entity nor a resource contains it
 
 
 class BucketMethods(RepositoryMixin):
-    """Read, reset and top up buckets."""
+    """Read, reset, top up and pause buckets."""
 
     async def get_bucket(
         self, entity_id: str, resource: str, limit_name: str
@@ -137,6 +138,31 @@ class BucketMethods(RepositoryMixin):
             checked,
             now_ms=self._context.clock(),
             principal=check_principal(principal),
+        )
+
+    async def pause(
+        self, entity_id: str, resource: str, seconds: float, principal: str | None = None
+    ) -> None:
+        """Admit nothing from a bucket for a while, at most 10 minutes, whichever client asks.
+
+        Calls are rejected with what is left of the pause as their ``retry_after_seconds``; those
+        with a ``timeout`` wait for its end. What is under way goes on and is settled. Levels and
+        usage stay as they are. A second pause never shortens the first; 0 seconds lift it.
+        """
+        from zae_limiter.models.bucket import check_pause  # not needed to acquire
+
+        duration_ms = math.ceil(check_pause(seconds) * 1000)
+        names = check_entity_id(entity_id), check_resource(resource)
+        author, context = check_principal(principal), self._context
+        resolved = await self.charging.resolve(*names, context.clock())
+        now_ms = context.clock()
+        await context.engine.buckets.pause(
+            context.namespace_id,
+            *names,
+            now_ms + duration_ms,
+            in_force=resolved.in_force,
+            now_ms=now_ms,
+            principal=author,
         )
 
 

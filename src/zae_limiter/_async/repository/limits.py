@@ -74,13 +74,16 @@ class LimitMethods(RepositoryMixin):
         await self._put(NONE, check_resource(resource), config, principal)
 
     async def get_resource_defaults(self, resource: str) -> list[Limit]:
+        """Return the default limits of a resource; an empty list if it has none."""
         config = await self._get(NONE, check_resource(resource))
         return list(config.limits) if config else []
 
     async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
+        """Delete the default limits of a resource; the system's apply then."""
         await self._delete(NONE, check_resource(resource), principal)
 
     async def list_resources_with_defaults(self) -> list[str]:
+        """Return the names of resources that have default limits."""
         return await self._context.engine.configs.resources_with_defaults(
             self._context.namespace_id
         )
@@ -108,10 +111,12 @@ class LimitMethods(RepositoryMixin):
             self._context.cache.set_policy(self._context.namespace_id, config.on_unavailable)
 
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
+        """Return the limits and the outage policy of the system, or an empty list and None."""
         config = await self._get(NONE, NONE)
         return (list(config.limits), config.on_unavailable) if config else ([], None)
 
     async def delete_system_defaults(self, principal: str | None = None) -> None:
+        """Delete the limits and the outage policy of the system."""
         await self._delete(NONE, NONE, principal)
         self._context.cache.set_policy(self._context.namespace_id, None)
 
@@ -135,6 +140,7 @@ class LimitMethods(RepositoryMixin):
         return entity_ids[:limit], entity_ids[limit - 1]
 
     async def list_resources_with_entity_configs(self) -> list[str]:
+        """Return the names of resources on which entities have limits of their own."""
         return await self._context.engine.configs.resources_with_entity_configs(
             self._context.namespace_id
         )
@@ -156,6 +162,7 @@ class LimitMethods(RepositoryMixin):
         self._context.cache.clear()
 
     def get_cache_stats(self) -> CacheStats:
+        """Return hits, misses, size and TTL of the cache of limits."""
         return self._context.cache.stats()
 
     # --- one configuration level

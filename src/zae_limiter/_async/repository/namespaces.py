@@ -35,6 +35,7 @@ class NamespaceMethods(RepositoryMixin):
 
     @property
     def namespace_name(self) -> str:
+        """The name of the namespace."""
         return self._context.namespace_name
 
     async def register_namespace(self, name: str, principal: str | None = None) -> str:
@@ -110,14 +111,17 @@ class DocumentMethods(RepositoryMixin):
     """Read and write the store's version record and the provisioner's state of the namespace."""
 
     async def get_version_record(self) -> dict[str, Any] | None:
+        """Return which versions the store has, and how long it keeps usage; None if it has none."""
         return await self._context.engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     async def set_version_record(self, record: dict[str, Any]) -> None:
+        """Replace the version record. For tools that deploy; others leave it alone."""
         await self._context.engine.documents.put(
             RESERVED_NAMESPACE, VERSION_RECORD, check_document(record)
         )
 
     async def get_provisioner_state(self) -> dict[str, Any] | None:
+        """Return what manifests manage in this namespace; None if there was no apply."""
         return await self._context.engine.documents.get(
             self._context.namespace_id, PROVISIONER_STATE
         )
@@ -129,6 +133,7 @@ class DocumentMethods(RepositoryMixin):
         return Provisioner(self._context, check_principal(principal))
 
     async def put_provisioner_state(self, state: dict[str, Any]) -> None:
+        """Replace the state of what manifests manage. For tools that migrate it."""
         await self._context.engine.documents.put(
             self._context.namespace_id, PROVISIONER_STATE, check_document(state)
         )

@@ -84,14 +84,18 @@ class Deployment:
                 self.manager.endpoint_url,
                 self.name,
             )
-            self._write_records(options, create_table=True)
-            return Deployed("table")
+            return self.deploy_table(options)
         self._refuse_older_version()
         stack = self.manager.deploy(options, wait=wait)
         if not wait:
             return Deployed("begun" if stack != "unchanged" else stack)
         self._write_records(options)
         return Deployed(stack, self.update_functions())
+
+    def deploy_table(self, options: StackOptions) -> Deployed:
+        """Create the table alone, where the endpoint has no CloudFormation."""
+        self._write_records(options, create_table=True)
+        return Deployed("table")
 
     def update_functions(self) -> tuple[str, ...]:
         """Bring the code of this version to every function of the stack; return the changed."""
@@ -163,7 +167,9 @@ class Deployment:
         clock = ServerClock()
         with self.opened_engine(clock) as engine:
             if create_table:
-                make_table(engine.client)
+                # Where there are no functions, none reads the stream; and a local server keeps all
+                # of its records, which makes every write slower.
+                make_table(engine.client, stream=False)
             record = engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
             wanted = table.deployed_record(
                 record,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ class SyncStackManager:
         self._on_event = on_event or _ignore
 
     def close(self) -> None:
+        """Close the connections to the services."""
         self.control.close()
 
     def describe(self) -> dict[str, Any] | None:
@@ -76,7 +78,7 @@ class SyncStackManager:
 
     def is_served(self) -> bool:
         """Return whether the endpoint has CloudFormation; a local DynamoDB server does not."""
-        if self.endpoint_url is None:
+        if self.endpoint_url is None and not os.environ.get("AWS_ENDPOINT_URL"):
             return True
         try:
             self.describe()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from zae_limiter._sync.provisioner.live import export, level_of, read_settings, trace
+from zae_limiter._sync.provisioner.live import level_of, read_settings, trace
 from zae_limiter._sync.provisioner.state_store import StateStore, lost_lease
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.manifest.diff import ApplyResult, Drift, LimitsPlan, compute_drift
@@ -16,13 +16,15 @@ from zae_limiter.manifest.state import encode
 from zae_limiter.manifest.targets import (
     POLICY,
     SYSTEM,
+    Action,
     Change,
     Settings,
     Target,
     TargetKind,
     wanted_settings,
 )
-from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, LevelChange, PlaceChange
+from zae_limiter.models.audit import bundle_of, config_subject
+from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
 from zae_limiter.models.config import KEEP, ConfigLevel
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ class SyncProvisioner:
 
     def export(self) -> LimitsManifest:
         """Return the stored limits and parents as a manifest, managed or not."""
+        from zae_limiter._sync.provisioner.export import export
+
         return export(self._context)
 
     # --- planning
@@ -157,12 +161,27 @@ class SyncProvisioner:
 def _batches(changes: list[Change]) -> Iterator[list[Change]]:
     """Return the changes in order, as many at a time as a store writes at once.
 
-    Limits and policy of the system are one item: they are in one batch, wherever they come.
+    Limits and policy of the system are one item: they are in one batch, wherever they come. What
+    is set comes before what is deleted, and of that defaults come first: no entity is without
+    limits in between because its own become those of its resource.
     """
-    system = [change for change in changes if change.target in (SYSTEM, POLICY)]
-    ordered = system + [change for change in changes if change not in system]
-    for start in range(0, len(ordered), MAX_CHANGES):
-        yield ordered[start : start + MAX_CHANGES]
+    return in_batches(sorted(changes, key=_turn), _subject)
+
+
+def _turn(change: Change) -> tuple[int, int]:
+    """Return the place of a change in the order of an apply; entities by bundles of events."""
+    target = change.target
+    if target in (SYSTEM, POLICY):
+        return 0, 0
+    is_set = change.action is not Action.DELETE
+    if not target.entity_id:
+        return 1 if is_set else 4, 0
+    return 2 if is_set else 3, bundle_of(target.entity_id)
+
+
+def _subject(change: Change) -> str:
+    target = change.target
+    return target.entity_id or config_subject(level_of(target))
 
 
 def _level_and_place_changes(changes: list[Change]) -> list[LevelChange | PlaceChange]:

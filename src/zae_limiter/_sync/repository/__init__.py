@@ -267,24 +267,32 @@ class SyncRepositoryProtocol(Protocol):
     charging: ChargeService
 
     @property
-    def namespace_id(self) -> str: ...
+    def namespace_id(self) -> str:
+        """The opaque id that every key starts with."""
 
     @property
-    def namespace_name(self) -> str: ...
+    def namespace_name(self) -> str:
+        """The name that the namespace was opened by."""
 
     @property
-    def stack_name(self) -> str: ...
+    def stack_name(self) -> str:
+        """The name of the store."""
 
     @property
-    def capabilities(self) -> BackendCapabilities: ...
+    def capabilities(self) -> BackendCapabilities:
+        """What the engine can do."""
 
-    def get_entity(self, entity_id: str) -> Entity | None: ...
+    def get_entity(self, entity_id: str) -> Entity | None:
+        """Return an entity; None if it is not registered."""
 
-    def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]: ...
+    def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
+        """Return the buckets of an entity, all or those of one resource."""
 
-    def ping(self) -> bool: ...
+    def ping(self) -> bool:
+        """Return True if the store answers; raise what is wrong otherwise."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close connections; what is under way ends first."""
 
 
 def _ttl_multiplier(value: int | None) -> int | None:

@@ -74,13 +74,16 @@ class LimitMethods(RepositoryMixin):
         self._put(NONE, check_resource(resource), config, principal)
 
     def get_resource_defaults(self, resource: str) -> list[Limit]:
+        """Return the default limits of a resource; an empty list if it has none."""
         config = self._get(NONE, check_resource(resource))
         return list(config.limits) if config else []
 
     def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
+        """Delete the default limits of a resource; the system's apply then."""
         self._delete(NONE, check_resource(resource), principal)
 
     def list_resources_with_defaults(self) -> list[str]:
+        """Return the names of resources that have default limits."""
         return self._context.engine.configs.resources_with_defaults(self._context.namespace_id)
 
     # --- system
@@ -106,10 +109,12 @@ class LimitMethods(RepositoryMixin):
             self._context.cache.set_policy(self._context.namespace_id, config.on_unavailable)
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
+        """Return the limits and the outage policy of the system, or an empty list and None."""
         config = self._get(NONE, NONE)
         return (list(config.limits), config.on_unavailable) if config else ([], None)
 
     def delete_system_defaults(self, principal: str | None = None) -> None:
+        """Delete the limits and the outage policy of the system."""
         self._delete(NONE, NONE, principal)
         self._context.cache.set_policy(self._context.namespace_id, None)
 
@@ -133,6 +138,7 @@ class LimitMethods(RepositoryMixin):
         return entity_ids[:limit], entity_ids[limit - 1]
 
     def list_resources_with_entity_configs(self) -> list[str]:
+        """Return the names of resources on which entities have limits of their own."""
         return self._context.engine.configs.resources_with_entity_configs(
             self._context.namespace_id
         )
@@ -154,6 +160,7 @@ class LimitMethods(RepositoryMixin):
         self._context.cache.clear()
 
     def get_cache_stats(self) -> CacheStats:
+        """Return hits, misses, size and TTL of the cache of limits."""
         return self._context.cache.stats()
 
     # --- one configuration level

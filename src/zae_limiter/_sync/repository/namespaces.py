@@ -37,6 +37,7 @@ class NamespaceMethods(RepositoryMixin):
 
     @property
     def namespace_name(self) -> str:
+        """The name of the namespace."""
         return self._context.namespace_name
 
     def register_namespace(self, name: str, principal: str | None = None) -> str:
@@ -112,14 +113,17 @@ class DocumentMethods(RepositoryMixin):
     """Read and write the store's version record and the provisioner's state of the namespace."""
 
     def get_version_record(self) -> dict[str, Any] | None:
+        """Return which versions the store has, and how long it keeps usage; None if it has none."""
         return self._context.engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     def set_version_record(self, record: dict[str, Any]) -> None:
+        """Replace the version record. For tools that deploy; others leave it alone."""
         self._context.engine.documents.put(
             RESERVED_NAMESPACE, VERSION_RECORD, check_document(record)
         )
 
     def get_provisioner_state(self) -> dict[str, Any] | None:
+        """Return what manifests manage in this namespace; None if there was no apply."""
         return self._context.engine.documents.get(self._context.namespace_id, PROVISIONER_STATE)
 
     def provisioner(self, principal: str | None = None) -> SyncProvisioner:
@@ -129,6 +133,7 @@ class DocumentMethods(RepositoryMixin):
         return SyncProvisioner(self._context, check_principal(principal))
 
     def put_provisioner_state(self, state: dict[str, Any]) -> None:
+        """Replace the state of what manifests manage. For tools that migrate it."""
         self._context.engine.documents.put(
             self._context.namespace_id, PROVISIONER_STATE, check_document(state)
         )

@@ -58,9 +58,16 @@ def combine(
         None,
         sum(image.rejected for image in images if image.window_hour == hour),
         holds,
+        paused_until_ms(images),
     )
     whole.shards = shards
     return whole
+
+
+def paused_until_ms(images: Iterable[BucketImage]) -> int | None:
+    """Return until when a bucket is paused: as long as any of its shards is."""
+    moments = [image.paused_until_ms for image in images if image.paused_until_ms is not None]
+    return max(moments, default=None)
 
 
 def _all_holds(images: Iterable[BucketImage]) -> dict[str, dict[int, int]]:

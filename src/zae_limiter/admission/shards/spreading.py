@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.image import BucketImage, is_paused, level_milli
 from zae_limiter.admission.moves import Move, Wanted, read_move
 from zae_limiter.admission.shards.tree import Shard, heirs
 
@@ -40,8 +40,11 @@ def gather(images: Images, amounts: Amounts, now_ms: int) -> Spread | None:
     """Return what to take from each of as few shards as possible; None if they hold too little.
 
     To be written in one transaction, with the moves of ``taking`` for each shard. A debt of one
-    shard is subtracted from the whole. Limits with nothing to take are listed with 0.
+    shard is subtracted from the whole. Limits with nothing to take are listed with 0. None, too,
+    while the bucket is paused.
     """
+    if any(is_paused(image, now_ms) for image in images.values()):
+        return None
     levels = {key: _levels(images, key, now_ms) for key in amounts}
     if any(sum(levels[key].values()) < amount for key, amount in amounts.items()):
         return None

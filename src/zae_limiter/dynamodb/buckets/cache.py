@@ -224,10 +224,11 @@ def _entry(
         pressure = observed(None, bucket.shard, writes, now_ms)
         return CachedBucket(bucket, now_ms, {}, pressure, _lifelong_per_s(bucket, now_ms))
     others, others_per_s = before.others_milli_per_s, before.others_per_s
-    if others or others_per_s or not own_milli or writes != before.bucket.image.writes + 1:
+    since = writes - before.bucket.image.writes
+    if others or others_per_s or not (since == 1 if own_milli else since == 0):
         others = _others(before, bucket, now_ms, own_milli or {})
         others_per_s = _others_per_s(before, writes - (own_milli is not None), now_ms)
-    # otherwise the only write since then is our own
+    # otherwise no other client has written since then
     pressure = before.pressure
     if before.at_ms == LONG_AGO:
         pressure = observed(None, bucket.shard, writes, now_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, LimitState, level_milli
+from zae_limiter.admission.image import BucketImage, LimitState, is_paused, level_milli
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli
 from zae_limiter.admission.request import NO_NAMES, Settlement, StaleLimits
@@ -102,7 +102,9 @@ class Selection(NamedTuple):
 
 
 def fits_alone(change: BucketChange, image: BucketImage, now_ms: int) -> bool:
-    """Tell whether a charge fits if nothing else is written with it."""
+    """Tell whether a charge fits if nothing else is written with it; never during a pause."""
+    if is_paused(image, now_ms):
+        return False
     if image.holds:
         image = swept(image, now_ms)
     limits = image.limits
@@ -119,7 +121,10 @@ def fits_alone(change: BucketChange, image: BucketImage, now_ms: int) -> bool:
 
 
 def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> Selection:
-    """Take all credits and debts, then the charges that fit, in the order of arrival."""
+    """Take all credits and debts, then the charges that fit, in the order of arrival.
+
+    During a pause no charge does.
+    """
     if len(changes) == 1 and changes[0].is_charge:
         return Selection([0], []) if fits_alone(changes[0], image, now_ms) else Selection([], [0])
     settled = total(
@@ -129,10 +134,13 @@ def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> 
         key: held_milli(image.limits[key], wanted.returned_milli, now_ms) - wanted.owed_milli
         for key, wanted in settled.items()
     }
-    selection = Selection([], [])
+    selection, paused = Selection([], []), is_paused(image, now_ms)
     for position, change in enumerate(changes):
         if not change.is_charge:
             selection.taken.append(position)
+            continue
+        if paused:
+            selection.skipped.append(position)
             continue
         for key, amount in change.amounts_milli.items():
             if key not in held:
@@ -322,11 +330,12 @@ def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int]:
 
 
 class ChargeDraft(NamedTuple):
-    """The moves of a charge, planned from a cache entry at ``now_ms``."""
+    """The moves of a charge, planned from a cache entry at ``now_ms``, and whether it fits."""
 
     cached: CachedBucket
     moves: list[Move]
     now_ms: int
+    fits: bool
 
 
 class PendingChange:
@@ -356,7 +365,6 @@ class PendingChange:
         change: BucketChange,
         clock: Clock,
         deadline: Deadline,
-        *,
         look_first: bool = False,
     ) -> None:
         self.bucket_id = bucket_id

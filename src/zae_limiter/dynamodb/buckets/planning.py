@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.rebase import full_bucket, full_limit, is_newer, rebase
@@ -13,11 +13,13 @@ from zae_limiter.admission.request import StaleLimits
 from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.dynamodb.buckets import writes
-from zae_limiter.dynamodb.buckets.cache import KnownBucket, holds_limits
+from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket, holds_limits
 from zae_limiter.dynamodb.buckets.pending import (
     SHARD_MERGED,
     BucketChange,
+    Rejected,
     ShardMerged,
+    fits_alone,
     select,
     through_children,
     total,
@@ -64,9 +66,13 @@ def plan(
         return _without_bucket(known, changes, context, link)
     whole = changes[0].in_force
     in_force = whole.at(bucket.shard)
+    paused = is_paused(bucket.image, context.now_ms)
+    if paused and not known.is_fresh and any(change.is_charge for change in changes):
+        return READ_FIRST  # the store would admit what knows the digest of the pause
     if (
         len(changes) == 1
         and changes[0].is_charge
+        and not paused
         and bucket.image.holds is None
         and holds_limits(bucket, in_force)
     ):
@@ -84,6 +90,27 @@ def plan(
     return _with_bucket(known, bucket, changes, in_force, context)
 
 
+def rejected_alone(
+    known: FreshBucket, changes: Sequence[BucketChange], now_ms: int
+) -> Rejected | None:
+    """Reject a charge that does not fit into a bucket that was read just now.
+
+    It is what ``plan`` would find, at half of its price; None if that is to be asked.
+    """
+    bucket, change = known.bucket, changes[0]
+    if (
+        len(changes) > 1
+        or bucket is None
+        or not change.is_charge
+        or change.until_ms is not None
+        or bucket.image.holds is not None
+        or not holds_limits(bucket, change.in_force.at(bucket.shard))
+        or fits_alone(change, bucket.image, now_ms)
+    ):
+        return None
+    return Rejected(bucket.image, now_ms, bucket.shard)
+
+
 def _single_charge(
     known: KnownBucket,
     bucket: StoredBucket,
@@ -95,7 +122,9 @@ def _single_charge(
     now_ms = context.now_ms
     limits, amounts, age_ms = bucket.image.limits, change.amounts_milli, now_ms - known.at_ms
     if change.until_ms is None:
-        moves, fits = charge_moves(limits, amounts, now_ms, age_ms, known.others_milli_per_s)
+        moves, fits = charge_moves(
+            limits, amounts, now_ms, age_ms, known.others_milli_per_s, reject=known.is_fresh
+        )
     else:
         moves, fits = reservation_moves(
             limits,

@@ -16,9 +16,9 @@ from zae_limiter.dynamodb.items.usage import OriginHour
 # How many writes of other clients since the hour began make it likely that they have turned it: the
 # chance of no write is e to the minus of that. A wrong guess costs one refused write either way.
 PROBABLY_TURNED = log(2)
-# With a finished hour to be stored first, a turn that comes too late costs two writes: then a
-# chance of a third is enough.
-MAYBE_TURNED = log(3 / 2)
+# How long the write that turns an hour is on its way, the store before it included: about what that
+# takes within a region. Writes that others began later do not show yet.
+TURN_TAKES_MS = 20
 NO_AMOUNTS: Mapping[str, int] = {}
 # Admitted and rejected acquires of a write, and its amounts that came through children.
 Counted = tuple[int, int, Mapping[str, int]]
@@ -66,8 +66,7 @@ def hour_counts(
     if not is_over(bucket, now_ms, usage_ms):
         return HourCounts(HourForm.COUNT, hour, *counted)
     since_ms = now_ms - max(hour * HOUR_MS, known.at_ms)
-    enough = PROBABLY_TURNED if bucket.finished is None else MAYBE_TURNED
-    turned_by_others = known.others_per_s * since_ms / 1000 > enough
+    turned_by_others = known.others_per_s * (since_ms - TURN_TAKES_MS) / 1000 > PROBABLY_TURNED
     if not known.is_fresh and (is_turning or turned_by_others):
         return HourCounts(HourForm.LATE, hour, *counted)
     finished = None if bucket.finished is None else bucket.finished.hour

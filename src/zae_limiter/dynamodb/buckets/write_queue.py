@@ -45,8 +45,8 @@ class _Queue:
 class WriteQueues:
     """One queue per item with a write in flight. Shared by all tasks and threads."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
+    def __init__(self, now_s: Callable[[], float] | None = None) -> None:
+        self._now_s = now_s or time.monotonic  # looked up now: a test may have replaced it
         self._queues: dict[ShardId, _Queue] = {}
         self._lock = SignalSafeLock()
         renew_after_fork(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate
+from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
 from zae_limiter.admission.rebase import full_bucket, without_drops
@@ -199,29 +199,30 @@ def _balance_write(
     if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
         until = expires_ms(after(image, moves), in_force, now_ms, usage_ms)
     counts, store_first, begins_hour = None, None, None
-    hours = bucket.hours  # as `is_over`, without a call for every charge
-    if rejected or through_milli or hours is None or now_ms // HOUR_MS > hours.hour:
+    hour, hours = now_ms // HOUR_MS, bucket.hours
+    if hours is not None and hour <= hours.hour:  # it is not over, in all but one write an hour
+        if rejected or through_milli:
+            counts = HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli)
+            admitted = 0
+    else:
+        counted = admitted, rejected, through_milli
         counts = hour_counts(
-            known,
-            bucket,
-            now_ms,
-            usage_ms=usage_ms,
-            is_turning=is_turning,
-            counted=(admitted, rejected, through_milli),
+            known, bucket, now_ms, usage_ms=usage_ms, is_turning=is_turning, counted=counted
         )
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
     trailer = WriteTrailer(write_id, admitted, until, until == image.expires_ms)
     version = 0 if image.config_version else in_force.governing_version
-    held = () if slots is None else slots.writes()
-    write = TemplatedCharge(
-        shard_id, moves, trailer, bucket, version, counts=counts, slot_writes=held
-    )
+    write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts)
+    if slots is not None:
+        write.slot_writes = slots.writes()
+    if image.paused_until_ms is not None and not is_paused(image, now_ms):
+        write.ends_pause = True
     clamped = 0
     for _, _, _, _, put, _ in moves:
         if put is not None:
             clamped += 1
-    return Attempt(
+    attempt = Attempt(
         write,
         write_id,
         None if gives else bucket.write_id,
@@ -234,8 +235,8 @@ def _balance_write(
         store_first,
         begins_hour,
         rejected,
-        moments=NO_MOMENTS if slots is None else slots.moments,
     )
+    return attempt if slots is None else attempt._replace(moments=slots.moments)
 
 
 def credit(
@@ -308,11 +309,13 @@ def first(
 def rebase(
     bucket: StoredBucket, target: BucketImage, in_force: InForce, context: WriteContext
 ) -> Attempt:
-    """Bring the bucket's limits to those of ``target``; levels stay.
+    """Bring the bucket's limits to those of ``target``; levels stay, and a pause that is not over.
 
     ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates.
     """
     shard_id, now_ms, write_id, usage_ms = context[:4]
+    if not is_paused(target, now_ms):
+        target = target._replace(paused_until_ms=None)
     counts, turn = None, Turn(write_id)
     if bucket.hours is None or is_over(bucket, now_ms, usage_ms):
         counts = hour_counts(FreshBucket(bucket), bucket, now_ms, usage_ms=usage_ms)

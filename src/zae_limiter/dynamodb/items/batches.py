@@ -12,7 +12,7 @@ from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.exceptions import RateLimiterUnavailable
-from zae_limiter.models.audit import AuditedChange
+from zae_limiter.models.audit import AuditedChange, AuditEvent
 from zae_limiter.models.batch import ConfigBatch, LevelChange, level_event, place_event
 from zae_limiter.models.config import LevelConfig
 from zae_limiter.models.entity import Entity
@@ -58,7 +58,8 @@ class BatchPlan:
 
     def actions(self, items: Mapping[Key, Item], now_ms: int) -> BatchActions:
         """Return the actions, on the condition that the items are still as they were read."""
-        planned, count = self._level_actions(items)
+        events: list[AuditEvent] = []
+        planned, count = self._level_actions(items, events)
         places: dict[str, Entity | None] = {}
         for change, audited in self._batch.places:
             item = items.get(keys.entity(self._namespace_id, change.entity_id))
@@ -69,13 +70,17 @@ class BatchPlan:
             count += 1
             places[change.entity_id] = after
             planned.append(self._place(after, item, audited))
-            planned.append(self._log(audited, place_event(before, after)))
+            events.append(audited.event(*place_event(before, after)))
+        planned += audit.log_all(self._namespace_id, events, self._audit_days)
         if planned and self._batch.guard is not None:
             guard_key = keys.record(self._namespace_id, self._batch.guard.key)
             planned.append(actions.check_revision(guard_key, self._batch.guard.revision))
         return BatchActions(planned, count, places)
 
-    def _level_actions(self, items: Mapping[Key, Item]) -> tuple[list[Action], int]:
+    def _level_actions(
+        self, items: Mapping[Key, Item], events: list[AuditEvent]
+    ) -> tuple[list[Action], int]:
+        """Return the actions on levels, and how many changes they make; note their events."""
         planned: list[Action] = []
         deltas: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         count, version = 0, configs.version_bump(self._namespace_id)
@@ -85,7 +90,7 @@ class BatchPlan:
             if not is_changed:
                 continue
             count += 1
-            planned.append(self._log(audited, level_event(configs.described(item), after)))
+            events.append(audited.event(*level_event(configs.described(item), after)))
             if level.is_system:
                 version = configs.system_update(self._namespace_id, item, after, audited.event_id)
                 continue
@@ -119,9 +124,6 @@ class BatchPlan:
             return actions.put(entities.encode(self._namespace_id, after, audited.event_id), before)
         assert before is not None, "only what is stored is deleted"
         return actions.delete(before)
-
-    def _log(self, audited: AuditedChange, event: tuple) -> Action:  # type: ignore[type-arg]
-        return audit.log(self._namespace_id, audited.event(*event), self._audit_days)
 
 
 def _after(change: LevelChange, item: Item | None) -> tuple[LevelConfig | None, bool]:

@@ -9,7 +9,10 @@ parameters of a limit       p_<name>    capacity:refill:period:slot in tokens an
 slots that are held         x{i}_{f}    of the limit in slot i, by the second f that they expire
 this is one of n shards     n
 digest of all parameters    lh          slots included; every charge requires it: balances mean
-                                        nothing without
+                                        nothing without. During a pause ``!`` and its end follow, so
+                                        that charges of clients that do not know of it are refused
+paused until                nb          milliseconds; nothing is admitted before. The first charge
+                                        or debt after it removes it, and the mark in ``lh``
 configuration version       cv
 structural generation       g
 writes                      wc
@@ -60,6 +63,8 @@ SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
 WRITES, WRITE_ID, TTL = "wc", "op", "ttl"
 CASCADE, PARENT = "cascade", "parent_id"
 HELD = "x"  # followed by the slot of the limit and the second that they expire
+NOT_BEFORE = "nb"
+PAUSE_MARK = "!"  # in no digest
 UNSHARDED = 1
 
 
@@ -194,6 +199,9 @@ def _decode(item: Item) -> StoredBucket:
     )
     if any(not state.rate.refill_milli for state in limits.values()):
         bucket = bucket._replace(image=_with_holds(item, bucket.image))
+    if NOT_BEFORE in item:
+        paused = bucket.image._replace(paused_until_ms=int(item[NOT_BEFORE]["N"]))
+        bucket = bucket._replace(image=paused)
     shards = int(item[SHARDS]["N"])
     return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
 
@@ -226,6 +234,8 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     image = _image(item, limits)
     if before.holds is not None:
         image = _with_holds(item, image)
+    if before.paused_until_ms is not None:  # the same: it is part of the digest
+        image = image._replace(paused_until_ms=before.paused_until_ms)
     return StoredBucket(
         image,
         digest,
@@ -309,9 +319,22 @@ def slots_for(names: Collection[str], before: Mapping[str, int] | None = None) -
     return {name: slots[name] if name in slots else next(free) for name in names}
 
 
-def digest_of(rates: Mapping[str, Rate], slots: Mapping[str, int]) -> str:
-    """Return a digest that changes with every parameter of every limit in the item."""
-    return _digest(tuple(sorted((name, rate, slots[name]) for name, rate in rates.items())))
+def digest_of(
+    rates: Mapping[str, Rate], slots: Mapping[str, int], paused_until_ms: int | None = None
+) -> str:
+    """Return a digest that changes with every parameter of every limit in the item.
+
+    And with every pause: two that end at different moments have different digests, so that a
+    client which knows of the first one does not end the second.
+    """
+    digest = _digest(tuple(sorted((name, rate, slots[name]) for name, rate in rates.items())))
+    return paused_digest(digest, paused_until_ms)
+
+
+def paused_digest(digest: str, paused_until_ms: int | None) -> str:
+    """Return a digest with another end of the pause; None for none."""
+    of_limits = digest.partition(PAUSE_MARK)[0]
+    return of_limits if paused_until_ms is None else f"{of_limits}{PAUSE_MARK}{paused_until_ms:x}"
 
 
 @lru_cache(maxsize=4096)

@@ -50,6 +50,35 @@ def require_same(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
     update.require_equal(stored.DIGEST, s(bucket.digest))
 
 
+def set_pause(
+    update: UpdateExpression, bucket: stored.StoredBucket, paused_until_ms: int | None
+) -> None:
+    """Pause a bucket, or end its pause (None); clients that do not know of it notice the digest."""
+    update.set(stored.DIGEST, s(stored.paused_digest(bucket.digest, paused_until_ms)))
+    _set_not_before(update, paused_until_ms)
+
+
+def end_pause(
+    update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts | None
+) -> stored.StoredBucket:
+    """Remove a pause that is over, along with another write; return the bucket without it.
+
+    A write that begins to count hours sets the digest itself.
+    """
+    if counts is not None and counts.form is HourForm.BEGIN:
+        update.remove(stored.NOT_BEFORE)
+    else:
+        set_pause(update, bucket, None)
+    return bucket._replace(image=bucket.image._replace(paused_until_ms=None))
+
+
+def _set_not_before(update: UpdateExpression, paused_until_ms: int | None) -> None:
+    if paused_until_ms is None:
+        update.remove(stored.NOT_BEFORE)
+    else:
+        update.set_number(stored.NOT_BEFORE, paused_until_ms)
+
+
 def require_generation(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
     """Require and count up the generation, in writes that change more than balances."""
     update.require_equal(stored.GENERATION, n(bucket.generation))
@@ -120,6 +149,7 @@ class NewBucket(NamedTuple):
     generation: int  # the stamp, so that it exceeds that of a deleted bucket of the same key
     counts: HourCounts
     slot_writes: Sequence[SlotWrite] = ()
+    paused_until_ms: int | None = None
 
 
 def first_write(
@@ -138,7 +168,7 @@ def first_write(
         new_bucket.counts,
         stored.slots_for(new_bucket.rates),
     )
-    digest = stored.digest_of(new_bucket.rates, slots)
+    digest = stored.digest_of(new_bucket.rates, slots, new_bucket.paused_until_ms)
     absent = "attribute_not_exists(PK)"
     if only_if_absent:
         update.require(absent)
@@ -163,6 +193,8 @@ def first_write(
     update.add(stored.WRITES, 1)
     hour_updates.count_in_slots(update, counts, slots)
     write_slots(update, new_bucket.slot_writes, slots)
+    if new_bucket.paused_until_ms is not None:
+        _set_not_before(update, new_bucket.paused_until_ms)
     _expiry(update, trailer.expires_ms)
     return update
 
@@ -195,7 +227,8 @@ def structural_write(
 ) -> UpdateExpression:
     """Bring the limits of a bucket to those of ``target``: re-based, added or dropped.
 
-    Levels are kept as they are at the write, not as they were when ``bucket`` was read.
+    Levels are kept as they are at the write, not as they were when ``bucket`` was read. A pause
+    becomes that of ``target``.
     ``rates`` are those of the whole bucket, ``target`` is at the shard's own. A write that turns
     the hour drops no limit.
     """
@@ -220,7 +253,10 @@ def structural_write(
         _fold_hours(update, bucket, target, dropped, slots)
     if bucket.image.holds is not None:
         _forget_slots(update, bucket, target, slots)
-    update.set(stored.DIGEST, s(stored.digest_of(rates, slots)))
+    paused_until_ms = target.paused_until_ms
+    update.set(stored.DIGEST, s(stored.digest_of(rates, slots, paused_until_ms)))
+    if paused_until_ms != bucket.image.paused_until_ms:
+        _set_not_before(update, paused_until_ms)
     update.set_number(stored.VERSION, target.config_version)
     if counts is not None:
         hour_updates.count(update, bucket, counts, structural=True)

@@ -22,6 +22,7 @@ from zae_limiter.dynamodb.items.bucket import ShardId, StoredBucket
 from zae_limiter.dynamodb.items.bucket_updates import (
     WriteTrailer,
     bucket_update,
+    end_pause,
     require_last,
     require_same,
     write_slots,
@@ -49,6 +50,7 @@ class TemplatedCharge:
     ``version`` becomes the bucket's configuration version; 0 leaves that alone. ``counts`` is
     None for a write that counts nothing by the hour but what is in its moves and trailer. A write
     with ``slot_writes`` is rendered anew each time: the attributes that it names change with time.
+    So is one that removes a pause which is over (``ends_pause``): there is one after each.
     """
 
     __slots__ = (
@@ -56,9 +58,10 @@ class TemplatedCharge:
         "_counts",
         "_moves",
         "_shard_id",
-        "_slot_writes",
         "_trailer",
         "_version",
+        "ends_pause",
+        "slot_writes",
     )
 
     def __init__(
@@ -68,9 +71,7 @@ class TemplatedCharge:
         trailer: WriteTrailer,
         bucket: StoredBucket,
         version: int,
-        *,
         counts: HourCounts | None = None,
-        slot_writes: Sequence[SlotWrite] = (),
     ) -> None:
         self._shard_id = shard_id
         self._moves = moves
@@ -78,7 +79,8 @@ class TemplatedCharge:
         self._bucket = bucket
         self._version = version
         self._counts = counts
-        self._slot_writes = slot_writes
+        self.slot_writes: Sequence[SlotWrite] = ()
+        self.ends_pause = False
 
     @property
     def key(self) -> Item:
@@ -86,16 +88,18 @@ class TemplatedCharge:
 
     def update(self) -> UpdateExpression:
         """Render the write clause by clause."""
-        update = bucket_update(self.key, self._moves, self._trailer)
-        require_same(update, self._bucket)
+        update, bucket = bucket_update(self.key, self._moves, self._trailer), self._bucket
+        require_same(update, bucket)
         if self._version:
             update.set(stored.VERSION, n(self._version))
+        if self.ends_pause:
+            bucket = end_pause(update, bucket, self._counts)
         if self._counts is not None:
-            count(update, self._bucket, self._counts)
-        if self._slot_writes:
-            hours = self._bucket.hours
+            count(update, bucket, self._counts)
+        if self.slot_writes:
+            hours = bucket.hours
             assert hours is not None, "an item without hours has no limit with slots"
-            write_slots(update, self._slot_writes, hours.slots)
+            write_slots(update, self.slot_writes, hours.slots)
         return update
 
     def guarded(self) -> UpdateExpression:
@@ -106,7 +110,7 @@ class TemplatedCharge:
 
     def text(self, table: str) -> str:
         """Return the body of the request."""
-        if self._slot_writes:
+        if self.slot_writes or self.ends_pause:
             return self.update().text(table)
         write_id, admitted, expires_ms, keeps = self._trailer
         bucket, version, counts = self._bucket, self._version, self._counts

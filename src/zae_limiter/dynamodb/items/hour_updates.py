@@ -160,7 +160,8 @@ def _set_slots(
     rates = bucket.whole_rates
     for name, slot in slots.items():
         update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], slot)))
-    update.set(stored.DIGEST, s(stored.digest_of(rates, slots)))
+    digest = stored.digest_of(rates, slots, bucket.image.paused_until_ms)
+    update.set(stored.DIGEST, s(digest))
 
 
 def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...] | None:

@@ -30,7 +30,6 @@ from zae_limiter.exceptions import IncompatibleSchemaError
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
 BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the slot
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
-NOT_BEFORE = "nb"  # reserved: a time before which a bucket admits nothing; ignored when decoded
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:slot
 TURN_MARK = "~"  # begins the write id of a write that creates a bucket item or turns its hour
 
@@ -88,9 +87,14 @@ def slots_of(item: Item) -> dict[str, int]:
     """Return the slot of each limit of an item, by stored name."""
     return {
         name[2:]: slot
-        for name, value in item.items()
-        if name[:2] == _PARAMETERS and (slot := slot_of(value["S"])) is not None
+        for name in _parameter_names(tuple(item))
+        if (slot := slot_of(item[name]["S"])) is not None
     }
+
+
+@lru_cache(maxsize=256)  # few items differ in the names of their attributes
+def _parameter_names(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name[:2] == _PARAMETERS]
 
 
 def decode(item: Item) -> HourState | None:

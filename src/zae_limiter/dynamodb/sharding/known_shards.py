@@ -9,7 +9,7 @@ from zae_limiter.admission.charge import under_limits
 from zae_limiter.admission.image import BucketImage, level_milli, reaches_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import at_rate, full_limit, has_limits
-from zae_limiter.admission.shards.combined import combine
+from zae_limiter.admission.shards.combined import combine, paused_until_ms
 from zae_limiter.admission.shards.pressure import CALM_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
@@ -95,7 +95,9 @@ def seems_to_fit(
 
 
 def fitting(images: Images, change: BucketChange, now_ms: int) -> list[Shard]:
-    """Return the shards that hold a charge by themselves."""
+    """Return the shards that hold a charge by themselves; none while the bucket is paused."""
+    if _is_paused(images, now_ms):
+        return []
     return [shard for shard, image in images.items() if fits_alone(change, image, now_ms)]
 
 
@@ -115,7 +117,9 @@ def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Sh
 
 
 def fits_together(images: Images, change: BucketChange, now_ms: int) -> bool:
-    """Tell whether all shards together hold a charge."""
+    """Tell whether all shards together hold a charge; never while the bucket is paused."""
+    if _is_paused(images, now_ms):
+        return False
     shards = [swept(image, now_ms) for image in images.values()]
     return all(
         sum(level_milli(image.limits[key], now_ms) for image in shards) >= amount
@@ -126,8 +130,8 @@ def fits_together(images: Images, change: BucketChange, now_ms: int) -> bool:
 def rejection(images: Images, change: BucketChange, now_ms: int, *, gathers: bool) -> Rejected:
     """Show why a charge does not fit: the shard that holds it first, or all shards combined."""
     if len(images) == 1 or not gathers:
-        shard = _first_to_hold(images, change)
-        return Rejected(images[shard], now_ms, shard)
+        shard, until_ms = _first_to_hold(images, change), paused_until_ms(images.values())
+        return Rejected(images[shard]._replace(paused_until_ms=until_ms), now_ms, shard)
     rates = dict(zip(change.in_force.keys, change.in_force.rates, strict=True))
     return Rejected(combine(images, rates, now_ms), now_ms)
 
@@ -164,6 +168,12 @@ def _first_to_hold(images: Images, change: BucketChange) -> Shard:
         return never, holds_ms, shard
 
     return min(images, key=wait)
+
+
+def _is_paused(images: Images, now_ms: int) -> bool:
+    """Tell whether one of the shards is known to be paused: then all of them are."""
+    until_ms = paused_until_ms(images.values())
+    return until_ms is not None and now_ms < until_ms
 
 
 def _entry_of(cache: BucketCache, bucket_id: BucketId, shard: Shard) -> CachedBucket | None:

@@ -37,7 +37,7 @@ from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
 
-_COPIED = (stored.DIGEST, stored.VERSION, stored.CASCADE, stored.PARENT)
+_COPIED = (stored.DIGEST, stored.NOT_BEFORE, stored.VERSION, stored.CASCADE, stored.PARENT)
 
 
 def split(item: Item, now_ms: int, write_id: str) -> list[Action]:

@@ -40,9 +40,11 @@ def _exact(value: Any) -> Any:
 def pack_bucket(image: BucketImage) -> bytes:
     """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
     limits, *fields = image
-    through, rejected, holds = fields[-3:]
-    if holds is None:  # left out, as others that are what their defaults say
-        del fields[-3 if through is None and not rejected else -1 :]
+    through, rejected, holds, paused_until_ms = fields[-4:]
+    if paused_until_ms is None:  # left out, as others that are what their defaults say
+        del fields[-1:]
+        if holds is None:
+            del fields[-3 if through is None and not rejected else -1 :]
     flat: list[Any] = [fields]
     for key, (balance, rate, consumed, counted) in limits.items():
         flat += (key, balance, *rate, consumed, counted)

@@ -16,9 +16,11 @@ from zae_limiter.models.config import LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
 
-BUCKET_FORMAT = 3  # counts up when the text of a bucket changes its meaning
-_COUNTING_FORMAT = 2  # without slots that are held
+BUCKET_FORMAT = 4  # counts up when the text of a bucket changes its meaning
+_HOLDING_FORMAT = 3  # without a pause
+_COUNTING_FORMAT = 2  # without slots that are held, too
 _PLAIN_FORMAT = 1  # without what came through children and was rejected, too
+_HOLDS_AT = 8  # position of the slots that are held, behind format and limits
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
 NAMESPACE_COLUMNS = "namespace_id, name, status, created_at, deleted_at"
 USAGE_COLUMNS = "hour, counters, events, through_children, rejected"
@@ -36,7 +38,7 @@ def encode_bucket(image: BucketImage) -> str:
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
     a third faster than ``json``, since this runs on every charge; limit names have no character
     that JSON would escape. ``{name: through children}, rejected`` follow where there are any, and
-    ``{name: [[expires, slots], ...]}`` where limits have slots.
+    ``{name: [[expires, slots], ...]}`` where limits have slots, and the end of its pause.
     """
     limits = ",".join(
         [
@@ -44,33 +46,40 @@ def encode_bucket(image: BucketImage) -> str:
             for key, (balance, rate, consumed, counted) in image.limits.items()
         ]
     )
-    _, version, expires_ms, hour, admitted, counted, writes, through, rejected, holds = image
+    _, version, expires_ms, hour, admitted, counted, writes, through, rejected, holds, paused = (
+        image
+    )
     expires = "null" if expires_ms is None else expires_ms
     text = f"{{{limits}}},{version},{expires},{hour},{admitted},{counted},{writes}"
-    if through is None and not rejected and holds is None:
+    if through is None and not rejected and holds is None and paused is None:
         return f"[{_PLAIN_FORMAT},{text}]"
     of_children = "null"
     if through is not None:
         amounts = ",".join([f'"{name}":{amount}' for name, amount in through.items()])
         of_children = f"{{{amounts}}}"
-    if holds is None:
+    if holds is None and paused is None:
         return f"[{_COUNTING_FORMAT},{text},{of_children},{rejected}]"
-    held = _encode({key: list(moments.items()) for key, moments in holds.items()})
-    return f"[{BUCKET_FORMAT},{text},{of_children},{rejected},{held}]"
+    held = "null"
+    if holds is not None:
+        held = _encode({key: list(moments.items()) for key, moments in holds.items()})
+    if paused is None:
+        return f"[{_HOLDING_FORMAT},{text},{of_children},{rejected},{held}]"
+    return f"[{BUCKET_FORMAT},{text},{of_children},{rejected},{held},{paused}]"
 
 
 def decode_bucket(text: str) -> BucketImage:
     try:
         form, limits, *rest = _decode(text)[0]
-        if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, BUCKET_FORMAT):
-            if form == BUCKET_FORMAT:
-                rest[-1] = {key: dict(moments) for key, moments in rest[-1].items()}
+        if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, _HOLDING_FORMAT, BUCKET_FORMAT):
+            if form >= _HOLDING_FORMAT and rest[_HOLDS_AT] is not None:
+                holds = rest[_HOLDS_AT]
+                rest[_HOLDS_AT] = {key: dict(moments) for key, moments in holds.items()}
             states = {
                 key: LimitState(balance, Rate(*rate), consumed, counted)
                 for key, (balance, rate, consumed, counted) in limits.items()
             }
             return BucketImage(states, *rest)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise _damaged("bucket", text, error) from error
     raise IncompatibleSchemaError(form, BUCKET_FORMAT, "update zae-limiter to read this file")
 

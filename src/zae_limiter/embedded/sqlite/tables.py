@@ -20,10 +20,12 @@ _PUT_BUCKET = (
 )
 _PUT_RESOURCE = "INSERT OR IGNORE INTO resource_in_use VALUES (?, ?)"
 _GET_USAGE = f"SELECT {stored.USAGE_COLUMNS} FROM usage WHERE {KEY} AND hour = ?"
-_PUT_USAGE = (
-    f"INSERT OR REPLACE INTO usage (namespace_id, entity_id, resource, {stored.USAGE_COLUMNS}) "
+_USAGE_ROW = (
+    f"INTO usage (namespace_id, entity_id, resource, {stored.USAGE_COLUMNS}) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_NEW_USAGE = f"INSERT OR IGNORE {_USAGE_ROW}"
+_PUT_USAGE = f"INSERT OR REPLACE {_USAGE_ROW}"
 _UNREAD = object()
 PAGE = 100  # rows of one read transaction, which takes less than a millisecond
 MAX_DECODED = 10_000  # buckets kept decoded: about 10 MB
@@ -133,10 +135,12 @@ class SqliteTables(RegistryTables):
     def add_usage(
         self, namespace_id: str, entity_id: str, resource: str, usage: WindowUsage
     ) -> None:
-        key = (namespace_id, entity_id, resource, usage.hour)
-        row = self._execute(_GET_USAGE, key).fetchone()
-        total = usage if row is None else stored.decode_usage(*row).plus(usage)
-        self._execute(_PUT_USAGE, (*key[:3], *stored.encode_usage(total)))
+        key = (namespace_id, entity_id, resource)
+        if self._execute(_NEW_USAGE, (*key, *stored.encode_usage(usage))).rowcount:
+            return  # the usual case: a bucket's hour is stored once
+        row = self._execute(_GET_USAGE, (*key, usage.hour)).fetchone()
+        total = stored.decode_usage(*row).plus(usage)
+        self._execute(_PUT_USAGE, (*key, *stored.encode_usage(total)))
 
     def usage_pages(
         self,

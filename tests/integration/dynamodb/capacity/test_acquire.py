@@ -6,6 +6,8 @@ from tests.integration.dynamodb.capacity.world import API, RPM, TPM, USER
 from tests.support.dynamodb.seen import REGISTRY, USAGE
 from zae_limiter import Limit
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 WARM = "acquire, warm"
 SECOND = Limit.per_second("rps", 10)
 

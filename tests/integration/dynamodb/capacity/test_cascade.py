@@ -5,6 +5,8 @@ import pytest
 from tests.integration.dynamodb.capacity.world import API, PARENT, RPM, TPM, USER
 from zae_limiter import Limit
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 WARM = "acquire, warm, cascading"
 SHORT = "rejection, cascading, one bucket is known to be short"
 SURPRISE = "rejection, cascading, no bucket is known to be short"

@@ -1,4 +1,4 @@
-"""The tables of docs/dynamodb-cost.md: within what must hold, and all of it measured."""
+"""The tables of docs/performance/dynamodb-cost.md: measured, and within what must hold."""
 
 from pathlib import Path
 

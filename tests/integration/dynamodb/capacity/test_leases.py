@@ -7,6 +7,8 @@ import pytest
 
 from tests.integration.dynamodb.capacity.world import API, USER
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 
 class Failure(Exception):
     """What goes wrong in a block."""

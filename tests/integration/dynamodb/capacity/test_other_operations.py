@@ -4,6 +4,8 @@ import pytest
 
 from tests.integration.dynamodb.capacity.world import API, PARENT, RPM, TPM, USER
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 LIMITS = [RPM, TPM]
 
 
@@ -149,6 +151,8 @@ async def test_mending_buckets(client, cost_of):
         await client.repo.top_up(USER, API, {"rpm": 1})
     with cost_of("`reset_bucket`"):
         await client.repo.reset_bucket(USER, API)
+    with cost_of("`pause`"):
+        await client.repo.pause(USER, API, 30)
 
 
 # --- the rest

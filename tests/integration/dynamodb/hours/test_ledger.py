@@ -22,6 +22,7 @@ from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.tables import store_url
 from tests.support.dynamodb.usage_ledger import (
     CLIENTS,
+    ENTITIES,
     HOUR_MS,
     HOURS,
     KILLED,
@@ -36,10 +37,11 @@ from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 
 ROOT = Path(__file__).parents[4]
-SHORT, STREAMED, LONG = 700, 50_000, int(os.environ.get("ZAEL_LEDGER", "1000000"))
+SHORT, MIDDLE, STREAMED, LONG = 240, 700, 50_000, int(os.environ.get("ZAEL_LEDGER", "1000000"))
 RETENTION_DAYS = 1
 LONGER_THAN_KEPT = 24 * 10  # hours
 KILLED_AFTER = 5
+FEW = 50  # entities of the short form: each is used several times
 SOME = 25  # entities that are looked at while it goes on; in the end all are
 
 
@@ -150,9 +152,9 @@ class OnModel:
         self.model.expire(now_s)
 
 
-async def run(place, consumptions, *, delivers):
+async def run(place, consumptions, *, delivers, entities=ENTITIES):
     """Three hours of consumption, and one more after everything has expired."""
-    fleet = Fleet(consumptions)
+    fleet = Fleet(consumptions, entities)
     await fleet.open(await place.engines(fleet.clock))
     deliveries = Deliveries(place.client)
 
@@ -188,12 +190,20 @@ async def run(place, consumptions, *, delivers):
 
 
 @pytest.mark.parametrize(
+    ("consumptions", "entities"),
+    [(SHORT, FEW), pytest.param(MIDDLE, ENTITIES, marks=pytest.mark.slow)],
+    ids=["short", "middle"],
+)
+@pytest.mark.parametrize(
     "delivers",
     [False, pytest.param(True, marks=pytest.mark.slow)],
     ids=["late-processor", "processor"],
 )
-async def test_every_figure_equals_the_ledger(server_table, endpoint, delivers):
-    fleet, deliveries = await run(OnServer(server_table, endpoint), SHORT, delivers=delivers)
+async def test_every_figure_equals_the_ledger(
+    server_table, endpoint, delivers, consumptions, entities
+):
+    place = OnServer(server_table, endpoint)
+    fleet, deliveries = await run(place, consumptions, delivers=delivers, entities=entities)
     assert deliveries.hours > 0
     assert all(fleet.counts[kind] for kind in ("splits", "merges", "deletions", "re-bases"))
 

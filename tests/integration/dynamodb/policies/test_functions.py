@@ -2,9 +2,14 @@
 
 import pytest
 
+from tests.support.dynamodb.streams import bucket_record
+from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.support.policies import TABLE, accesses, granted
 from zae_limiter import Limit
+from zae_limiter.dynamodb.items.keys import BucketId
 from zae_limiter.infra.access import roles
+from zae_limiter_aggregator import handler as aggregate
+from zae_limiter_aggregator.handler import close
 from zae_limiter_provisioner import handler
 
 FIRST = {
@@ -48,18 +53,42 @@ async def test_the_provisioner_needs_all_that_its_role_permits_and_nothing_else(
             if manifest is FIRST:
                 await repo.set_resource_defaults("api", [Limit.per_minute("rpm", 7)])
                 assert function("diff", manifest)["drift"]
-    needed = {
-        (access.call, access.resource != TABLE)
+    assert granted_to("ProvisionerRole") == calls(seen)
+    assert namespaces(seen) == {repo.namespace_id, "_"}, "one namespace, and the registry"
+
+
+async def test_the_aggregator_needs_all_that_its_role_permits_and_nothing_else(
+    world, proxy, function
+):
+    repo = await world.open()
+    bucket_id = BucketId(repo.namespace_id, "user", "api")
+    item = bucket_with_hours(bucket_id, "0.abc", 12, 5, finished=(9, 4))
+    try:
+        with proxy.measure() as seen:
+            assert aggregate({"Records": [bucket_record(item, 1)]}) == {"batchItemFailures": []}
+    finally:
+        close()
+    assert granted_to("AggregatorRole") == calls(seen)
+    assert namespaces(seen) == {repo.namespace_id, "_"}, "the bucket's, and the version record"
+
+
+def granted_to(role):
+    """The calls that a role permits on the table, which its first statement is about."""
+    policy = roles()[role]["Properties"]["Policies"][0]
+    return granted({"Statement": policy["PolicyDocument"]["Statement"][:1]})
+
+
+def accessed(seen):
+    return [
+        access
         for each in seen.requests
         for access in accesses(each.operation.partition(" of ")[0], each.body)
-    }
-    (policy, _) = roles()["ProvisionerRole"]["Properties"]["Policies"]
-    rights = policy["PolicyDocument"]["Statement"][:1]
-    assert granted({"Statement": rights}) == needed
-    keys = {
-        key.partition("/")[0]
-        for each in seen.requests
-        for access in accesses(each.operation.partition(" of ")[0], each.body)
-        for key in access.keys
-    }
-    assert keys == {repo.namespace_id, "_"}, "one namespace, and the registry"
+    ]
+
+
+def calls(seen):
+    return {(access.call, access.resource != TABLE) for access in accessed(seen)}
+
+
+def namespaces(seen):
+    return {key.partition("/")[0] for access in accessed(seen) for key in access.keys}

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "delete_table",
     "ensure_infrastructure",
     "get_cache_stats",
+    "pause",  # part of acquiring: a provider's refusal leads to it
     "get_stats",
     "get_status",
     "invalidate_config_cache",

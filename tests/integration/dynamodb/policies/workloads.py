@@ -29,11 +29,21 @@ async def acquire(world, proxy):
     await client.limiter.check_availability(USER, API, {"rpm": 1})
     await client.limiter.time_until_available(USER, API, {"rpm": 1})
     assert await client.limiter.is_available()
+    await _pauses(client)
     await _hours(world, client)
     await _shards(client)
     other = await world.client(proxy, provision="never")
     await _sweep(world, client, other)
     await client.repo.close()
+
+
+async def _pauses(client):
+    """What a provider's refusal leads to: of a bucket that exists, and of one that does not."""
+    for entity_id in (USER, "unused"):
+        await client.limiter.pause(entity_id, API, 30)
+        assert not await client.granted(entity_id, rpm=1)
+        await client.limiter.pause(entity_id, API, 0)
+        await client.take(entity_id, rpm=1)
 
 
 async def _hours(world, client):

@@ -77,7 +77,10 @@ async def test_an_hour_is_one_flat_item(raw, ports):
 )
 @pytest.mark.parametrize(
     ("entity_id", "resource"),
-    [("a", None), (None, "api"), ("b", "gpt/4"), ("nobody", None), (None, None)],
+    [
+        *[("a", None), (None, "api"), ("b", "gpt/4"), (None, None)],
+        pytest.param("nobody", None, marks=pytest.mark.slow),
+    ],
 )
 async def test_pages_and_sums_are_those_of_all_hours(ports, raw, seed, entity_id, resource):
     rows = scattered(seed)
@@ -120,6 +123,29 @@ async def test_a_page_does_not_read_what_comes_after_it(proxied, proxy, raw):
         assert len(page) == 100
         assert sum(read.answer["ScannedCount"] for read in seen.of("Query")) < 260
         assert seen.calls <= (8 if who[0] else 10 + PARTITIONS)
+
+
+async def test_a_page_of_days_reads_the_rows_of_its_entities(proxied, proxy, raw):
+    """Of the others it reads the keys in the index, some thirty for the price of a row."""
+    users, limit, later = 60, 5, 30
+    hours = [*range(24), *range(24, 24 + later)]
+    store(raw, [row(f"user-{number:03}", "api", hour) for number in range(users) for hour in hours])
+    daily, key = UsageQuery.parse("daily", None, None), None
+    for number in range(3):
+        with proxy.measure() as seen:
+            page, key = await proxied.usage.page(NS, None, "api", daily, limit=limit, next_key=key)
+        first = number * limit
+        assert [each.entity_id for each in page] == [
+            f"user-{each:03}" for each in range(first, first + limit)
+        ]
+        assert [each.counters for each in page] == [{"rpm": 24}] * limit
+        read = sum(
+            len(answer["Responses"][raw.table])
+            for answer in (each.answer for each in seen.of("BatchGetItem"))
+        )
+        assert read <= 100 + (limit + 1) * 25, "the first hundred, then those of the page"
+        keys_read = sum(each.answer["ScannedCount"] for each in seen.of("Query"))
+        assert keys_read <= users * (24 + 2) + PARTITIONS * 25, "nothing of later days"
 
 
 async def test_a_page_of_many_entities_reads_few_rows(proxied, proxy, raw):

@@ -9,7 +9,14 @@ from tests.support.dynamodb.world import Failure, together
 from zae_limiter import Limit
 
 STEP_MS = 12
-MOMENTS = pytest.mark.parametrize("after_ms", range(0, 7 * STEP_MS, STEP_MS * 2 // 3))
+ALL_MOMENTS = range(0, 7 * STEP_MS, STEP_MS * 2 // 3)
+MOMENTS = pytest.mark.parametrize(
+    "after_ms",
+    [
+        pytest.param(after_ms, marks=[pytest.mark.slow] if number % 2 else [])
+        for number, after_ms in enumerate(ALL_MOMENTS)
+    ],
+)
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from tests.integration.dynamodb.sharding.world import EVEN, HUNDRED, UNEVEN
 from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit, RateLimitExceeded
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 SHAPES = {f"even-{n}": EVEN[n] for n in (2, 4, 8, 32)} | {
     f"uneven-{n}": UNEVEN[n] for n in (3, 8, 32)
 }

@@ -9,6 +9,8 @@ from tests.integration.dynamodb.sharding.world import EVEN, HUNDRED
 from tests.support.dynamodb.world import Failure
 from zae_limiter.dynamodb.sharding.affinity import STAY_S
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 
 @pytest.fixture
 def shards():

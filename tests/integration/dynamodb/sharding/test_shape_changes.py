@@ -58,7 +58,14 @@ CHANGES = {
     "made anew": (EVEN[4], made_anew),
     "made anew, was split finely": (EVEN[8], made_anew),
 }
-CHANGE = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+FINER = {"split finely", "made anew, was split finely"}  # than a change that is tried as well
+CHANGE = pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(change, id=name, marks=[pytest.mark.slow] if name in FINER else [])
+        for name, change in CHANGES.items()
+    ],
+)
 
 
 class Stale:

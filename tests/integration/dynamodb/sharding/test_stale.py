@@ -5,6 +5,8 @@ import pytest
 from tests.integration.dynamodb.sharding.world import EVEN, HUNDRED
 from zae_limiter import Limit
 
+SLOW_IN_SYNC_TREE = True  # the same calls
+
 THOUSAND = Limit.per_minute("rpm", 3200)
 
 

@@ -56,8 +56,9 @@ class AdmissionCheck:
             self._follow(bucket, change.old, change.new, change.at_s)
 
     def _follow(self, bucket: Bucket, old: Item | None, new: Item, at_s: float) -> None:
-        delay_s = at_s - stamp_s(new["op"]["S"]) + 1
-        self._delay_s[bucket] = max(self._delay_s.get(bucket, 0.0), delay_s)
+        if old is None or old.get("nb") == new.get("nb"):  # a pause keeps the time of the last use
+            delay_s = at_s - stamp_s(new["op"]["S"]) + 1
+            self._delay_s[bucket] = max(self._delay_s.get(bucket, 0.0), delay_s)
         dropped = [name for name in old or () if name.startswith("c_") and name not in new]
         for name in dropped:  # absent is full
             self._limits.pop((bucket, name[2:]), None)
@@ -77,7 +78,8 @@ class AdmissionCheck:
                 taken = 0
             limit.writes += 1
             limit.level = min(Fraction(limit.capacity), limit.level - taken)
-            slack = Fraction(limit.refill) * Fraction(self._delay_s[bucket]) / limit.period_s
+            delay_s = self._delay_s.get(bucket, 0.0)
+            slack = Fraction(limit.refill) * Fraction(delay_s) / limit.period_s
             if taken > 0 and limit.level < -slack - ROUNDING_MILLI * limit.writes:
                 raise Wrong(f"{bucket} {key}: {float(limit.level)} is left after {taken}")
 

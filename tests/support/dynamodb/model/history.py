@@ -16,6 +16,7 @@ from tests.support.dynamodb.model.aggregator import MODES, Aggregator
 from tests.support.dynamodb.model.client import FAULTS, ModelClient, Network
 from tests.support.dynamodb.model.expressions import Item
 from tests.support.dynamodb.model.ledger import NOTHING, Bucket, Ledger, Used, Wrong
+from tests.support.dynamodb.model.pauses import PauseCheck
 from tests.support.dynamodb.model.table import ModelTable
 from tests.support.dynamodb.model.time import START_S, VirtualTime, virtual_time
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
@@ -69,6 +70,7 @@ class Profile:
     theme: str | None = None  # a kind of step that comes more often
     fault_kinds: tuple[str, ...] | None = None
     older: bool | None = None  # buckets of the schema without hours are there from the start
+    pauses: bool = False
 
     def drawn(self, chance: random.Random) -> Profile:
         flags = ("debts", "cascade", "reshapes", "changes", "removals", "lag")
@@ -158,6 +160,8 @@ class History:
         self.admissions = AdmissionCheck()
         if not self.profile.debts and not self.profile.skew_s:
             self.table.listeners.append(self.admissions.follow)
+        self.pauses = PauseCheck()
+        self.table.listeners.append(self.pauses.follow)
         assert isinstance(loop, VirtualTime)
 
     async def _open_fleet(self) -> None:
@@ -224,6 +228,8 @@ class History:
             kinds |= {"configure": 4}
         if profile.removals:
             kinds |= {"delete": 4, "crash": 3, "close": 2}
+        if profile.pauses:
+            kinds |= {"pause": 8, "lift": 1}
         if profile.theme in kinds:
             kinds[profile.theme] *= THEME_WEIGHT
         return kinds
@@ -397,6 +403,24 @@ class History:
         await asyncio.sleep(self.chance.random())
         parent = {"parent_id": PARENT, "cascade": True} if entity == CHILD else {}
         await member.repo.create_entity(entity, **parent)
+
+    async def _pause(self, member: Member) -> None:
+        entity, resource = self._any_bucket()
+        seconds = self.chance.choice((0.5, 3, 30, 300, 600))
+        self.note(f"  {entity} {resource} {seconds}")
+        self.spawn(member, member.limiter.pause(entity, resource, seconds))
+
+    async def _lift(self, member: Member) -> None:
+        entity, resource = self._any_bucket()
+        self.note(f"  {entity} {resource}")
+        self.spawn(member, self._lifted(member, entity, resource))
+
+    async def _lifted(self, member: Member, entity: str, resource: str) -> None:
+        with self.pauses.lifting(entity, resource):
+            await member.limiter.pause(entity, resource, 0)
+
+    def _any_bucket(self) -> tuple[str, str]:
+        return self.chance.choice((CHILD, OTHER, PARENT)), self.chance.choice(RESOURCES)
 
     async def _split(self, member: Member) -> None:
         place = self._any_shard()

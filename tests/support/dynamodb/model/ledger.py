@@ -76,6 +76,7 @@ class Ledger:
         self.stores = 0
         self.clears = 0
         self._origins: dict[str, Bucket] = {}
+        self._reached: dict[tuple[Bucket, str], int] = {}  # the latest hour of each origin
         self._stored: dict[tuple[Bucket, int, str], str] = {}
         table.listeners.append(self.follow)
 
@@ -85,6 +86,7 @@ class Ledger:
         self.consumed.clear()
         self.versions.clear()
         self._origins.clear()
+        self._reached.clear()
         self._stored.clear()
 
     def follow(self, changes: list[Change]) -> None:
@@ -116,9 +118,10 @@ class Ledger:
             return
         origin, hour = new["o"]["S"], _int(new, "h")
         self._check_origin(bucket, change, origin, hour)
+        self._reached[bucket, origin] = hour
         stamped = stamp_s(new["op"]["S"]) // HOUR_S
         is_positive = any(amount > 0 for amount in net.values())
-        if hour < stamped and is_positive and not self._was_made_again(bucket, origin):
+        if hour < stamped and is_positive and not self._was_later_before(bucket, origin, stamped):
             raise Wrong(f"{bucket}: a charge in hour {stamped} counts for hour {hour}")
         begins = old is None or "h" not in old or _int(old, "h") != hour
         self.turns += begins and old is not None
@@ -133,14 +136,17 @@ class Ledger:
             self.clears += 1
         self._book(bucket, (hour, origin), delta)
 
-    def _was_made_again(self, bucket: Bucket, origin: str) -> bool:
-        """Whether a client may know an earlier item, whose hour was a later one.
+    def _was_later_before(self, bucket: Bucket, origin: str, hour: int) -> bool:
+        """Whether a client may know an earlier item of this key, in which this hour had begun.
 
         Then clocks are hours apart, and its charge counts for the hour that runs.
         """
         shard = origin.partition(".")[0] + "."
-        origins = [each for each, of in self._origins.items() if of == bucket]
-        return sum(each.startswith(shard) for each in origins) > 1
+        return any(
+            reached >= hour
+            for (of, other), reached in self._reached.items()
+            if of == bucket and other != origin and other.startswith(shard)
+        )
 
     def _book(self, bucket: Bucket, place: tuple[int, str], delta: Used) -> None:
         hours = self.used[bucket]

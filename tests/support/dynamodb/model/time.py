@@ -70,12 +70,15 @@ class _NoSelector:
 @contextmanager
 def virtual_time(seed: int, start_s: float = START_S) -> Iterator[VirtualTime]:
     """Everything in the block happens in virtual time, and again the same way from its seed."""
-    from zae_limiter._async import acquire
+    from zae_limiter._async import acquire, lease, waiting
 
+    importing = (acquire, lease, waiting)  # have a name of their own for the clock
     loop = VirtualTime(start_s)
     chance, state = random.Random(f"{seed} urandom"), random.getstate()
-    real = time.monotonic, acquire.monotonic, os.urandom, random._urandom  # noqa: SLF001
-    time.monotonic = acquire.monotonic = loop.time
+    real = time.monotonic, os.urandom, random._urandom  # noqa: SLF001
+    time.monotonic = loop.time
+    for module in importing:
+        module.monotonic = loop.time
     os.urandom = random._urandom = chance.randbytes  # noqa: SLF001 - that of `secrets`
     random.seed(seed)
     asyncio.set_event_loop(loop)
@@ -85,7 +88,9 @@ def virtual_time(seed: int, start_s: float = START_S) -> Iterator[VirtualTime]:
         yield loop
     finally:
         logging.disable(disabled)
-        time.monotonic, acquire.monotonic, os.urandom, random._urandom = real  # noqa: SLF001
+        time.monotonic, os.urandom, random._urandom = real  # noqa: SLF001
+        for module in importing:
+            module.monotonic = time.monotonic
         random.setstate(state)
         asyncio.set_event_loop(None)
         loop.close()

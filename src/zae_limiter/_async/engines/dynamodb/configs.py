@@ -16,8 +16,6 @@ from zae_limiter._async.engines.dynamodb.requests import (
 )
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
 from zae_limiter.dynamodb.items import configs, entities, keys, system
-
-# sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.batches import BatchPlan
@@ -77,6 +75,7 @@ class DynamoConfigs:
         entity = None if item is None else entities.decode(item)
         bucket_id = namespace_id, entity_id, resource
         self._notify_cache(bucket_id, entity, items, fresh=fresh)  # unasync: remove
+        # sync: from zae_limiter.concurrency.shield import shield
         # sync: shield(lambda: self._notify_cache(bucket_id, entity, items, fresh=fresh))
         own = [
             configs.decode(items.get(key))

@@ -1,8 +1,6 @@
-"""The ports of the namespace registry and of small documents."""
+"""The port of the namespace registry."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.context import TableContext
@@ -11,15 +9,14 @@ from zae_limiter._async.engines.dynamodb.requests import Query, batch_delete, ba
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
 from zae_limiter.dynamodb.items import configs, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
+from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.system import ACTIVE, DELETED, PURGING
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError, ValidationError
+from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
 from zae_limiter.identifiers import new_namespace_id
 from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
-from zae_limiter.models.batch import Guard
 from zae_limiter.models.entity import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE
@@ -235,61 +232,3 @@ def _transition(namespace_id: str, before: str, after: str) -> UpdateExpression:
     update.require_equal("status", s(before))
     update.set("status", s(after))
     return update
-
-
-class DynamoDocuments:
-    """Small JSON documents, one item each."""
-
-    def __init__(self, context: TableContext) -> None:
-        self._context = context
-        self._client = context.client
-
-    async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
-        item = await get_item(self._client, keys.record(namespace_id, key))
-        return None if item is None else system.decode_document(item)
-
-    async def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
-        item = _encoded(namespace_id, key, value)
-        await self._context.refuse_if_purging(namespace_id)
-        await self._client.call("PutItem", {"Item": item}, repeatable=True)
-
-    async def replace(
-        self,
-        namespace_id: str,
-        key: str,
-        value: dict[str, Any],
-        *,
-        revision: str | None,
-        guard: Guard | None = None,
-    ) -> bool:
-        item, record = _encoded(namespace_id, key, value), keys.record(namespace_id, key)
-        guard_key = None if guard is None else keys.record(namespace_id, guard.key)
-        wanted = [record] if guard_key is None else [record, guard_key]
-        await self._context.refuse_if_purging(namespace_id)
-
-        async def plan(deadline: Deadline) -> TransactionPlan[bool]:
-            items = await batch_get(self._client, wanted, consistent=True, deadline=deadline)
-            before = items.get(record)
-            if system.document_revision(before) == value["revision"]:
-                return TransactionPlan(True, [])  # an unanswered attempt was committed
-            writes = [actions.put(item, before)]
-            if guard is not None and guard_key is not None:
-                if system.document_revision(items.get(guard_key)) != guard.revision:
-                    return TransactionPlan(False, [])
-                writes.append(actions.check_revision(guard_key, guard.revision))
-            if system.document_revision(before) != revision:
-                return TransactionPlan(False, [])
-            return TransactionPlan(True, writes)
-
-        return await self._context.commit(namespace_id, plan)
-
-
-def _encoded(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
-    """Return the item of a document; raise ValidationError if it is too large for one."""
-    item = system.encode_document(namespace_id, key, value)
-    length = len(text(item[system.BODY]))
-    if length > MAX_DOCUMENT_CHARACTERS:
-        raise ValidationError(
-            "document", length, f"must have at most {MAX_DOCUMENT_CHARACTERS} characters as JSON"
-        )
-    return item

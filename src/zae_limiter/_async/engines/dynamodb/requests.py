@@ -5,11 +5,9 @@ DynamoDB may process a part of a batch only: the rest is sent again until the de
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.concurrency.parallel import Parallel, agather
 from zae_limiter.dynamodb.items.attributes import Item, Value
 from zae_limiter.dynamodb.items.keys import Key
@@ -18,6 +16,9 @@ from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter.transport.calls import Deadline
 
 # sync: from zae_limiter.transport.threads import sleep
+
+if TYPE_CHECKING:  # functions call by a client of their own
+    from zae_limiter._async.engines.dynamodb.client import DynamoClient
 
 MAX_KEYS = 100  # DynamoDB's bound of one BatchGetItem
 MAX_WRITES = 25  # DynamoDB's bound of one BatchWriteItem
@@ -37,7 +38,9 @@ class Backoff:
 
     async def pause(self) -> bool:
         """Wait; return False at once if no time is left for another attempt and its answer."""
-        pause_s = random.uniform(0, self._longest_s)
+        from random import uniform  # most processes never wait
+
+        pause_s = uniform(0, self._longest_s)
         if self._deadline.is_nearly_over(pause_s):
             return False
         self._longest_s = min(2 * self._longest_s, LONGEST_PAUSE_S)

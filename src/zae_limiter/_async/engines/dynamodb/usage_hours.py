@@ -84,11 +84,27 @@ def _hour_in_key(item: Item) -> str:
     return text(item["SK"]).rpartition(usage.DELIMITER)[2]
 
 
-class ResourceRows:
-    """Rows of all entities on some resources: keys from the index, then the items."""
+class WantedHours(Protocol):
+    """Which hours a reader needs, as far as it is known by then: other rows are not read."""
 
-    def __init__(self, context: TableContext, partitions: list[str], hours: HourRange) -> None:
+    def wants(self, entity_id: str, resource: str, hour: int) -> bool: ...
+
+    def is_complete(self, hour: int) -> bool:
+        """Whether it needs no hours from this one on."""
+
+
+class ResourceRows:
+    """Rows of all entities on some resources: keys from the index, then those items wanted."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        partitions: list[str],
+        hours: HourRange,
+        wanted: WantedHours | None = None,
+    ) -> None:
         self._client = context.client
+        self._wanted = wanted
         queries = [
             Query(
                 context.client,
@@ -107,12 +123,23 @@ class ResourceRows:
         self._count = min(hours.wanted, MAX_KEYS)
 
     async def take(self) -> list[UsageRow]:
-        while entries := await self._merged.take(self._count):
-            indexed = [Key.of(entry) for entry in entries]
+        while indexed := await self._keys():
             items = await batch_get(self._client, indexed, consistent=True)
             if items:  # rows may have expired since they were indexed
                 return [usage.decode_row(items[key]) for key in indexed if key in items]
         return []
+
+    async def _keys(self) -> list[Key]:
+        """Return keys of the next rows that are wanted; none at the end."""
+        found: list[Key] = []
+        wanted = self._wanted
+        while not found and (entries := await self._merged.take(self._count)):
+            found = [Key.of(entry) for entry in entries]
+            if wanted is not None:
+                if wanted.is_complete(usage.hour_of(found[0])[2]):
+                    return []
+                found = [key for key in found if wanted.wants(*usage.hour_of(key))]
+        return found
 
 
 def _index_key(hour: int, entity_id: str = "") -> str:
@@ -171,8 +198,13 @@ class Subject(NamedTuple):
     resource: str | None
 
 
-async def usage_hours(context: TableContext, subject: Subject, hours: HourRange) -> UsageHours:
-    """Return the hours of an entity, of a resource, of both, or of a whole namespace."""
+async def usage_hours(
+    context: TableContext, subject: Subject, hours: HourRange, wanted: WantedHours | None = None
+) -> UsageHours:
+    """Return the hours of an entity, of a resource, of both, or of a whole namespace.
+
+    Rows of several entities may be left out if they are not wanted.
+    """
     namespace_id, entity_id, resource = subject
     if entity_id is None or resource is None:  # what this client has just begun is found by index
         await context.later.drain()
@@ -195,7 +227,7 @@ async def usage_hours(context: TableContext, subject: Subject, hours: HourRange)
             for name in resources
             for partition in schema.gsi2_partitions(namespace_id, name)
         ]
-        rows = ResourceRows(context, partitions, hours)
+        rows = ResourceRows(context, partitions, hours, wanted)
     return UsageHours(context.client, namespace_id, rows, live)
 
 

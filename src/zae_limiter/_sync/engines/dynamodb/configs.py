@@ -17,7 +17,6 @@ from zae_limiter._sync.engines.dynamodb.requests import (
     transact_get,
 )
 from zae_limiter._sync.engines.dynamodb.transactions import TransactionPlan
-from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.items import configs, entities, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, s, text
@@ -77,6 +76,8 @@ class DynamoConfigs:
         item = items.get(entity_key)
         entity = None if item is None else entities.decode(item)
         bucket_id = namespace_id, entity_id, resource
+        from zae_limiter.concurrency.shield import shield
+
         shield(lambda: self._notify_cache(bucket_id, entity, items, fresh=fresh))
         own = [
             configs.decode(items.get(key))

@@ -5,36 +5,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.later_writes import LaterWrites
 from zae_limiter._sync.engines.dynamodb.requests import get_item
 from zae_limiter._sync.engines.dynamodb.transactions import TransactionPlan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.items import audit, configs, keys
-from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.recent_changes import ActiveNamespaces, RecentChanges
 from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS
 from zae_limiter.models.audit import AuditAction, AuditedChange
-from zae_limiter.models.entity import Entity
 from zae_limiter.naming import RESERVED_NAMESPACE
 from zae_limiter.transport.calls import Deadline
 
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+    from zae_limiter._sync.engines.dynamodb.later_writes import LaterWrites
+    from zae_limiter.dynamodb.items.attributes import Item
+    from zae_limiter.models.entity import Entity
+
+    class CacheListener(Protocol):
+        """Is called with items that other ports read or delete, so that a cache can store them."""
+
+        def on_bucket_read(
+            self, namespace_id: str, entity_id: str, resource: str, item: Item | None
+        ) -> None:
+            """Take the item of a bucket's first shard; None if there is none."""
+
+        def on_entity_read(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
+            """Take an entity; None if there is none."""
+
+
 T = TypeVar("T")
-
-
-class CacheListener(Protocol):
-    """Is called with items that other ports read or delete, so that a cache can store them."""
-
-    def on_bucket_read(
-        self, namespace_id: str, entity_id: str, resource: str, item: Item | None
-    ) -> None:
-        """Take the item of a bucket's first shard; None if there is none."""
-
-    def on_entity_read(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
-        """Take an entity; None if there is none."""
 
 
 DAY_MS = 86_400_000
@@ -56,12 +61,18 @@ class TableContext:
         self.client = client
         self.listener = listener
         self.parallel = parallel
-        self.later = LaterWrites(client, parallel)
         self.recent_changes = RecentChanges()
         self.active_namespaces = ActiveNamespaces()
         self._transactions = Transactions(client, self.recent_changes)
         self.audit_days = audit_retention_days
         self.keep_usage(DEFAULT_USAGE_DAYS)
+
+    @cached_property
+    def later(self) -> LaterWrites:
+        """The writes that no caller waits for. Functions make none, and do not import them."""
+        from zae_limiter._sync.engines.dynamodb.later_writes import LaterWrites
+
+        return LaterWrites(self.client, self.parallel)
 
     def keep_usage(self, days: int) -> None:
         """Keep usage that long, as all clients of the table do; 0 turns it off."""

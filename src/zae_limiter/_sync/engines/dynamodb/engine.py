@@ -8,9 +8,10 @@ from zae_limiter._sync.engines.dynamodb.buckets.port import DynamoBuckets
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._sync.engines.dynamodb.context import TableContext
+from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
 from zae_limiter._sync.engines.dynamodb.entities import DynamoEntities
 from zae_limiter._sync.engines.dynamodb.history import DynamoAudit, DynamoUsage
-from zae_limiter._sync.engines.dynamodb.namespaces import DynamoDocuments, DynamoNamespaces
+from zae_limiter._sync.engines.dynamodb.namespaces import DynamoNamespaces
 from zae_limiter._sync.engines.dynamodb.provisioning import remove_table
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.buckets.cache import BucketCache

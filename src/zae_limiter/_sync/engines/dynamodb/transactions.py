@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import Backoff
 from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import s
@@ -21,6 +20,9 @@ from zae_limiter.dynamodb.recent_changes import RecentChanges
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Throttled, TransactionCanceled
+
+if TYPE_CHECKING:  # functions call by a client of their own
+    from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 
 __all__ = ["MAX_ACTIONS", "Conflict", "TransactionPlan", "Transactions", "transact"]
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from zae_limiter._sync.engines.embedded.client import EmbeddedClient
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
@@ -201,3 +202,17 @@ class EmbeddedBuckets:
     ) -> bool:
         change = AuditedChange.by(principal, entity_id, now_ms, resource)
         return self._client.write(buckets.top_up, (namespace_id, change, amounts))
+
+    def pause(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        until_ms: int,
+        *,
+        in_force: InForce | None,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        change = AuditedChange.by(principal, entity_id, now_ms, resource)
+        return self._client.write(buckets.pause, (namespace_id, change, until_ms, in_force))

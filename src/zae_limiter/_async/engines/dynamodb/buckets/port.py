@@ -10,6 +10,7 @@ from typing import Any
 from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._async.engines.dynamodb.buckets.manual_refill import ManualRefill
+from zae_limiter._async.engines.dynamodb.buckets.pausing import BucketPauses
 from zae_limiter._async.engines.dynamodb.buckets.queries import BucketQueries, IndexedBuckets
 from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
@@ -21,6 +22,7 @@ from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -32,7 +34,7 @@ from zae_limiter.admission.request import (
     Settlement,
 )
 from zae_limiter.clock import Clock
-from zae_limiter.concurrency.async_shield import ashield
+from zae_limiter.concurrency.async_shield import agather_shielded, ashield
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.dynamodb.buckets.cache import BucketCache
@@ -51,6 +53,7 @@ from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer, ServerFault
@@ -87,6 +90,9 @@ class DynamoBuckets:
         self._usage_rows = UsageRows(table)
         self._rejected, self._later = RejectedCounts(), table.later
         self._resources = ResourcesInUse(client, table.later)
+        self._pauses = BucketPauses(
+            table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
+        )
         self._write_to_shards(table, reader, max_shards, rejection_cache_ttl)
 
     def _write_to_shards(
@@ -221,6 +227,21 @@ class DynamoBuckets:
         bucket_id = BucketId(namespace_id, entity_id, resource)
         return await self._manual_refill.top_up(bucket_id, amounts, now_ms, principal)
 
+    async def pause(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        until_ms: int,
+        *,
+        in_force: InForce | None,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        change = AuditedChange.by(principal, entity_id, now_ms, resource)
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return await self._pauses.pause(bucket_id, until_ms, in_force, change)
+
     async def _charge_one(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
@@ -322,14 +343,21 @@ class DynamoBuckets:
             if rejected is not None:
                 each.outcome = rejected
                 return
-        doubtful = doubtful_first(pending, self._cache, now_ms)
+        doubtful = None
+        if not all(each.draft is not None and each.draft.fits for each in pending):
+            doubtful = doubtful_first(pending, self._cache, now_ms)
         if doubtful is None:
-            await agather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+            await self._submit_all(pending)
             return
         for each in doubtful:
             each.draft = None  # its stamp is from before the other's round trip
             if not isinstance(await self._router.submit(each), Applied):
                 return
+
+    async def _submit_all(self, pending: list[PendingChange]) -> None:
+        await agather_shielded(
+            self._parallel, *[partial(self._router.submit, each) for each in pending]
+        )
 
     async def _refund(
         self, charges: tuple[Charge, ...], pending: list[PendingChange], deadline: Deadline
@@ -363,7 +391,7 @@ class DynamoBuckets:
             each = PendingChange(bucket_id, change, clock, deadline)
             each.is_counted = False
             pending.append(each)
-        await agather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+        await self._submit_all(pending)
         return [_renewal_outcome(each) for each in pending]
 
     async def _settle(
@@ -384,7 +412,7 @@ class DynamoBuckets:
             for each in settlements
         ]
         try:
-            await agather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+            await self._submit_all(pending)
         finally:
             if any(isinstance(each.outcome, MAY_BE_COMMITTED) for each in pending):
                 receipt.outcome = None  # a part is committed, or may be: not to be repeated
@@ -410,4 +438,4 @@ def _pending(
         in_force, amounts_milli, True, int(is_acquire), refreshed, through_child, until_ms
     )
     bucket_id = BucketId(namespace_id, entity_id, resource)
-    return PendingChange(bucket_id, change, clock, deadline, look_first=not speculative)
+    return PendingChange(bucket_id, change, clock, deadline, not speculative)

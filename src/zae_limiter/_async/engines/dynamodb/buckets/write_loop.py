@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import cast
 
 from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
@@ -39,7 +40,13 @@ from zae_limiter.dynamodb.buckets.pending import (
     fits_alone,
 )
 from zae_limiter.dynamodb.buckets.planned_slots import Moments
-from zae_limiter.dynamodb.buckets.planning import NothingToWrite, ReadFirst, Step, plan
+from zae_limiter.dynamodb.buckets.planning import (
+    NothingToWrite,
+    ReadFirst,
+    Step,
+    plan,
+    rejected_alone,
+)
 from zae_limiter.dynamodb.buckets.writes import SINGLE_CHARGE, Attempt, WriteContext
 from zae_limiter.dynamodb.counters import Counters, RejectedCounts
 from zae_limiter.dynamodb.items import bucket as bucket_item
@@ -52,6 +59,7 @@ from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 
 EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
 NO_LINK = EntityLink()
+Undecided = tuple[Sequence[int], list[BucketChange]]
 
 
 class WriteLoop:
@@ -101,7 +109,7 @@ class WriteLoop:
                 self._cache.invalidate(leader.shard_id)
             # Each caller adds its own entity and resource to its copy.
             decisions = [error.copy() if each is None else each for each in decisions]
-        outcomes = [outcome for outcome in decisions if outcome is not None]
+        outcomes = cast(list[Outcome], decisions)  # none is left open
         if draft is not None and type(outcomes[0]) is Applied:
             self._counters.granted()  # the usual case, counted without a lock
         else:
@@ -128,50 +136,71 @@ class WriteLoop:
         """Make a bounded number of attempts, and note decisions; True if none is left open."""
         leader = group[0]
         shard_id, deadline = leader.shard_id, leader.deadline
-        read, rebased = leader.look_first, False
+        read, rebased, more = leader.look_first, False, len(group) > 1
+        alone: Undecided = SINGLE_CHARGE, [leader.change]
         known: KnownBucket = self._cache.get(shard_id) or UNKNOWN_BUCKET
-        for left in range(len(leader.change.in_force.keys) + EXTRA_ATTEMPTS, -1, -1):
-            if read or left == 0:
-                item = await self._writer.read(bucket_item.key(*shard_id), deadline)
-                known = self._cache.store_authoritative(shard_id, item, now_ms, known.bucket)
-                read = False
-            context = self._context(shard_id, now_ms)
-            undecided = [at for at, decision in enumerate(decisions) if decision is None]
-            changes = [group[at].change for at in undecided]
-            if draft is not None:
-                bucket, change = draft.cached.bucket, leader.change
-                step: Step = writes.charge(
-                    draft.cached, bucket, draft.moves, change, change.in_force, context
-                )
-                draft = None
-            else:
-                link = NO_LINK
-                if known.bucket is None:
-                    link = await self._upkeep.entity_link(*shard_id[:2], deadline)
-                step = plan(known, changes, context, link)
-            if context.rejected and not (isinstance(step, Attempt) and step.rejected):
-                self._rejected.add(leader.bucket_id, context.rejected)  # not with this write
-            if isinstance(step, ReadFirst):
-                read = True
-                continue
-            if isinstance(step, Attempt):
-                if step.structural and rebased:  # another client re-bases at the same time
-                    await Backoff(deadline).pause()
-                rebased = rebased or step.structural
-                known, decided = await self._attempt(step, known, changes, context, deadline)
-            else:
-                if isinstance(step, NothingToWrite) and step.late_credits:
-                    await self._credit_late(step.late_credits, context, deadline)
-                decided = _decided_without_write(changes, step, now_ms)
-            for at, outcome in zip(undecided, decided, strict=True):
-                decisions[at] = outcome
-            if None not in decisions:
-                return True
-        return False
+        rejected = self._rejected.take(leader.bucket_id) if self._rejected.counts else 0
+        try:
+            for left in range(len(leader.change.in_force.keys) + EXTRA_ATTEMPTS, -1, -1):
+                if read or left == 0:
+                    item = await self._writer.read(bucket_item.key(*shard_id), deadline)
+                    known = self._cache.store_authoritative(shard_id, item, now_ms, known.bucket)
+                    read = False
+                context = self._context(shard_id, now_ms, rejected)
+                undecided, changes = _undecided(group, decisions) if more else alone
+                if draft is not None:
+                    cached, change = draft.cached, leader.change
+                    step: Step = writes.charge(
+                        cached, cached.bucket, draft.moves, change, change.in_force, context
+                    )
+                    draft = None
+                else:
+                    link = NO_LINK
+                    if known.bucket is None:
+                        link = await self._upkeep.entity_link(*shard_id[:2], deadline)
+                    step = plan(known, changes, context, link)
+                if isinstance(step, ReadFirst):
+                    read = True
+                    continue
+                if isinstance(step, Attempt):
+                    if step.structural and rebased:  # another client re-bases at the same time
+                        await Backoff(deadline).pause()
+                    rebased = rebased or step.structural
+                    rejected -= step.rejected
+                    known, decided = await self._attempt(step, known, changes, context, deadline)
+                    if decided is None:
+                        rejected += step.rejected
+                        continue
+                else:
+                    decided = await self._without_write(step, changes, context, deadline)
+                for at, outcome in zip(undecided, decided, strict=True):
+                    decisions[at] = outcome
+                if None not in decisions:
+                    return True
+            return False
+        finally:
+            if rejected:
+                self._rejected.add(leader.bucket_id, rejected)  # no write has counted them
 
-    def _context(self, shard_id: ShardId, now_ms: int) -> WriteContext:
+    async def _without_write(
+        self,
+        step: NothingToWrite | ShardMerged | StaleLimits,
+        changes: Sequence[BucketChange],
+        context: WriteContext,
+        deadline: Deadline,
+    ) -> list[Outcome | None]:
+        """Decide what is known without a write to the bucket."""
+        if isinstance(step, ShardMerged):
+            return [step] * len(changes)
+        if isinstance(step, StaleLimits):  # settlements are written whatever the limits are
+            return [step if change.is_charge else None for change in changes]
+        if step.late_credits:
+            await self._credit_late(step.late_credits, context, deadline)
+        rejected = Rejected(step.image, context.now_ms, step.shard)
+        return [rejected if change.is_charge else Applied(None) for change in changes]
+
+    def _context(self, shard_id: ShardId, now_ms: int, rejected: int) -> WriteContext:
         """Return the context of one attempt, with an id of its own."""
-        rejected = self._rejected.take(shard_id.bucket_id) if self._rejected.counts else 0
         return WriteContext(
             shard_id,
             now_ms,
@@ -188,8 +217,11 @@ class WriteLoop:
         changes: Sequence[BucketChange],
         context: WriteContext,
         deadline: Deadline,
-    ) -> tuple[KnownBucket, Sequence[Outcome | None]]:
-        """Send one write; return what it shows of the bucket, and what it decides."""
+    ) -> tuple[KnownBucket, Sequence[Outcome | None] | None]:
+        """Send one write; return what it shows of the bucket, and what it decides.
+
+        None if it was refused, and something else is to be written.
+        """
         shard_id, now_ms = context.shard_id, context.now_ms
         self._counters.writes[attempt.plain_moves, attempt.clamp_moves].add()
         try:
@@ -199,11 +231,14 @@ class WriteLoop:
             else:
                 item = await self._begin_hour(attempt, shard_id, deadline)
         except ConditionFailed as failed:
-            self._counters.add(refused_writes=1)
+            self._counters.refused()
+            fresh = self._cache.store_authoritative(shard_id, failed.item, now_ms, known.bucket)
+            rejection = rejected_alone(fresh, changes, now_ms)
+            if rejection is None:
+                return fresh, None
             if attempt.rejected:
                 self._rejected.add(shard_id.bucket_id, attempt.rejected)
-            fresh = self._cache.store_authoritative(shard_id, failed.item, now_ms, known.bucket)
-            return fresh, [None] * len(changes)
+            return fresh, [rejection]
         bucket = bucket_item.decode(item, known.bucket)
         self._cache.store(shard_id, bucket, now_ms, attempt.net_milli)
         if attempt.begins_hour is not None:
@@ -235,11 +270,14 @@ class WriteLoop:
     async def _begin_hour(self, attempt: Attempt, shard_id: ShardId, deadline: Deadline) -> Item:
         """Send a write that begins an hour, or drops one from the item.
 
-        A finished hour that it drops is stored before: nothing else has it.
+        A finished hour that it drops is stored before: nothing else has it. If another client was
+        faster with that, it is about to turn the item: to look is cheaper than a refused write.
         """
         on_throttled, bucket_id = partial(self._throttled.add, shard_id), shard_id.bucket_id
-        if attempt.store_first is not None:
-            await self._usage_rows.store(bucket_id, attempt.store_first, deadline)
+        first = attempt.store_first
+        if first is not None and await self._usage_rows.store(bucket_id, first, deadline):
+            await Backoff(deadline).pause()
+            raise ConditionFailed(await self._writer.read(bucket_item.key(*shard_id), deadline))
         self._turning.add(shard_id)
         try:
             item = await self._writer.write(attempt, deadline, on_throttled)
@@ -277,6 +315,11 @@ class WriteLoop:
 
     def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
+        first = outcomes[0]
+        if len(group) == 1 and type(first) is Rejected and first.shard.n == 1:
+            if group[0].is_counted:
+                self._counters.rejected()  # without a lock
+            return
         charges = settlements = granted = rejected = 0
         for pending, outcome in zip(group, outcomes, strict=True):
             if not pending.is_counted:
@@ -293,15 +336,10 @@ class WriteLoop:
         )
 
 
-def _decided_without_write(
-    changes: Sequence[BucketChange], step: NothingToWrite | ShardMerged | StaleLimits, now_ms: int
-) -> list[Outcome | None]:
-    if isinstance(step, ShardMerged):
-        return [step] * len(changes)
-    if isinstance(step, StaleLimits):  # settlements are written whatever the limits are
-        return [step if change.is_charge else None for change in changes]
-    rejected = Rejected(step.image, now_ms, step.shard)
-    return [rejected if change.is_charge else Applied(None) for change in changes]
+def _undecided(group: Sequence[PendingChange], decisions: Sequence[Outcome | None]) -> Undecided:
+    """Return the positions of changes that are not decided yet, and the changes."""
+    undecided = [at for at, decision in enumerate(decisions) if decision is None]
+    return undecided, [group[at].change for at in undecided]
 
 
 def _with_moments(

@@ -11,6 +11,7 @@ from functools import partial
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.dynamodb.buckets.manual_refill import ManualRefill
+from zae_limiter._sync.engines.dynamodb.buckets.pausing import BucketPauses
 from zae_limiter._sync.engines.dynamodb.buckets.queries import BucketQueries, IndexedBuckets
 from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
@@ -22,6 +23,7 @@ from zae_limiter._sync.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._sync.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -35,7 +37,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.parallel import gather
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.shield import shield
+from zae_limiter.concurrency.shield import gather_shielded, shield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange, Rejected
 from zae_limiter.dynamodb.cascade import (
@@ -52,6 +54,7 @@ from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer, ServerFault
@@ -88,6 +91,9 @@ class DynamoBuckets:
         self._usage_rows = UsageRows(table)
         self._rejected, self._later = RejectedCounts(), table.later
         self._resources = ResourcesInUse(client, table.later)
+        self._pauses = BucketPauses(
+            table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
+        )
         self._write_to_shards(table, reader, max_shards, rejection_cache_ttl)
 
     def _write_to_shards(
@@ -221,6 +227,21 @@ class DynamoBuckets:
         bucket_id = BucketId(namespace_id, entity_id, resource)
         return self._manual_refill.top_up(bucket_id, amounts, now_ms, principal)
 
+    def pause(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        until_ms: int,
+        *,
+        in_force: InForce | None,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        change = AuditedChange.by(principal, entity_id, now_ms, resource)
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return self._pauses.pause(bucket_id, until_ms, in_force, change)
+
     def _charge_one(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
@@ -322,14 +343,19 @@ class DynamoBuckets:
             if rejected is not None:
                 each.outcome = rejected
                 return
-        doubtful = doubtful_first(pending, self._cache, now_ms)
+        doubtful = None
+        if not all(each.draft is not None and each.draft.fits for each in pending):
+            doubtful = doubtful_first(pending, self._cache, now_ms)
         if doubtful is None:
-            gather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+            self._submit_all(pending)
             return
         for each in doubtful:
             each.draft = None  # its stamp is from before the other's round trip
             if not isinstance(self._router.submit(each), Applied):
                 return
+
+    def _submit_all(self, pending: list[PendingChange]) -> None:
+        gather_shielded(self._parallel, *[partial(self._router.submit, each) for each in pending])
 
     def _refund(
         self, charges: tuple[Charge, ...], pending: list[PendingChange], deadline: Deadline
@@ -363,7 +389,7 @@ class DynamoBuckets:
             each = PendingChange(bucket_id, change, clock, deadline)
             each.is_counted = False
             pending.append(each)
-        gather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+        self._submit_all(pending)
         return [_renewal_outcome(each) for each in pending]
 
     def _settle(
@@ -384,7 +410,7 @@ class DynamoBuckets:
             for each in settlements
         ]
         try:
-            gather(self._parallel, *(partial(self._router.submit, each) for each in pending))
+            self._submit_all(pending)
         finally:
             if any(isinstance(each.outcome, MAY_BE_COMMITTED) for each in pending):
                 receipt.outcome = None  # a part is committed, or may be: not to be repeated
@@ -410,4 +436,4 @@ def _pending(
         in_force, amounts_milli, True, int(is_acquire), refreshed, through_child, until_ms
     )
     bucket_id = BucketId(namespace_id, entity_id, resource)
-    return PendingChange(bucket_id, change, clock, deadline, look_first=not speculative)
+    return PendingChange(bucket_id, change, clock, deadline, not speculative)

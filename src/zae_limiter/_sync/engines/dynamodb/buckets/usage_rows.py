@@ -42,22 +42,27 @@ class UsageRows:
     def kept_days(self) -> int:
         return self._table.usage_days
 
-    def store(self, bucket_id: BucketId, origin_hour: OriginHour, deadline: Deadline) -> None:
+    def store(self, bucket_id: BucketId, origin_hour: OriginHour, deadline: Deadline) -> bool:
         """Store a finished hour; returns when that is certain.
 
-        Raises NotSent if it is not: the write that waits for it is not made then.
+        True if it was stored before, by another client that is probably about to turn the bucket,
+        or by the aggregator. Raises NotSent if storing is not certain: the write that waits for it
+        is not made then.
         """
         stored = (bucket_id, origin_hour.origin, origin_hour.hour)
         if stored in self._stored:
-            return
+            return False
         expires_s = usage.expires_s(origin_hour.hour, self.kept_days)
+        update = usage.store(bucket_id, origin_hour, expires_s)
+        body = {**update.action(), "ReturnValues": "ALL_OLD"}
         try:
-            self._write(usage.store(bucket_id, origin_hour, expires_s), deadline)
+            answer = self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
         except (NoAnswer, ServerFault) as error:
             raise NotSent(
                 "the usage of an earlier hour could not be stored; try again", cause=error
             ) from error
         self._stored.put(stored, True)
+        return usage.is_stored(answer.get("Attributes", {}), origin_hour.origin)
 
     def announce(self, bucket_id: BucketId, origin: str, hour: int) -> None:
         """Announce in the background that an hour runs in a bucket.

@@ -249,6 +249,6 @@ class ShardRouter:
 
 def _concerns_other_shards(outcome: Outcome) -> bool:
     """Tell whether other shards have to be asked, or have something to make up for."""
-    return isinstance(outcome, Applied | ShardMerged) or (
-        isinstance(outcome, Rejected) and outcome.shard.n > 1
-    )
+    if isinstance(outcome, Rejected):
+        return outcome.shard.n > 1
+    return isinstance(outcome, (Applied, ShardMerged))  # a union is made anew with each call

@@ -1,0 +1,81 @@
+"""A provider that refuses a call and says how long to wait pauses the bucket for all workers."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.exceptions import ValidationError, ZAELimiterError
+from zae_limiter.models.bucket import MAX_PAUSE_S
+from zae_limiter.naming import check_entity_id
+
+if TYPE_CHECKING:
+    from zae_limiter._async.limiter import RateLimiter
+
+PRINCIPAL = "provider feedback"  # in the audit log
+# A pause that ends less than that after one of this process is not asked for: of many calls in
+# flight, each is refused a moment after the other.
+TOLERANCE_S = 1.0
+MAX_REMEMBERED = 1000  # buckets; one that is forgotten costs a read
+
+
+def paused_entity(pause: object, entity_id: str) -> str | None:
+    """Return the entity whose bucket is paused: that of the call, another one, or none."""
+    if isinstance(pause, str):
+        return check_entity_id(pause, "pause")
+    if not isinstance(pause, bool):
+        raise ValidationError(
+            "pause", pause, "must be True, False, or the id of the entity whose bucket is paused"
+        )
+    return entity_id if pause else None
+
+
+class ProviderPause:
+    """Pauses one bucket when its provider has refused a call and said for how long. Never raises.
+
+    ``entity_id`` is the entity of the bucket; None pauses nothing.
+    """
+
+    def __init__(self, limiter: RateLimiter, entity_id: str | None, resource: str) -> None:
+        self._limiter = limiter
+        self._entity_id = entity_id
+        self._resource = resource
+
+    async def pause(self, seconds: float | None) -> None:
+        """Pause for what the provider asks, at most 10 minutes; not at all in an outage."""
+        repository, entity_id = self._limiter.repository, self._entity_id
+        if not seconds or entity_id is None or repository is None:
+            return
+        seconds, bucket = min(seconds, MAX_PAUSE_S), (entity_id, self._resource)
+        recent = _recent_pauses(self._limiter)
+        end_s = monotonic() + seconds
+        if repository.charging.breaker.is_open or end_s < recent.get(bucket, 0.0) + TOLERANCE_S:
+            return
+        recent.put(bucket, end_s)
+        try:
+            await self._limiter.pause(*bucket, seconds, PRINCIPAL)
+        except ZAELimiterError as error:
+            recent.pop(bucket, None)
+            import logging  # not before it is needed
+
+            logging.getLogger(__name__).warning(
+                "the provider asks to wait %g s, but the bucket of %r on %r could not be paused; "
+                "other workers go on calling it: %s",
+                seconds,
+                *bucket,
+                error,
+            )
+
+
+Ends = BoundedDict[tuple[str, str], float]
+_recent: WeakKeyDictionary[RateLimiter, Ends] = WeakKeyDictionary()
+_recent_guard = SignalSafeLock()
+
+
+def _recent_pauses(limiter: RateLimiter) -> Ends:
+    """Return when the pauses end that this process has asked for, by entity and resource."""
+    with _recent_guard:
+        return _recent.setdefault(limiter, BoundedDict(MAX_REMEMBERED))

@@ -1,0 +1,196 @@
+"""One charge of a caller that waits: what it has taken, how it asks, sleeps and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from zae_limiter._async.acquire import logged
+from zae_limiter._async.repository.charging import ChargeService
+from zae_limiter._async.repository.config_reads import Fresh
+from zae_limiter.admission.charge import statuses
+from zae_limiter.admission.request import (
+    ChargeOutcome,
+    ChargeRequest,
+    Grant,
+    Rejection,
+    Settlement,
+    StaleLimits,
+)
+from zae_limiter.admission.reservation import Reservation
+from zae_limiter.clock import Deadline
+from zae_limiter.clock.wait_time import Steered, WaitTime
+from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.models.status import LimitStatus
+
+if TYPE_CHECKING:
+    from zae_limiter._async.waiting import WaitingCall
+
+
+class Taken:
+    """What was charged for one bucket, unless it was given back or has lapsed since."""
+
+    __slots__ = ("receipt", "settled")
+
+    def __init__(self) -> None:
+        self.receipt: Receipt[ChargeOutcome] = Receipt()
+        self.settled: Receipt[None] = Receipt()
+
+    def grant(self) -> Grant | None:
+        """Return the grant that is still in force."""
+        outcome = self.receipt.outcome
+        return outcome if type(outcome) is Grant and not self.settled.is_committed else None
+
+
+class WaitingCharge:
+    """One charge that waits: what it has taken so far, of the entity's bucket and the parent's.
+
+    How it waits depends on what for: see ``TokenWaiting`` and ``SlotWaiting``.
+    """
+
+    def __init__(self, call: WaitingCall, amounts: Mapping[str, int]) -> None:
+        self._call = call
+        self._amounts = amounts
+        self._charging = call.charging
+        self._lines = lines_of(self._charging)
+        self._time = WaitTime(call.timeout, self._charging.clock)
+        self._taken: list[Taken] = []
+        self._sleepers: list[Sleeper] = []
+
+    async def give_back(self) -> None:
+        """Refund what was taken; callers behind it move up. For one that was stopped, or failed."""
+        for sleeper in self._sleepers:  # before the credit is sent, see WaitingLine
+            self._lines.leave(sleeper)
+        settlements: list[Settlement] = []
+        settled: Receipt[None] = Receipt()
+        returned = []
+        for taken in self._taken:
+            grant = taken.grant()
+            if grant is None:
+                continue
+            returned.append(grant)
+            settlements += self._settlements(grant)
+            taken.settled = settled
+        if not settlements:
+            return
+        await self._call.settle_quietly(tuple(settlements), settled)
+        if settled.is_committed:
+            now_ms = self._time.clock()
+            for grant in returned:
+                self._lines.given_back(grant, now_ms)
+
+    # --- asking
+
+    async def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
+        """Reserve in one bucket, or charge all of them at once (None)."""
+        self._taken.append(taken)
+        charging = self._charging
+        breaker, timeout_s = charging.breaker, charging.request_timeout
+        if breaker.is_open:
+            breaker.check()
+        deadline = None if timeout_s is None else Deadline(timeout_s)
+        try:
+            outcome = await self._charge(number, taken, deadline, None)
+            if isinstance(outcome, StaleLimits):
+                fresh = Fresh(outcome.version, self._stamp_ms)
+                outcome = await self._charge(number, taken, deadline, fresh)
+        except RateLimiterUnavailable as error:
+            breaker.failed(error)
+            raise
+        breaker.answered_s = monotonic()
+        assert not isinstance(outcome, StaleLimits), "the limits were just read"
+        return outcome
+
+    async def _charge(
+        self, number: int | None, taken: Taken, deadline: Deadline | None, fresh: Fresh | None
+    ) -> ChargeOutcome:
+        charging, clock = self._charging, self._charging.clock
+        scope, self._stamp_ms = await charging.scope(self._call, clock(), deadline, fresh)
+        charges, until_ms = scope.charges(self._amounts), None
+        if number is not None:
+            charges = charges[number : number + 1]
+            until_ms = self._time.until_ms(self._stamp_ms)
+            if not charges:  # the entity has no parent any more
+                return Grant(())
+        request = ChargeRequest(
+            charges,
+            clock,
+            self._stamp_ms,
+            fresh is not None,
+            True,
+            self._call.speculative,
+            deadline,
+            until_ms,
+        )
+        return await charging.buckets.charge(charging.namespace_id, request, taken.receipt)
+
+    # --- sleeping
+
+    def _sleeper(self, key: Hashable, reservation: Reservation | None = None) -> Sleeper:
+        sleeper = Sleeper(key, reservation)
+        self._sleepers.append(sleeper)  # before it joins a line: an interrupt may come
+        return sleeper
+
+    async def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
+        """Return at the head of the queue when it is time to ask, or at the deadline."""
+        while True:
+            waiter = self._lines.prepare(queued, AWaiter)
+            seconds = self._time.left_s()
+            if self._lines.is_head(queued):
+                if again_ms is None:
+                    return
+                seconds = min(seconds, self._time.seconds_to(again_ms))
+            if seconds <= 0:
+                return
+            await self._sleep(waiter, seconds)
+
+    async def _sleep(self, waiter: AWaiter, seconds: float) -> bool:
+        """Sleep, and return whether the caller was woken before the time was over."""
+        clock, began_s = self._time.clock, monotonic()
+        steered = clock if isinstance(clock, Steered) else None
+        try:
+            if steered is not None:
+                steered.listen(waiter.wake)
+            await waiter.wait(seconds)
+        except TimeoutError:
+            return False
+        finally:
+            if steered is not None:
+                steered.unlisten(waiter.wake)
+            self._call.waited_s += monotonic() - began_s
+        return True
+
+    # --- ending
+
+    def _settlements(self, grant: Grant) -> list[Settlement]:
+        """Return the credits that undo a grant, as if the acquire had never been admitted."""
+        refund = {name: -amount for name, amount in self._amounts.items()}
+        return [each._replace(admitted=-1) for each in grant.settlements(refund, grant.holds)]
+
+    def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
+        """Return the error with every limit in force, those of a bucket charged before first."""
+        now_ms, before = self._time.clock(), []
+        for taken in self._taken:
+            grant = taken.grant()
+            if grant is not None and grant.reservation is not None:
+                charge, reservation = grant.charges[0], grant.reservation
+                if charge.entity_id != listed[0].entity_id:
+                    before += statuses(charge, reservation.image_without_it(), now_ms)
+        return logged(self._call, RateLimitExceeded([*before, *listed], now_ms))
+
+
+_lines_guard = SignalSafeLock()
+
+
+def lines_of(charging: ChargeService) -> WaitingLines:
+    """Return the waiting lines that all limiters of one repository share."""
+    with _lines_guard:
+        lines = charging.waiting_lines
+        if lines is None:
+            lines = charging.waiting_lines = WaitingLines()
+        return lines

@@ -1,0 +1,107 @@
+"""Writes that pause a bucket: one for each of its shards, or one that creates it paused.
+
+They are structural: they count the generation up, and change the digest that every charge requires.
+A client that does not know of the pause has its next charge refused, and the item that comes with
+the refusal tells it. Balances, counters and hours stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from zae_limiter.admission.image import HOUR_MS, BucketImage, is_paused
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.moves import first_move
+from zae_limiter.admission.rebase import full_bucket
+from zae_limiter.dynamodb.buckets.expiry import expires_ms
+from zae_limiter.dynamodb.buckets.writes import NOTHING
+from zae_limiter.dynamodb.items import bucket as stored
+from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket
+from zae_limiter.dynamodb.items.bucket_updates import (
+    NewBucket,
+    WriteTrailer,
+    bucket_update,
+    first_write,
+    require_generation,
+    require_same,
+    set_pause,
+)
+from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
+from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
+from zae_limiter.dynamodb.items.update_expression import UpdateExpression
+
+
+class PausedBucket(NamedTuple):
+    """The write that creates a paused bucket, and the origin and hour that it begins."""
+
+    write: UpdateExpression
+    origin: str
+    hour: int
+
+
+def running_pause(images: Iterable[BucketImage], now_ms: int) -> int | None:
+    """Return until when a bucket is paused, by its shards; None if it is not, or not any more."""
+    moments = [image.paused_until_ms or 0 for image in images if is_paused(image, now_ms)]
+    return max(moments, default=None)
+
+
+def pause_write(
+    key: Item, bucket: StoredBucket, paused_until_ms: int | None, now_ms: int
+) -> UpdateExpression | None:
+    """Pause a shard, or lift its pause (None); None if it is as it should be.
+
+    It must not expire meanwhile. A TTL that another client has moved on since is not moved back.
+    """
+    image = bucket.image
+    if running_pause([image], now_ms) == paused_until_ms:
+        return None
+    write_id, ttl_ms = stored.renewed_write_id(bucket.write_id), image.expires_ms
+    expires_early = paused_until_ms is not None and ttl_ms is not None and ttl_ms < paused_until_ms
+    trailer = WriteTrailer(write_id, expires_ms=paused_until_ms, keeps=not expires_early)
+    update = bucket_update(key, [], trailer)
+    require_same(update, bucket)
+    require_generation(update, bucket)
+    if expires_early and ttl_ms is not None:
+        update.require_equal(stored.TTL, stored.ttl_value(ttl_ms))
+    set_pause(update, bucket, paused_until_ms)
+    return update
+
+
+def new_paused_bucket(
+    shard_id: ShardId,
+    in_force: InForce | None,
+    link: EntityLink,
+    paused_until_ms: int,
+    *,
+    now_ms: int,
+    usage_ms: int,
+) -> PausedBucket:
+    """Create a bucket that is full and paused, if there is none.
+
+    Without limits in force it has none, until the first call brings them.
+    """
+    image = BucketImage({}, 0, None, 0) if in_force is None else full_bucket(in_force, now_ms)
+    until_ms: int | None = paused_until_ms
+    if in_force is not None:
+        paused = image._replace(paused_until_ms=paused_until_ms)
+        until_ms = expires_ms(paused, in_force, now_ms, usage_ms)
+    rates = {key: state.rate for key, state in image.limits.items()}
+    origin, hour = new_origin(shard_id.number), now_ms // HOUR_MS
+    new_bucket = NewBucket(
+        stored.key(*shard_id),
+        stored.index_keys(*shard_id),
+        link,
+        rates,
+        image.config_version,
+        now_ms,
+        HourCounts(HourForm.COUNT, hour, origin=origin),
+        paused_until_ms=paused_until_ms,
+    )
+    moves = [first_move(key, rate, NOTHING, now_ms) for key, rate in rates.items()]
+    trailer = WriteTrailer(
+        TURN_MARK + stored.new_write_id(now_ms), expires_ms=until_ms, keeps=False
+    )
+    write = first_write(new_bucket, moves, trailer, only_if_absent=True)
+    return PausedBucket(write, origin, hour)

@@ -1,0 +1,116 @@
+"""What master and workers run on AWS: the build context of their image, as a zip.
+
+It holds this package as it is installed here, the pushed folder, and the versions of the libraries
+that are installed here, so that a test runs on AWS what it ran on this machine. The same files make
+the same bytes, whose digest is the tag of the image: nothing is built twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+import zae_limiter
+from zae_limiter.loadtest import LoadTestError
+from zae_limiter.loadtest.worker import LOAD_FOLDER
+
+TASK_ROOT = "/var/task"  # of Lambda's base images
+BASE_IMAGE = "public.ecr.aws/lambda/python:3.12"  # runs functions; the master starts it otherwise
+LIBRARIES = ("locust", "gevent", "botocore", "click", "PyYAML", "rich")
+MAX_FOLDER_BYTES = 50_000_000  # locustfiles are small: a larger folder is the wrong one
+LEFT_OUT = frozenset({"__pycache__", "node_modules", "venv"})
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold; any constant would do
+_READABLE = 0o644 << 16
+
+DOCKERFILE = f"""\
+FROM {BASE_IMAGE}
+COPY requirements.txt ./
+RUN pip install --no-cache-dir -r requirements.txt
+COPY package/ {TASK_ROOT}/
+COPY load/ {LOAD_FOLDER}/
+CMD ["zae_limiter.loadtest.worker.handler"]
+"""
+BUILDSPEC = """\
+version: 0.2
+phases:
+  pre_build:
+    commands:
+      - REGISTRY=${IMAGE_URI%%/*}
+      - aws ecr get-login-password | docker login --username AWS --password-stdin "$REGISTRY"
+  build:
+    commands:
+      - docker build -t "$IMAGE_URI" .
+      - docker push "$IMAGE_URI"
+"""
+
+
+class ImageContext(NamedTuple):
+    """A build context, and the tag of the image that it makes."""
+
+    content: bytes
+
+    @property
+    def tag(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()[:16]
+
+    def unpack(self, folder: Path) -> None:
+        with zipfile.ZipFile(io.BytesIO(self.content)) as archive:
+            archive.extractall(folder)
+
+
+def build_context(folder: Path, *, max_bytes: int = MAX_FOLDER_BYTES) -> ImageContext:
+    """Return the build context of an image with the files of this folder."""
+    files = {
+        "Dockerfile": DOCKERFILE.encode(),
+        "buildspec.yml": BUILDSPEC.encode(),
+        "requirements.txt": "\n".join(_requirements()).encode() + b"\n",
+    }
+    package = Path(zae_limiter.__file__).parent
+    for path in _files(package):
+        files[f"package/zae_limiter/{path.relative_to(package).as_posix()}"] = path.read_bytes()
+    size = 0
+    for path in _files(folder):
+        content = path.read_bytes()
+        size += len(content)
+        if size > max_bytes:
+            raise LoadTestError(
+                f"{folder} holds more than {max_bytes // 10**6} MB; push a folder with "
+                "locustfiles only: -C"
+            )
+        files[f"load/{path.relative_to(folder).as_posix()}"] = content
+    return ImageContext(_zipped(files))
+
+
+def _requirements() -> Iterator[str]:
+    for name in LIBRARIES:
+        try:
+            yield f"{name}=={version(name)}"
+        except PackageNotFoundError:  # deploying needs no Locust, running does
+            yield name
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield files in a fixed order, without hidden ones and caches."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in LEFT_OUT:
+            continue
+        if path.is_dir():
+            yield from _files(path)
+        elif path.is_file():
+            yield path
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, _ZIP_EPOCH)
+            info.external_attr = _READABLE
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, files[name])
+    return buffer.getvalue()
