@@ -13,7 +13,15 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, Va
 from zae_limiter.hooks import NAMES, Hooks, OutageEvent
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
-from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_contract._async.world import (
+    API,
+    USER,
+    Failure,
+    World,
+    failing,
+    require_outage,
+    require_usage_history,
+)
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 CHILD, PARENT = "child", "parent"
@@ -94,9 +102,8 @@ class ShadowContract(Contract):
         assert await world.tokens() == 10
 
     async def test_shadowed_calls_count_as_rejected(self, world: World) -> None:
+        require_usage_history(world.spec)
         await world.configure(RPM)
-        if not world.spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage")
         for amount in (10, 1, 1):
             async with world.limiter.acquire(USER, API, {"rpm": amount}, mode="shadow"):
                 pass
@@ -105,14 +112,12 @@ class ShadowContract(Contract):
         assert (await world.repo.get_usage_summary(USER)).rejected == 2
 
     async def test_an_outage_raises_nothing_in_shadow_mode(self, world: World) -> None:
+        fault = require_outage(world.spec)
         await world.configure(RPM)
         await world.take(rpm=1)
         hasty, recorder = await world.open(request_timeout=0.3), Recorder()
         limiter = RateLimiter(hasty, mode="shadow", hooks=recorder)
         await limiter.available(USER, API)
-        fault = world.spec.outage()
-        if fault is None:
-            pytest.skip("this engine cannot fail that way")
         async with limiter.acquire(USER, API, {"rpm": 2}) as charged:
             with fault:
                 async with limiter.acquire(USER, API, {"rpm": 2}) as lease:
@@ -200,11 +205,9 @@ class HookContract(Contract):
         assert [each.entity_id for each in event.statuses] == [CHILD, PARENT]
 
     async def test_an_outage_is_reported_with_what_becomes_of_the_call(self, world: World) -> None:
+        fault, recorder = require_outage(world.spec), Recorder()
         await world.configure(RPM)
         await world.take(rpm=1)
-        fault, recorder = world.spec.outage(), Recorder()
-        if fault is None:
-            pytest.skip("this engine cannot fail that way")
         limiter = RateLimiter(await world.open(request_timeout=0.3), hooks=recorder)
         await limiter.available(USER, API)
         await _try_in(fault, limiter)

@@ -23,7 +23,7 @@ from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.spec import EngineSpec
-from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing, require_outage
 from zae_limiter_contract.stopwatch import Stopwatch
 
 RPM = Limit.per_minute("rpm", 10)
@@ -36,19 +36,12 @@ class OutageContract(Contract):
 
     @pytest.fixture
     def outage(self, engine_spec: EngineSpec) -> Outage:
-        def begin() -> AbstractContextManager[None]:
-            found = engine_spec.outage()
-            if found is None:
-                pytest.skip("this engine cannot fail that way")
-            return found
-
-        return begin
+        return lambda: require_outage(engine_spec)
 
     @pytest.fixture
     async def hasty(self, world: World) -> AsyncIterator[Repository]:
         """A repository that waits for a moment only, its configuration known."""
-        if world.spec.outage() is None:
-            pytest.skip("this engine cannot fail that way")
+        require_outage(world.spec)
         await world.configure(RPM)
         await world.take(rpm=1)
         repository = await _hasty(world)

@@ -13,7 +13,14 @@ from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.spec import EngineSpec
-from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_contract._async.world import (
+    API,
+    USER,
+    Failure,
+    World,
+    failing,
+    require_usage_history,
+)
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
 
@@ -23,16 +30,14 @@ class UsageContract(Contract):
 
     @pytest.fixture
     def counted(self, engine_spec: EngineSpec, world: World) -> World:
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         return world
 
     @pytest.fixture
     async def counted_for_months(
         self, engine_spec: EngineSpec, clock: FakeClock
     ) -> AsyncIterator[World]:
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         world = World(replace(engine_spec, usage_retention_days=90), clock)
         try:
             await world.start()

@@ -16,7 +16,7 @@ from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.spec import EngineSpec
-from zae_limiter_contract._async.world import API, World
+from zae_limiter_contract._async.world import API, World, require_usage_history
 
 RPM = Limit.per_minute("rpm", 10)
 
@@ -26,8 +26,7 @@ class UsageQueryContract(Contract):
 
     @pytest.fixture
     async def history(self, engine_spec: EngineSpec, world: World) -> World:
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         await world.configure(RPM)
         for _ in range(6):
             await world.take("a", API, rpm=1)
@@ -39,8 +38,7 @@ class UsageQueryContract(Contract):
     @pytest.fixture
     async def months(self, engine_spec: EngineSpec, clock: FakeClock) -> AsyncIterator[World]:
         """One acquire a day, from the first of January to the first of March."""
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         world = World(replace(engine_spec, usage_retention_days=90), clock)
         try:
             await world.start()

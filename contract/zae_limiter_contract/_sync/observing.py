@@ -15,7 +15,15 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, Va
 from zae_limiter.hooks import NAMES, Hooks, OutageEvent
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
-from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
+from zae_limiter_contract._sync.world import (
+    API,
+    USER,
+    Failure,
+    World,
+    failing,
+    require_outage,
+    require_usage_history,
+)
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 CHILD, PARENT = "child", "parent"
@@ -96,9 +104,8 @@ class ShadowContract(Contract):
         assert world.tokens() == 10
 
     def test_shadowed_calls_count_as_rejected(self, world: World) -> None:
+        require_usage_history(world.spec)
         world.configure(RPM)
-        if not world.spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage")
         for amount in (10, 1, 1):
             with world.limiter.acquire(USER, API, {"rpm": amount}, mode="shadow"):
                 pass
@@ -107,14 +114,12 @@ class ShadowContract(Contract):
         assert world.repo.get_usage_summary(USER).rejected == 2
 
     def test_an_outage_raises_nothing_in_shadow_mode(self, world: World) -> None:
+        fault = require_outage(world.spec)
         world.configure(RPM)
         world.take(rpm=1)
         hasty, recorder = world.open(request_timeout=0.3), Recorder()
         limiter = SyncRateLimiter(hasty, mode="shadow", hooks=recorder)
         limiter.available(USER, API)
-        fault = world.spec.outage()
-        if fault is None:
-            pytest.skip("this engine cannot fail that way")
         with limiter.acquire(USER, API, {"rpm": 2}) as charged:
             with fault:
                 with limiter.acquire(USER, API, {"rpm": 2}) as lease:
@@ -202,11 +207,9 @@ class HookContract(Contract):
         assert [each.entity_id for each in event.statuses] == [CHILD, PARENT]
 
     def test_an_outage_is_reported_with_what_becomes_of_the_call(self, world: World) -> None:
+        fault, recorder = require_outage(world.spec), Recorder()
         world.configure(RPM)
         world.take(rpm=1)
-        fault, recorder = world.spec.outage(), Recorder()
-        if fault is None:
-            pytest.skip("this engine cannot fail that way")
         limiter = SyncRateLimiter(world.open(request_timeout=0.3), hooks=recorder)
         limiter.available(USER, API)
         _try_in(fault, limiter)

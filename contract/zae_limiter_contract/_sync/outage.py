@@ -25,7 +25,7 @@ from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.spec import EngineSpec
-from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
+from zae_limiter_contract._sync.world import API, USER, Failure, World, failing, require_outage
 from zae_limiter_contract.stopwatch import Stopwatch
 
 RPM = Limit.per_minute("rpm", 10)
@@ -38,19 +38,12 @@ class OutageContract(Contract):
 
     @pytest.fixture
     def outage(self, engine_spec: EngineSpec) -> Outage:
-        def begin() -> AbstractContextManager[None]:
-            found = engine_spec.outage()
-            if found is None:
-                pytest.skip("this engine cannot fail that way")
-            return found
-
-        return begin
+        return lambda: require_outage(engine_spec)
 
     @pytest.fixture
     def hasty(self, world: World) -> Iterator[SyncRepository]:
         """A repository that waits for a moment only, its configuration known."""
-        if world.spec.outage() is None:
-            pytest.skip("this engine cannot fail that way")
+        require_outage(world.spec)
         world.configure(RPM)
         world.take(rpm=1)
         repository = _hasty(world)

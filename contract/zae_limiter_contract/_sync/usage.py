@@ -15,7 +15,14 @@ from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.spec import EngineSpec
-from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
+from zae_limiter_contract._sync.world import (
+    API,
+    USER,
+    Failure,
+    World,
+    failing,
+    require_usage_history,
+)
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
 
@@ -25,14 +32,12 @@ class UsageContract(Contract):
 
     @pytest.fixture
     def counted(self, engine_spec: EngineSpec, world: World) -> World:
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         return world
 
     @pytest.fixture
     def counted_for_months(self, engine_spec: EngineSpec, clock: FakeClock) -> Iterator[World]:
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         world = World(replace(engine_spec, usage_retention_days=90), clock)
         try:
             world.start()

@@ -18,7 +18,7 @@ from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.each import for_each
 from zae_limiter_contract._sync.spec import EngineSpec
-from zae_limiter_contract._sync.world import API, World
+from zae_limiter_contract._sync.world import API, World, require_usage_history
 
 RPM = Limit.per_minute("rpm", 10)
 
@@ -28,8 +28,7 @@ class UsageQueryContract(Contract):
 
     @pytest.fixture
     def history(self, engine_spec: EngineSpec, world: World) -> World:
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         world.configure(RPM)
         for _ in range(6):
             world.take("a", API, rpm=1)
@@ -41,8 +40,7 @@ class UsageQueryContract(Contract):
     @pytest.fixture
     def months(self, engine_spec: EngineSpec, clock: FakeClock) -> Iterator[World]:
         """One acquire a day, from the first of January to the first of March."""
-        if not engine_spec.capabilities.usage_history:
-            pytest.skip("this engine keeps no usage history")
+        require_usage_history(engine_spec)
         world = World(replace(engine_spec, usage_retention_days=90), clock)
         try:
             world.start()

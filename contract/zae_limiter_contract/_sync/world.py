@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -30,6 +30,20 @@ def failing(error: type[BaseException] = Failure) -> Iterator[None]:
     """What runs in it must fail."""
     with pytest.raises(error):
         yield
+
+
+def require_usage_history(spec: EngineSpec) -> None:
+    """Skip the test of an engine that promises none; a promise that is broken fails elsewhere."""
+    if not spec.capabilities.usage_history:
+        pytest.skip("this engine keeps no usage history")
+
+
+def require_outage(spec: EngineSpec) -> AbstractContextManager[None]:
+    """Return ``spec.outage()``; skip the test of an engine that has none."""
+    outage = spec.outage()
+    if outage is None:
+        pytest.skip("this engine cannot fail that way")
+    return outage
 
 
 class World:
