@@ -45,7 +45,7 @@ __all__ = [
 def client_address(request: Any) -> str | None:
     """Return the address of the client as the server sees it: a key for any framework.
 
-    Behind a proxy that is the proxy's, unless the server is told to trust its headers.
+    Behind a proxy that is the proxy's, unless the server is configured to trust its headers.
     """
     client = getattr(request, "client", None)
     if client is None:  # Django

@@ -15,6 +15,7 @@ from zae_limiter.web.rules import (
     WebRequest,
     WebRule,
     find_error,
+    is_bad_key,
     refusal,
 )
 
@@ -28,7 +29,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Tells what runs inside that a rejection may simply be raised.
+# Key of the scope that says: this middleware answers rejections, so what it wraps may raise them.
 ANSWERS_REJECTIONS = "zae_limiter.answers_rejections"
 
 
@@ -59,7 +60,7 @@ class AsgiMiddleware:
         self._rule = WebRule(
             key=key,
             resource=resource,
-            cost={"rpm": 1} if cost is None else cost,
+            cost=cost,
             cost_after=cost_after,
             style=style,
             options=options,
@@ -90,7 +91,7 @@ class AsgiMiddleware:
         try:
             acquire = self._rule.acquire(self._limiter, charge)
         except ValidationError as error:
-            if not error.field.startswith("entity_id"):  # the key comes from the client
+            if not is_bad_key(error):
                 raise
             await response.answer(refusal(error))
             return
@@ -111,6 +112,10 @@ async def charge_of(rule: WebRule, request: Any) -> WebCharge | None:
         await part if isawaitable(part) else part for part in rule.parts(request)
     ]
     return None if entity_id is None else WebCharge(entity_id, resource, amounts)
+
+
+def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers]
 
 
 class _HeldResponse:
@@ -155,12 +160,12 @@ class _HeldResponse:
         if start is None:
             return
         self.is_started = True
-        added = [(name.lower().encode(), value.encode()) for name, value in self.headers]
-        await self._send({**start, "headers": [*start.get("headers", ()), *added]})
+        headers = [*start.get("headers", ()), *_encoded(self.headers)]
+        await self._send({**start, "headers": headers})
 
     async def answer(self, answer: Refusal) -> None:
         """Send another response in place of one that has not started."""
-        headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers]
+        headers = _encoded(answer.headers)
         self._start = None
         self.is_started = True
         await self._send(

@@ -25,7 +25,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.module_loading import import_string
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
-from zae_limiter.web.rules import WebOutcome, WebRule, find_error, refusal
+from zae_limiter.web.rules import WebOutcome, WebRule, find_error, is_bad_key, refusal
 
 
 class RateLimitMiddleware:
@@ -47,7 +47,7 @@ class RateLimitMiddleware:
         self._rule = WebRule(
             _imported(options.get("KEY")),
             options.get("RESOURCE", "api"),
-            options.get("COST", {"rpm": 1}),
+            options.get("COST"),
             _imported(options.get("COST_AFTER")),
             options.get("STYLE", "ietf"),
             options.get("OPTIONS", {}),
@@ -73,8 +73,8 @@ class RateLimitMiddleware:
         return None if rejection is None else self._refused(rejection)
 
     def _refused(self, error: Any) -> HttpResponse:
-        if isinstance(error, ValidationError) and error.field != "entity_id":
-            raise error  # a mistake of the settings; the key comes from the client
+        if isinstance(error, ValidationError) and not is_bad_key(error):
+            raise error  # a mistake of the settings
         answer = refusal(error, self._rule.style)
         return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
 from zae_limiter.web.asgi import ANSWERS_REJECTIONS, charge_of
-from zae_limiter.web.rules import Error, WebCharge, WebRule, refusal
+from zae_limiter.web.rules import Error, WebCharge, WebRule, is_bad_key, refusal
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import Acquire
@@ -41,13 +41,7 @@ def rate_limit(
     A rejection is a 429 whose ``detail`` is ``as_dict()``; inside of an ``AsgiMiddleware`` its body
     is ``as_dict()`` itself. ``Depends(..., scope="function")`` would end the lease too early.
     """
-    rule = WebRule(
-        key=key,
-        resource=resource,
-        cost={"rpm": 1} if cost is None else cost,
-        style=style,
-        options=options,
-    )
+    rule = WebRule(key=key, resource=resource, cost=cost, style=style, options=options)
 
     async def charged(request: Request, response: Response) -> AsyncIterator[Lease | None]:
         charge = await charge_of(rule, request)
@@ -79,7 +73,7 @@ async def _entered(
             raise
         raise http_exception(error, rule.style) from error
     except ValidationError as error:
-        if error.field != "entity_id":  # the key comes from the client
+        if not is_bad_key(error):
             raise
         raise HTTPException(400, str(error)) from error
 

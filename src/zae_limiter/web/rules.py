@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # When the store is to be asked again; a breaker looks once a second.
 _RETRY_OUTAGE_S: Final = "1"
+DEFAULT_COST: Final[Mapping[str, int]] = {"rpm": 1}
 
 Headers = list[tuple[str, str]]
 Error = RateLimitExceeded | RateLimiterUnavailable
@@ -97,13 +98,14 @@ class WebRule:
     """How requests are charged: the entity by ``key``, the resource, and the cost.
 
     Each is a value or a function of the request. A key of None leaves the request unlimited.
+    Without a cost, a request costs 1 of ``rpm``.
     ``cost_after`` is a function of the request and its ``WebOutcome``: the true cost, settled when
     the response has ended. ``options`` go to ``acquire``. A charge is kept if the request fails.
     """
 
     key: Callable[[Any], Any] | str | None = None
     resource: Callable[[Any], Any] | str = "api"
-    cost: Callable[[Any], Any] | Mapping[str, int] = field(default_factory=lambda: {"rpm": 1})
+    cost: Callable[[Any], Any] | Mapping[str, int] | None = None
     cost_after: Callable[[Any, WebOutcome], Mapping[str, int] | None] | None = None
     style: HeaderStyle = "ietf"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -116,7 +118,8 @@ class WebRule:
 
     def parts(self, request: Any) -> Iterator[Any]:
         """Yield entity, resource and cost, which an async function may have left to be awaited."""
-        for part in (self.key, self.resource, self.cost):
+        cost = DEFAULT_COST if self.cost is None else self.cost
+        for part in (self.key, self.resource, cost):
             yield part(request) if callable(part) else part
 
     def charge(self, request: Any) -> WebCharge | None:
@@ -167,6 +170,11 @@ def _json(status: int, body: dict[str, Any], headers: Headers) -> Refusal:
     data = json.dumps(body).encode()
     described = [("Content-Type", "application/json"), ("Content-Length", str(len(data)))]
     return Refusal(status, [*described, *headers], data)
+
+
+def is_bad_key(error: ValidationError) -> bool:
+    """Whether the key is no name of an entity: it comes from the client, all else from our code."""
+    return error.field == "entity_id"
 
 
 def find_error(error: BaseException) -> Error | None:

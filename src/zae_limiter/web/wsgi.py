@@ -13,6 +13,7 @@ from zae_limiter.web.rules import (
     WebRequest,
     WebRule,
     find_error,
+    is_bad_key,
     refusal,
 )
 
@@ -52,7 +53,7 @@ class WsgiMiddleware:
         self._rule = WebRule(
             key=key,
             resource=resource,
-            cost={"rpm": 1} if cost is None else cost,
+            cost=cost,
             cost_after=cost_after,
             style=style,
             options=options,
@@ -82,8 +83,8 @@ class WsgiMiddleware:
             environ["zae_limiter.lease"] = response.enter(acquire)
 
     def _answer(self, error: BaseException) -> Refusal | None:
-        if isinstance(error, ValidationError) and error.field == "entity_id":
-            return refusal(error)  # the key comes from the client
+        if isinstance(error, ValidationError) and is_bad_key(error):
+            return refusal(error)
         rejection = find_error(error)
         return None if rejection is None else refusal(rejection, self._rule.style)
 
