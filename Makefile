@@ -38,7 +38,7 @@ TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MI
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
 
-unit: $(DEV) ## Run the fast tests, which need no server: under a minute
+unit: $(DEV) ## Run the fast tests, which need no server
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
 
 test: $(DEV) $(TOOLS) ## Run all tests but the long ones
