@@ -31,16 +31,16 @@ from zae_limiter import (
 
 KEY_LIMITS = [Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 20_000)]
 PROJECT_LIMITS = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 30_000)]
-# Most answers are shorter than max_tokens: reserve what nearly all of them needed.
-ESTIMATE = llm.Learned(percentile=0.95)
 
 
 class Gateway:
-    """The connections of the process, and the limiter of each tenant."""
+    """The connections of the process, the limiter of each tenant, and how much calls reserve."""
 
     def __init__(self, repository: Repository, upstream: openai.AsyncOpenAI | None = None) -> None:
         self.repository = repository
         self.upstream = upstream
+        # Most answers are shorter than max_tokens: reserve what nearly all of them needed.
+        self.estimate = llm.Learned(percentile=0.95)
         self._limiters: dict[str, RateLimiter] = {}
 
     async def limiter(self, tenant: str) -> RateLimiter:
@@ -133,7 +133,8 @@ async def serve(request: Request, create: Any) -> JSONResponse | StreamingRespon
         return failure(401, "the API key is not known", "invalid_api_key")
     limiter = await gateway.limiter(tenant)
     body = await request.json()
-    async with llm.reserve(limiter, key, body["model"], body, estimate=ESTIMATE) as call:
+    model, estimate = body["model"], gateway.estimate
+    async with llm.reserve(limiter, key, model, body, estimate=estimate) as call:
         headers = call.lease.headers("openai")
         if not body.get("stream"):
             response = await create(**body)

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -27,16 +29,26 @@ def url(request, tmp_path):
 
 
 @pytest.fixture
-async def served(url, monkeypatch):
-    """The port of the gateway, with two keys of one project and one of another tenant."""
-    monkeypatch.setattr("examples.gateway.ESTIMATE", gateway.llm.Learned(percentile=0.95))
-    async with asgi_server(stand_in_provider.app) as provider:
-        monkeypatch.setenv("UPSTREAM_URL", f"http://127.0.0.1:{provider}/v1")
+def serving(url, monkeypatch):
+    """Serve the gateway in front of a provider; add two keys of one tenant and one of another."""
+
+    @asynccontextmanager
+    async def start(provider_port):
+        monkeypatch.setenv("UPSTREAM_URL", f"http://127.0.0.1:{provider_port}/v1")
         monkeypatch.setenv("ZAEL_URL", url)
         async with asgi_server(gateway.app) as port:
-            for key in (("acme", "key-1"), ("acme", "key-2"), ("globex", "key-1")):
-                await gateway.main("add-key", key[0], "search", key[1])
+            for tenant, key in (("acme", "key-1"), ("acme", "key-2"), ("globex", "key-1")):
+                await gateway.main("add-key", tenant, "search", key)
             yield port
+
+    return start
+
+
+@pytest.fixture
+async def served(serving):
+    """The port of the gateway, in front of the stand-in provider."""
+    async with asgi_server(stand_in_provider.app) as provider, serving(provider) as port:
+        yield port
 
 
 def client(port, key="acme.search.key-1"):
@@ -110,11 +122,12 @@ async def test_an_unknown_key_is_refused(served):
                 await sdk.chat.completions.create(model="m", messages=QUESTION)
 
 
-async def test_a_provider_that_is_gone_is_a_502_and_costs_the_input(served, monkeypatch):
-    upstream = gateway.app.state.gateway.upstream
-    monkeypatch.setattr(upstream, "base_url", "http://127.0.0.1:9/v1/")
+async def test_a_provider_that_is_gone_is_a_502_and_costs_the_input(serving):
     body = json.dumps({"model": "m", "messages": QUESTION, "max_tokens": 500}).encode()
     headers = {"authorization": "Bearer acme.search.key-1"}
-    reply = await fetch(served, "/v1/chat/completions", headers, body)
-    assert reply.status == 502
-    assert 0 < await used() < 50
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # it does not listen: connections are refused
+        async with serving(silent.getsockname()[1]) as port:
+            reply = await fetch(port, "/v1/chat/completions", headers, body)
+            assert reply.status == 502
+            assert 0 < await used() < 50

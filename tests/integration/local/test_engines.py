@@ -1,7 +1,6 @@
 """Other servers: ministack for real, Docker where there is no engine, and what is not installed."""
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -12,6 +11,13 @@ from tests.support.ministack import find_program
 from zae_limiter import SyncRepository
 from zae_limiter.local import LocalServerError, cache_folder, installs
 from zae_limiter.local.programs import MinistackProgram
+
+
+def failing(folder, name, said):
+    """Install a program that says something and fails."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    program.chmod(0o755)
 
 
 def test_ministack_has_stacks_and_forgets_them(local, up, monkeypatch):
@@ -38,11 +44,11 @@ def test_the_version_of_ministack_is_the_one_that_is_pinned():
     assert program.version() == pins["ministack"]
 
 
-@pytest.mark.skipif(shutil.which("docker") is None, reason="the client is not installed")
 def test_without_a_docker_engine_a_line_says_what_else_there_is(local, monkeypatch, home):
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/none.sock")
+    failing(home, "docker", "Cannot connect to the Docker daemon at unix:///none.sock")
+    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
     line = local("up", "--engine", "docker").error(1)
-    assert line.startswith("error: no Docker engine answers (")
+    assert line.startswith("error: no Docker engine answers (docker version: Cannot connect to")
     assert "--engine dynoxide" in line
 
 
@@ -98,12 +104,6 @@ def test_an_image_is_for_docker(local):
 
 
 # --- what is not installed -------------------------------------------------------------------
-
-
-def failing(folder, name, said):
-    program = folder / name
-    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
-    program.chmod(0o755)
 
 
 def test_without_npm_a_line_says_how_to_get_the_server(home, monkeypatch):
