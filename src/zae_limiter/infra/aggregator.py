@@ -27,7 +27,6 @@ TURNED_HOURS = {"dynamodb": {"NewImage": {"op": {"S": [{"prefix": "~"}]}}}}
 REMOVED_EVENTS = {"dynamodb": {"OldImage": {"SK": {"S": [{"prefix": "#AUDIT#"}]}}}}
 
 _STACK = "${AWS::StackName}"
-_FUNCTION = {"Fn::Sub": names.aggregator_function(_STACK)}
 
 
 def resources() -> dict[str, Resource]:

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -60,6 +60,11 @@ def build(entry: str) -> FunctionPackage:
     for name, path in sorted(_modules(entry).items()):
         inside = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
         files[inside] = _source(path)
+    return FunctionPackage(zipped(files))
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """Return a zip of the files, by name and in this order; the same files give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for inside, content in files.items():
@@ -67,7 +72,7 @@ def build(entry: str) -> FunctionPackage:
             info.external_attr = _READABLE
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, content)
-    return FunctionPackage(buffer.getvalue())
+    return buffer.getvalue()
 
 
 def _modules(entry: str) -> dict[str, Path]:

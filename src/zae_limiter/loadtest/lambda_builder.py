@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import zae_limiter
+from zae_limiter.infra.packages import zipped
 from zae_limiter.loadtest import LoadTestError
 from zae_limiter.loadtest.worker import LOAD_FOLDER
 
@@ -24,8 +25,6 @@ BASE_IMAGE = "public.ecr.aws/lambda/python:3.12"  # runs functions; the master s
 LIBRARIES = ("locust", "gevent", "botocore", "click", "PyYAML", "rich")
 MAX_FOLDER_BYTES = 50_000_000  # locustfiles are small: a larger folder is the wrong one
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "venv"})
-_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold; any constant would do
-_READABLE = 0o644 << 16
 
 DOCKERFILE = f"""\
 FROM {BASE_IMAGE}
@@ -83,7 +82,7 @@ def build_context(folder: Path, *, max_bytes: int = MAX_FOLDER_BYTES) -> ImageCo
                 "locustfiles only: -C"
             )
         files[f"load/{path.relative_to(folder).as_posix()}"] = content
-    return ImageContext(_zipped(files))
+    return ImageContext(zipped({name: files[name] for name in sorted(files)}))
 
 
 def _requirements() -> Iterator[str]:
@@ -103,14 +102,3 @@ def _files(folder: Path) -> Iterator[Path]:
             yield from _files(path)
         elif path.is_file():
             yield path
-
-
-def _zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name in sorted(files):
-            info = zipfile.ZipInfo(name, _ZIP_EPOCH)
-            info.external_attr = _READABLE
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, files[name])
-    return buffer.getvalue()

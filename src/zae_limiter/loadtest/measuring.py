@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -27,21 +28,19 @@ MAX_ERRORS = 20  # kinds of failures that a report names
 
 def own_figures() -> dict[str, float]:
     """Return CPU and calls of this process so far."""
-    stats = [limiter.repository.get_stats() for limiter in open_limiters() if limiter.repository]
-    lost = [
-        limiter.repository.lost_settlements for limiter in open_limiters() if limiter.repository
-    ]
+    repositories = [limiter.repository for limiter in open_limiters() if limiter.repository]
+    stats = [repository.get_stats() for repository in repositories]
     return {
         "cpu_s": time.process_time(),
         "wall_s": time.monotonic(),
         "writes": sum(each.writes for each in stats),
         "calls": sum(each.calls for each in stats),
-        "lost_settlements": sum(lost),
+        "lost_settlements": sum(each.lost_settlements for each in repositories),
     }
 
 
 def attach_figures(environment: Environment) -> None:
-    """Send our figures with every report of a worker; in a process alone, keep nothing."""
+    """Send our figures with every report of a worker to its master."""
 
     def add(client_id: str, data: dict[str, Any]) -> None:
         data[FIGURES] = own_figures()
@@ -82,9 +81,7 @@ class Measurement:
         return {
             "seconds": round(seconds, 1),
             "users": self._environment.runner.user_count if self._environment.runner else 0,
-            "requests": [
-                {name: getattr(row, name) for name in row.__slots__} for row in self._rows(seconds)
-            ],
+            "requests": [asdict(row) for row in self._rows(seconds)],
         }
 
     def report(self, users: int) -> LoadReport:

@@ -20,6 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +31,7 @@ from gevent.fileobject import FileObject
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.loadtest import LoadPlan, LoadTestError
 from zae_limiter.loadtest.measuring import Measurement, attach_figures
-from zae_limiter.loadtest.tuning import TuneStep, UserSearch
+from zae_limiter.loadtest.tuning import UserSearch
 from zae_limiter.locust import RateLimiterUser, close_limiters
 
 HOST = "127.0.0.1"
@@ -143,7 +144,7 @@ class LoadDriver:
             if self._stop.is_set():
                 break
             step = search.record(self._measurement.step(users))
-            self._say("step", **_step_dict(step))
+            self._say("step", **asdict(step))
         self._finish()
         return search.as_dict()
 
@@ -227,7 +228,6 @@ def run_alone(plan: LoadPlan, say: Say, stop: Event) -> dict[str, Any]:
     """Run the plan in this process, without a master; return the report."""
     environment = make_environment(plan)
     open_stores(environment)
-    attach_figures(environment)
     runner = environment.create_local_runner()
     environment.events.init.fire(environment=environment, runner=runner, web_ui=None)
     driver = LoadDriver(environment, plan, say, stop)
@@ -243,10 +243,6 @@ def _raise_file_limit() -> None:
     wanted = min(OPEN_FILES, hard) if hard != resource.RLIM_INFINITY else OPEN_FILES
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _step_dict(step: TuneStep) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in step.__slots__}
 
 
 def _quit_when(stop: Event, runner: Any) -> None:
@@ -293,7 +289,7 @@ def main(arguments: list[str]) -> int:
     gevent.spawn(_watch, stdin, stop)
     try:
         _run(plan, arguments, say, stop)
-    except (LoadTestError, ZAELimiterError) as error:
+    except ZAELimiterError as error:
         say("error", text=str(error))
         sys.stderr.write(f"{error}\n")  # of a worker, whose log is quoted
         close_limiters()

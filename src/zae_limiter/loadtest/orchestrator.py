@@ -14,10 +14,9 @@ import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ LOOK_EVERY_S = 1.0
 PROGRESS_EVERY_S = 5.0  # a write to S3 each
 METADATA_VARIABLE = "ECS_CONTAINER_METADATA_URI_V4"
 METADATA_WITHIN_S = 5.0
-
-logger = logging.getLogger(__name__)
-Now = Callable[[], float]
 
 
 class WorkerFleet:
@@ -99,7 +95,6 @@ class Orchestrator:
         self._port = port
         self._fleet = fleet
         self._files = files
-        self._messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._written = 0.0
 
     def run(self) -> int:
@@ -108,19 +103,19 @@ class Orchestrator:
             master = NodeProcess(
                 self._plan, ("master", str(self._port)), Path(folder) / "master.log"
             )
-            threading.Thread(target=self._read, args=(master,), daemon=True).start()
             try:
                 return self._watch(master)
             finally:
                 master.kill()
 
     def _watch(self, master: NodeProcess) -> int:
+        messages = master.queue_messages()
         is_listening = is_stopping = False
         while True:
             if is_listening and not is_stopping:
                 self._fleet.fill(time.monotonic())
             try:
-                message = self._messages.get(timeout=LOOK_EVERY_S)
+                message = messages.get(timeout=LOOK_EVERY_S)
             except queue.Empty:
                 continue
             if message is None:
@@ -140,11 +135,6 @@ class Orchestrator:
         if message["event"] == "progress" and message["seconds"] >= self._written:
             self._written = message["seconds"] + PROGRESS_EVERY_S
             self._files.put("progress", message)
-
-    def _read(self, master: NodeProcess) -> None:
-        for line in master.messages:
-            self._messages.put(json.loads(line))
-        self._messages.put(None)
 
 
 def serve_web(plan: LoadPlan, fleet: WorkerFleet) -> int:

@@ -25,6 +25,7 @@ MAX_LOG = 2000  # characters of a log that an error may quote
 DEBUG_VARIABLE = "ZAEL_DEBUG"
 
 OnMessage = Callable[[dict[str, Any]], None]
+MessageQueue = queue.SimpleQueue[dict[str, Any] | None]  # None is the end of the process
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class LocalLoadTest:
         self._plan = plan
         self._on_message = on_message
         self._environment = environment or {}
-        self._messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._messages: MessageQueue = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="zael-loadtest-")
         self._master: NodeProcess | None = None
         self._workers: list[NodeProcess] = []
@@ -64,7 +65,7 @@ class LocalLoadTest:
         """Run to the end. The first Ctrl-C ends the test early, a second one at once."""
         outcome = Outcome()
         self._master = self._start("master")
-        threading.Thread(target=self._read, args=(self._master,), daemon=True).start()
+        self._messages = self._master.queue_messages()
         while True:
             try:
                 if self._step(outcome):
@@ -127,11 +128,6 @@ class LocalLoadTest:
         log = Path(self._folder.name) / f"{arguments[0]}-{number}.log"
         return NodeProcess(self._plan, arguments, log, self._environment, number)
 
-    def _read(self, master: NodeProcess) -> None:
-        for line in master.messages:
-            self._messages.put(json.loads(line))
-        self._messages.put(None)
-
 
 def _python() -> list[str]:
     """Return an interpreter that does not take a ``locust.py`` of this folder for Locust.
@@ -178,6 +174,18 @@ class NodeProcess:
     def messages(self) -> IO[bytes]:
         assert self.process.stdout is not None
         return self.process.stdout
+
+    def queue_messages(self) -> MessageQueue:
+        """Return a queue that a thread fills with the messages of the process."""
+        waiting: MessageQueue = queue.SimpleQueue()
+
+        def read() -> None:
+            for line in self.messages:
+                waiting.put(json.loads(line))
+            waiting.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        return waiting
 
     def stop(self) -> None:
         """Ask the process to end: it sees the end of its stdin."""

@@ -9,7 +9,7 @@ interval between the largest number that was good and the smallest that was not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 SLOWER = 2.0  # times the latency of one user alone; then half of it is waiting for other users
@@ -57,7 +57,7 @@ class UserSearch:
         if self.max_latency_ms is None:
             self.max_latency_ms = SLOWER * max(step.p95_ms, MIN_LATENCY_MS)
         good = not step.failures and step.p95_ms <= self.max_latency_ms
-        judged = TuneStep(**{**asdict(step), "good": good})
+        judged = replace(step, good=good)
         self.steps.append(judged)
         return judged
 

@@ -9,7 +9,6 @@ test has left in Locust's modules, and the process of the handler stays unpatche
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 import threading
 from dataclasses import replace
@@ -22,8 +21,6 @@ from zae_limiter.loadtest.processes import NodeProcess
 LOAD_FOLDER = "/var/task/load"  # where the image has the pushed folder
 # Before the function's time is up: users end their tasks, and the last report is sent.
 MARGIN_S = 25.0
-
-logger = logging.getLogger(__name__)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

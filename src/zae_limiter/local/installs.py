@@ -133,12 +133,10 @@ def find_ministack() -> Path | None:
     """Look where the environment says, in the checkout, in the cache and on PATH."""
     on_path = shutil.which("ministack")
     folder = _ministack_folder()
-    # Its Python is a link, which leads nowhere after the one that made it was removed.
-    is_whole = (folder / INSTALLED).exists() and (folder / "bin" / "python").exists()
     return (
         named_program("ZAEL_MINISTACK")
         or in_checkout(MINISTACK_BINARY)
-        or next(_in_folder(folder if is_whole else None, "bin/ministack"), None)
+        or next(_in_folder(folder if _is_whole(folder) else None, "bin/ministack"), None)
         or (Path(on_path).absolute() if on_path else None)
     )
 
@@ -158,13 +156,19 @@ def _ministack_folder() -> Path:
     return cache_folder() / f"ministack-{digest}-{python}"
 
 
+def _is_whole(folder: Path) -> bool:
+    """Whether an environment was installed to its end, and its Python is still there."""
+    # The Python is a link, which leads nowhere after the one that made it was removed.
+    return (folder / INSTALLED).exists() and (folder / "bin" / "python").exists()
+
+
 def fetch_ministack(report: Report) -> Path:
     """Install the pinned versions into an environment of their own in the cache."""
     folder = _ministack_folder()
     elsewhere = "install ministack yourself and name it: ZAEL_MINISTACK=/path"
     cache = private_folder(cache_folder())
     with locked(cache / "install.lock", lambda: report("another command is installing")):
-        if not ((folder / INSTALLED).exists() and (folder / "bin" / "python").exists()):
+        if not _is_whole(folder):
             report(f"installing ministack from PyPI into {folder}")
             python = str(folder / "bin" / "python")
             _run([sys.executable, "-m", "venv", "--clear", str(folder)], "venv", elsewhere)
