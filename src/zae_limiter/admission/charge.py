@@ -9,6 +9,7 @@ from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     accrued_since_epoch,
+    is_slots,
     level_milli,
     reaches_ms,
 )
@@ -153,7 +154,7 @@ def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus
         state = seen.limits[key]
         level = level_milli(state, now_ms)
         retry_after = waits.get(key)
-        if not state.rate.refill_milli:  # slots
+        if is_slots(state.rate):
             fits = amount_milli <= limit.capacity_milli  # of the whole, if this is one shard
             retry_after = retry_after_s(seen, key, amount_milli, now_ms) if fits else math.inf
         elif retry_after is None:

@@ -77,9 +77,19 @@ class BucketImage(NamedTuple):
     paused_until_ms: int | None = None
 
 
+def is_slots(rate: Rate) -> bool:
+    """Whether a limit bounds the calls in flight."""
+    return rate.refill_milli == 0
+
+
 def is_paused(image: BucketImage, now_ms: int) -> bool:
     """Whether the bucket admits nothing at the moment, whatever it holds."""
     return image.paused_until_ms is not None and now_ms < image.paused_until_ms
+
+
+def running_pause_ms(image: BucketImage, now_ms: int) -> int | None:
+    """Return until when the bucket is paused; None if it is not, or not any more."""
+    return image.paused_until_ms if is_paused(image, now_ms) else None
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
@@ -101,7 +111,7 @@ def level_milli(state: LimitState, now_ms: int) -> int:
 def reaches_ms(state: LimitState, wanted_milli: int) -> int:
     """Return the first moment at which the level is ``wanted_milli``, at most the capacity."""
     rate = state.rate
-    if not rate.refill_milli:
+    if is_slots(rate):
         return EPOCH_MS if state.balance_milli >= wanted_milli else NEVER_MS
     return EPOCH_MS + wait_ms(wanted_milli - state.balance_milli, rate.refill_milli, rate.period_ms)
 
@@ -119,7 +129,7 @@ def full_at_ms(image: BucketImage) -> int:
     moments = [
         reaches_ms(state, state.rate.capacity_milli)
         for state in image.limits.values()
-        if state.rate.refill_milli
+        if not is_slots(state.rate)
     ]
     if image.holds is not None:
         moments += [max(held) for held in image.holds.values() if held]

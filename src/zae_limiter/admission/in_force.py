@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING
 
-from zae_limiter.admission.image import HOUR_MS, Rate
+from zae_limiter.admission.image import HOUR_MS, Rate, is_slots
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.timestamps import MILLI
@@ -67,9 +67,7 @@ class InForce:
         self.keys = self.names if governing is None else self._keys_beside(governing)
         self._named_keys = tuple(zip(self.names, self.keys, strict=True))
         self.keyed_rates = tuple(zip(self.keys, self.rates, strict=True))  # every charge asks
-        self.slot_keys = tuple(
-            key for key, rate in self.keyed_rates if not rate.refill_milli
-        )  # of most: none
+        self.slot_keys = tuple(key for key, rate in self.keyed_rates if is_slots(rate))
         self.token_names = self.name_set - {plain_name(key) for key in self.slot_keys}
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
         self.keep_ms = self._keep_ms(ttl_multiplier)

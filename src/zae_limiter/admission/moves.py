@@ -17,6 +17,7 @@ from zae_limiter.admission.image import (
     Rate,
     accrued_since_epoch,
     full_balance,
+    is_slots,
 )
 from zae_limiter.bucket import accrued_milli
 
@@ -171,7 +172,7 @@ def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:
     """Return the move for a limit that is absent or full, which are the same."""
     full = full_balance(rate, now_ms)
     taken = wanted.taken_milli
-    used = taken - wanted.returned_milli if rate.refill_milli else 0  # slots are no usage
+    used = 0 if is_slots(rate) else taken - wanted.returned_milli  # slots are no usage
     return Move(key, full, None, 0, full - taken, used)
 
 
@@ -199,9 +200,9 @@ def rebase_move(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
     Of slots, those that are held stay held. A limit that becomes one on calls in flight, or stops
     being one, begins full.
     """
-    if not (state.rate.refill_milli and rate.refill_milli):
-        if state.rate.refill_milli or rate.refill_milli:
-            return Move(key, None, None, 0, full_balance(rate, now_ms))
+    if is_slots(state.rate) != is_slots(rate):
+        return Move(key, None, None, 0, full_balance(rate, now_ms))
+    if is_slots(rate):
         return Move(key, None, None, rate.capacity_milli - state.rate.capacity_milli, None)
     before, after = accrued_since_epoch(state.rate, now_ms), accrued_since_epoch(rate, now_ms)
     smaller = min(state.rate.capacity_milli, rate.capacity_milli)

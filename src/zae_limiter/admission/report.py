@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage, is_paused, level_milli, reaches_ms
+from zae_limiter.admission.image import (
+    HOUR_MS,
+    BucketImage,
+    level_milli,
+    reaches_ms,
+    running_pause_ms,
+)
 from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.admission.request import Grant
 from zae_limiter.admission.slots import retry_after_s, swept
@@ -35,7 +41,7 @@ def bucket_states(
             state.rate.period_ms,
             state.consumed_milli,
             rejected,
-            image.paused_until_ms if is_paused(image, now_ms) else None,
+            running_pause_ms(image, now_ms),
         )
         for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
         if brought or not is_alias(key)

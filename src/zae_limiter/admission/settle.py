@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from zae_limiter.admission.image import BucketImage, LimitState, full_balance
+from zae_limiter.admission.image import BucketImage, LimitState, full_balance, is_slots
 from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.admission.moves import Move, reset_move, top_up_move
 from zae_limiter.admission.rebase import full_bucket, full_limit
 from zae_limiter.admission.request import Renewal, Settlement
-from zae_limiter.admission.slots import SlotHold, SlotLedger, is_slots
+from zae_limiter.admission.slots import SlotHold, SlotLedger
 from zae_limiter.admission.usage import with_through_child
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI

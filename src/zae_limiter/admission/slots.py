@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, Rate
+from zae_limiter.admission.image import BucketImage, is_slots
 from zae_limiter.admission.moves import Move
 from zae_limiter.models.timestamps import MILLI
 
@@ -29,11 +29,6 @@ class SlotHold(NamedTuple):
     key: str
     slots: int
     expires_ms: int
-
-
-def is_slots(rate: Rate) -> bool:
-    """Whether a limit bounds the calls in flight."""
-    return rate.refill_milli == 0
 
 
 def expiry_ms(lease_ttl_ms: int, now_ms: int) -> int:

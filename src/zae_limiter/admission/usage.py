@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage
+from zae_limiter.admission.image import HOUR_MS, BucketImage, is_slots
 from zae_limiter.admission.in_force import plain_name
 from zae_limiter.models.timestamps import MILLI
 
@@ -100,7 +100,7 @@ def open_window(image: BucketImage) -> WindowUsage | None:
     used_milli = {
         key: state.consumed_milli - state.counted_milli
         for key, state in image.limits.items()
-        if state.rate.refill_milli  # slots are no usage
+        if not is_slots(state.rate)  # slots are no usage
     }
     window = WindowUsage(
         image.window_hour,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
-from zae_limiter.admission.image import HOUR_MS, BucketImage, is_paused
+from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.report import bucket_states, resource_capacity
@@ -243,7 +243,7 @@ def pause(
     """
     now_ms = change.now_ms
     image, window = _changed_bucket(tables, namespace_id, change)
-    before_ms = None if image is None or not is_paused(image, now_ms) else image.paused_until_ms
+    before_ms = None if image is None else running_pause_ms(image, now_ms)
     paused_ms = settling.paused_until(before_ms, until_ms, now_ms)
     if paused_ms == before_ms:
         return False

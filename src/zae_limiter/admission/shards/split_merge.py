@@ -16,6 +16,7 @@ from zae_limiter.admission.image import (
     Rate,
     accrued_since_epoch,
     full_balance,
+    is_slots,
 )
 from zae_limiter.admission.moves import Move
 
@@ -47,7 +48,7 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
     """Return the survivor's moves, right if the sibling was not written to since it was read."""
     moves = []
     for key, state in survivor.limits.items():
-        if not state.rate.refill_milli:  # the slots are those of the first shard, which survives
+        if is_slots(state.rate):  # they are those of the first shard, which survives
             continue
         gained = _without_overflow(sibling.limits[key], now_ms)
         full = full_balance(state.rate, now_ms)
@@ -61,7 +62,7 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
 def halved(rate: Rate) -> tuple[Rate, Rate]:
     """Return the rates of both halves; the first one keeps the odd millitoken, and all slots."""
     capacity, refill, period = rate
-    if not refill:
+    if is_slots(rate):
         return rate, Rate(0, 0, period)
     return (
         Rate(capacity - capacity // 2, refill, 2 * period),

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from zae_limiter.admission.image import BucketImage, Rate
+from zae_limiter.admission.image import BucketImage, Rate, is_slots
 
 
 class Shard(NamedTuple):
@@ -61,7 +61,7 @@ def share(shard: Shard, capacity_milli: int) -> int:
 def effective(rate: Rate, shard: Shard) -> Rate:
     """Return the rate of a shard's share of a limit; all slots are those of the first shard."""
     capacity, refill, period = rate
-    if not refill:
+    if is_slots(rate):
         return Rate(0 if shard.number else capacity, 0, period)
     return Rate(share(shard, capacity), refill, period * shard.n)
 

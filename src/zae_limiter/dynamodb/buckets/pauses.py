@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zae_limiter.admission.image import HOUR_MS, BucketImage, is_paused
+from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import first_move
 from zae_limiter.admission.rebase import full_bucket
@@ -42,9 +42,9 @@ class PausedBucket(NamedTuple):
 
 
 def running_pause(images: Iterable[BucketImage], now_ms: int) -> int | None:
-    """Return until when a bucket is paused, by its shards; None if it is not, or not any more."""
-    moments = [image.paused_until_ms or 0 for image in images if is_paused(image, now_ms)]
-    return max(moments, default=None)
+    """Return until when a bucket is paused: as long as any of its shards is."""
+    moments = [running_pause_ms(image, now_ms) for image in images]
+    return max([moment for moment in moments if moment is not None], default=None)
 
 
 def pause_write(
@@ -55,7 +55,7 @@ def pause_write(
     It must not expire meanwhile. A TTL that another client has moved on since is not moved back.
     """
     image = bucket.image
-    if running_pause([image], now_ms) == paused_until_ms:
+    if running_pause_ms(image, now_ms) == paused_until_ms:
         return None
     write_id, ttl_ms = stored.renewed_write_id(bucket.write_id), image.expires_ms
     expires_early = paused_until_ms is not None and ttl_ms is not None and ttl_ms < paused_until_ms

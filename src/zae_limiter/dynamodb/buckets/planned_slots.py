@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.image import BucketImage, is_slots
 from zae_limiter.admission.moves import Move, Wanted
 from zae_limiter.admission.slots import SlotLedger, SlotWrite
 from zae_limiter.dynamodb.buckets.pending import BucketChange
@@ -24,7 +24,7 @@ class PlannedSlots:
 
     def __init__(self, image: BucketImage, changes: Sequence[BucketChange], now_ms: int) -> None:
         self._ledger = ledger = SlotLedger(image, now_ms)
-        self._keys = [key for key, state in image.limits.items() if not state.rate.refill_milli]
+        self._keys = [key for key, state in image.limits.items() if is_slots(state.rate)]
         self.moments: dict[int, Moments] = {}
         self.is_doubtful = self.gives = False
         for position, change in enumerate(changes):

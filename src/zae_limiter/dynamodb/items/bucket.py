@@ -34,7 +34,7 @@ from itertools import count
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate
+from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate, is_slots
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.dynamodb.items import hours as item_hours
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, optional_integer, s
@@ -197,7 +197,7 @@ def _decode(item: Item) -> StoredBucket:
         finished=None if hours is None else item_hours.finished_hour(item),
         absent=() if hours is None else _absent(hours),
     )
-    if any(not state.rate.refill_milli for state in limits.values()):
+    if any(is_slots(state.rate) for state in limits.values()):
         bucket = bucket._replace(image=_with_holds(item, bucket.image))
     if NOT_BEFORE in item:
         paused = bucket.image._replace(paused_until_ms=int(item[NOT_BEFORE]["N"]))
@@ -272,7 +272,7 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
     names = {
         int(item[PARAMETERS + name]["S"].split(":")[3]): name
         for name, state in image.limits.items()
-        if not state.rate.refill_milli
+        if is_slots(state.rate)
     }
     holds: dict[str, dict[int, int]] = {name: {} for name in names.values()}
     for attribute, value in item.items():
@@ -296,7 +296,7 @@ def pack(rate: Rate, slot: int) -> str:
     The refill is left out where it is the capacity, as it usually is: every byte is billed.
     """
     capacity, refill, period = (str(part // MILLI) for part in rate)
-    if not rate.refill_milli:
+    if is_slots(rate):
         return f"{CONCURRENT}{capacity}:{period}:{slot}"
     return f"{capacity}:{'' if refill == capacity else refill}:{period}:{slot}"
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import under_limits
-from zae_limiter.admission.image import BucketImage, level_milli, reaches_ms
+from zae_limiter.admission.image import BucketImage, is_paused, level_milli, reaches_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import at_rate, full_limit, has_limits
 from zae_limiter.admission.shards.combined import combine, paused_until_ms
@@ -172,8 +172,7 @@ def _first_to_hold(images: Images, change: BucketChange) -> Shard:
 
 def _is_paused(images: Images, now_ms: int) -> bool:
     """Tell whether one of the shards is known to be paused: then all of them are."""
-    until_ms = paused_until_ms(images.values())
-    return until_ms is not None and now_ms < until_ms
+    return any(is_paused(image, now_ms) for image in images.values())
 
 
 def _entry_of(cache: BucketCache, bucket_id: BucketId, shard: Shard) -> CachedBucket | None:
