@@ -376,6 +376,23 @@ class PausedLineContract(Contract):
         assert line.rejected["early"].retry_after_seconds == 20
         line.run([partial(line.wait, "patient", timeout=30)], {"patient": 20_000})
 
+    @pytest.mark.parametrize("slots", [False, True])
+    def test_a_pause_that_is_lifted_is_noticed_within_five_seconds(
+        self, world: World, slots: bool
+    ) -> None:
+        world.configure(RPS, *([Limit.concurrent("parallel", 2)] if slots else []))
+        world.limiter.pause(USER, API, 600)
+        line, other = Line(world), SyncRateLimiter(world.open())
+
+        def lift() -> None:
+            until(lambda: world.clock.waiting == 2)
+            other.pause(USER, API, 0)
+            world.clock.advance(seconds=5)
+
+        calls: list[Call] = [partial(line.wait, number, timeout=700) for number in range(2)]
+        gather([*calls, lift])
+        assert line.entered == {0: 5000, 1: 5000}
+
     def test_a_reservation_made_before_the_pause_stays(self, world: World) -> None:
         world.configure(RPS)
         world.take(rps=10)

@@ -10,9 +10,10 @@ import random
 from collections.abc import Sequence
 from math import inf
 
-from zae_limiter._async.waiting_charge import Taken, WaitingCharge
+from zae_limiter._async.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.request import Grant, Rejection
+from zae_limiter.admission.reservation import longest_pause_s
 from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.concurrency.waiting_line import Sleeper
 from zae_limiter.models.status import LimitStatus
@@ -54,7 +55,7 @@ class SlotWaiting(WaitingCharge):
 
     def _pause_s(self, listed: Sequence[LimitStatus], pause_s: float) -> float:
         """Return how long to wait; raise if the tokens or slots will not be there in time."""
-        left_s, shortest_s = self._time.left_s(), 0.0
+        left_s, shortest_s, paused_s = self._time.left_s(), 0.0, longest_pause_s(listed)
         for status in listed:
             if status.exceeded:
                 wait_s = status.retry_after_seconds
@@ -64,6 +65,8 @@ class SlotWaiting(WaitingCharge):
                 if left_s <= 0 or wait_s > left_s:
                     raise self._rejected(listed)
                 shortest_s = max(shortest_s, wait_s)
+        if paused_s:  # it may be lifted
+            shortest_s = min(shortest_s, PAUSE_LOOK_S)
         return min(left_s, shortest_s)
 
     async def _seen_all(self) -> Rejection:

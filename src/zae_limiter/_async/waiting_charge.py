@@ -31,6 +31,9 @@ from zae_limiter.models.status import LimitStatus
 if TYPE_CHECKING:
     from zae_limiter._async.waiting import WaitingCall
 
+# A pause may be lifted: the first of the callers that wait for its end looks, for all of them.
+PAUSE_LOOK_S = 5.0
+
 
 class Taken:
     """What was charged for one bucket, unless it was given back or has lapsed since."""
@@ -144,6 +147,8 @@ class WaitingCharge:
             if self._lines.is_head(queued):
                 if again_ms is None:
                     return
+                if queued.paused_until_ms:  # it is moved back if the pause is lifted
+                    again_ms = min(again_ms, queued.paused_until_ms)
                 seconds = min(seconds, self._time.seconds_to(again_ms))
             if seconds <= 0:
                 return

@@ -15,7 +15,7 @@ from functools import partial
 
 from zae_limiter._sync.acquire import AcquireCall
 from zae_limiter._sync.slot_waiting import SlotWaiting
-from zae_limiter._sync.waiting_charge import Taken, WaitingCharge
+from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import Charge, ChargeOutcome, Grant, Rejection
@@ -23,6 +23,7 @@ from zae_limiter.admission.reservation import (
     HORIZON_MS,
     Waking,
     bound_ms,
+    longest_pause_s,
     next_try_ms,
     on_waking,
 )
@@ -115,6 +116,7 @@ class TokenWaiting(WaitingCharge):
         """Compare one bucket with the charge, without asking for it."""
         charging, clock = self._charging, self._charging.clock
         scope, now_ms = charging.scope(self._call, clock())
+        self._stamp_ms = now_ms
         images, charges = charging.images(scope), scope.charges(self._amounts)
         if number >= len(charges):
             return Rejection(())
@@ -138,22 +140,34 @@ class TokenWaiting(WaitingCharge):
                 outcome = self._ask(number, taken)
                 if isinstance(outcome, Rejection):
                     again_ms = self._next_try_ms(outcome)
-                    paused_s = max(
-                        [status.paused_seconds for status in outcome.statuses], default=0.0
-                    )
                     lines.enter_queue(queued)
-                    if paused_s:  # what it finds out then is for the callers behind it, too
-                        again_ms = self._time.clock() + round(paused_s * 1000)
-                        queued.paused_until_ms = again_ms
+                    paused_s = longest_pause_s(outcome.statuses)
+                    if paused_s:
+                        self._sleep_through_pause(queued, number, paused_s)
                     else:
                         lines.let_pass(queued, self._time.clock())
-                    self._sleep_in_queue(queued, again_ms)
+                        self._sleep_in_queue(queued, again_ms)
                     continue
                 lines.leave(queued)
                 if self._is_usable(taken, outcome):
                     return outcome
         finally:
             lines.leave(queued)
+
+    def _sleep_through_pause(self, queued: Sleeper, number: int, paused_s: float) -> None:
+        """Return when the pause is over or was lifted; what the head sees is for all behind it."""
+        clock = self._time.clock
+        seen_ms = clock()
+        while paused_s:
+            queued.paused_until_ms = seen_ms + round(1000 * paused_s)
+            self._sleep_in_queue(queued, seen_ms + round(1000 * PAUSE_LOOK_S))
+            if clock() >= queued.paused_until_ms or self._time.left_s() <= 0:
+                return
+            seen = self._seen(number)
+            seen_ms, paused_s = self._stamp_ms, longest_pause_s(seen.statuses)
+            if paused_s:
+                self._next_try_ms(seen)  # raises if it was made longer than the caller can wait
+        self._lines.end_pause(queued, clock())
 
     def _must_queue(self, key: Hashable) -> bool:
         """Tell whether other callers have to ask first: those for the horizon, or after a pause."""

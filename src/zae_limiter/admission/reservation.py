@@ -181,6 +181,11 @@ def reserved(
     return Reservation(amounts_milli, limits, image, place, shard)
 
 
+def longest_pause_s(statuses: Iterable[LimitStatus]) -> float:
+    """Return for how long the buckets of a charge are still paused; 0 if none of them is."""
+    return max([status.paused_seconds for status in statuses], default=0.0)
+
+
 def next_try_ms(
     statuses: Iterable[LimitStatus], now_ms: int, until_ms: int, deadline_ms: int
 ) -> int | None:

@@ -207,6 +207,12 @@ class WaitingLines:
             if queue[0] is not sleeper:
                 queue[0].wake()
 
+    def end_pause(self, sleeper: Sleeper, now_ms: int) -> None:
+        """Let the callers of a queue ask in turn, after one has seen that a pause was lifted."""
+        with self._lock:
+            for each in self._line(sleeper).queue:
+                each.paused_until_ms = min(each.paused_until_ms, now_ms)
+
     def has_queue(self, key: Hashable) -> bool:
         line = self._lines.get(key)
         return line is not None and bool(line.queue)
