@@ -681,10 +681,10 @@ MUTANTS = [
     ),
     Mutant(
         "rejections of an earlier hour move to this one",
-        "embedded/rejections.py",
+        "embedded/rejection_counts.py",
         "        if each.hour == image.window_hour:\n",
         "        if True:\n",
-        "tests/unit/test_rejections.py::test_those_of_an_earlier_hour_stay_in_it",
+        "tests/unit/test_rejection_counts.py::test_those_of_an_earlier_hour_stay_in_it",
     ),
     # --- forgetting
     Mutant(

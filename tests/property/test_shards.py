@@ -15,7 +15,7 @@ from zae_limiter.admission.moves import Wanted, read_move
 from zae_limiter.admission.shards import split_merge as division
 from zae_limiter.admission.shards.combined import combine, fits_at_ms
 from zae_limiter.admission.shards.pressure import (
-    CALM_MS,
+    QUIET_MS,
     Pressure,
     has_useful_halves,
     mergeable,
@@ -672,9 +672,9 @@ def test_a_split_starts_the_count_anew():
     assert observed(observed(None, there, 9000, 0), there, 1, 5000).per_s == 0
 
 
-def test_siblings_are_merged_after_ten_calm_minutes():
+def test_siblings_are_merged_after_ten_quiet_minutes():
     pair = WHOLE.halves()
-    minutes = CALM_MS // 60_000
+    minutes = QUIET_MS // 60_000
     for per_s, passed, found in [
         (199, minutes, pair[0]),
         (199, minutes - 1, None),
@@ -693,9 +693,9 @@ def test_the_finest_shards_are_merged_first():
     first, second = WHOLE.halves()
     leaves = [*first.halves(), second]
     pressures = {
-        each: seen(0, seconds=CALM_MS // 1000, shard=each, step_ms=1000) for each in leaves
+        each: seen(0, seconds=QUIET_MS // 1000, shard=each, step_ms=1000) for each in leaves
     }
-    assert mergeable(pressures, EPOCH_MS + CALM_MS)[0] == first.halves()[0]
+    assert mergeable(pressures, EPOCH_MS + QUIET_MS)[0] == first.halves()[0]
 
 
 def test_weights_are_in_the_order_of_numbers():

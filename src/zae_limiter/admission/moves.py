@@ -51,8 +51,8 @@ class Wanted(NamedTuple):
 class Move(NamedTuple):
     """What a write does to one limit: ``add`` to the balance, or ``put`` another in its place.
 
-    The write is refused unless the balance is at least ``low`` and at most ``high``, where they
-    are given.
+    Of a move that takes tokens these are the branches plain and clamp. The write is refused unless
+    the balance is at least ``low`` and at most ``high``, where they are given.
     """
 
     key: str

@@ -24,7 +24,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
 from zae_limiter.embedded.history import record
-from zae_limiter.embedded.rejections import NotedRejections, with_rejections
+from zae_limiter.embedded.rejection_counts import NotedRejections, with_rejections
 from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketState, ResourceCapacity

@@ -15,25 +15,25 @@ from zae_limiter.admission.shards.tree import Shard, pairs
 from zae_limiter.models.timestamps import MILLI
 
 SPLIT_PER_S = 800  # a DynamoDB partition takes 1000 writes a second: split before that
-CALM_PER_S = SPLIT_PER_S // 4  # two siblings at this rate merge into one that is not split soon
+QUIET_PER_S = SPLIT_PER_S // 4  # two siblings at this rate merge into one that is not split soon
 BUSY_PER_S = 10  # below this rate the item cannot be the cause of throttling: do not split it
-CALM_MS = 10 * 60 * 1000  # longer than pauses in traffic: each split and merge costs writes
+QUIET_MS = 10 * 60 * 1000  # longer than pauses in traffic: each split and merge costs writes
 WINDOW_MS = 1000  # shorter windows would take a burst for a rate
-RECENT_MS = 60_000  # an older observation does not say that a shard is calm now
+RECENT_MS = 60_000  # an older observation does not say that a shard is quiet now
 
 
 class Pressure(NamedTuple):
     """The write rate of a shard, as this client has observed it.
 
     ``writes`` is the count at ``at_ms``, ``per_s`` the rate over the last full window,
-    ``calm_since_ms`` when it was last above ``CALM_PER_S``, or when the shard was first seen.
+    ``quiet_since_ms`` when it was last above ``QUIET_PER_S``, or when the shard was first seen.
     ``is_high`` says that the shard should be split; a field, since every acquire asks for it.
     """
 
     shard: Shard
     writes: int
     at_ms: int
-    calm_since_ms: int
+    quiet_since_ms: int
     per_s: int = 0
     is_high: bool = False
 
@@ -46,8 +46,8 @@ def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) ->
     if elapsed_ms < WINDOW_MS:
         return before
     per_s = (writes - before.writes) * 1000 // elapsed_ms
-    calm_since_ms = before.calm_since_ms if per_s < CALM_PER_S else now_ms
-    return Pressure(shard, writes, now_ms, calm_since_ms, per_s, per_s > SPLIT_PER_S)
+    quiet_since_ms = before.quiet_since_ms if per_s < QUIET_PER_S else now_ms
+    return Pressure(shard, writes, now_ms, quiet_since_ms, per_s, per_s > SPLIT_PER_S)
 
 
 def wants_split(
@@ -75,25 +75,25 @@ def has_useful_halves(image: BucketImage) -> bool:
 
 
 def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
-    """Return the survivors of merges that seem possible: both siblings were calm when last seen.
+    """Return the survivors of merges that seem possible: both siblings were quiet when last seen.
 
     The observations may be old: read the shards, then ask ``mergeable``.
     """
-    calm = [
+    quiet = [
         shard
         for shard, seen in pressures.items()
-        if seen.shard == shard and now_ms - seen.calm_since_ms >= CALM_MS
+        if seen.shard == shard and now_ms - seen.quiet_since_ms >= QUIET_MS
     ]
-    return pairs(calm)
+    return pairs(quiet)
 
 
 def mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
-    """Return the survivors of merges of siblings that both have been calm until just now."""
-    calm = [
+    """Return the survivors of merges of siblings that both have been quiet until just now."""
+    quiet = [
         shard
         for shard, seen in pressures.items()
         if seen.shard == shard
         and now_ms - seen.at_ms <= RECENT_MS
-        and seen.at_ms - seen.calm_since_ms >= CALM_MS
+        and seen.at_ms - seen.quiet_since_ms >= QUIET_MS
     ]
-    return pairs(calm)
+    return pairs(quiet)

@@ -10,7 +10,7 @@ from zae_limiter.admission.image import BucketImage, is_paused, level_milli, rea
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import at_rate, full_limit, has_limits
 from zae_limiter.admission.shards.combined import combine, paused_until_ms
-from zae_limiter.admission.shards.pressure import CALM_PER_S
+from zae_limiter.admission.shards.pressure import QUIET_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
 from zae_limiter.admission.slots import swept
@@ -72,7 +72,7 @@ class KnownShards(NamedTuple):
         small amounts.
         """
         writes_per_s = sum(entry.pressure.per_s for entry in self.entries.values() if entry)
-        return writes_per_s < CALM_PER_S or is_large(images, change.amounts_milli)
+        return writes_per_s < QUIET_PER_S or is_large(images, change.amounts_milli)
 
     def with_other_limits(self, in_force: InForce) -> list[int]:
         """Return the numbers of shards that were seen with limits other than those in force."""

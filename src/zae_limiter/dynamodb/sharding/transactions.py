@@ -189,7 +189,7 @@ def gather(
     return gathering
 
 
-def sweep(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:
+def remove_orphan(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:
     """Remove the orphan of a deleted bucket, as long as the parent says that it has no sibling.
 
     An entity can be deleted while its bucket is being split, and what that leaves behind would

@@ -5,7 +5,12 @@ import pytest
 from tests.integration.dynamodb.ports.world import NS, Raw
 from zae_limiter import PermissionDenied, schema
 from zae_limiter._async.engines.dynamodb.buckets.queries import BucketQueries, IndexedBuckets
-from zae_limiter._async.engines.dynamodb.partitions import PARALLEL_QUERIES, InTurn, Merged, Sweep
+from zae_limiter._async.engines.dynamodb.partitions import (
+    PARALLEL_QUERIES,
+    InTurn,
+    Merged,
+    Unordered,
+)
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter._sync.engines.dynamodb.buckets import queries as sync_queries
 from zae_limiter.concurrency.parallel import Parallel
@@ -97,7 +102,7 @@ async def test_a_page_reads_little_more_than_it_shows(bucket_queries, stored, pr
     assert seen.calls < 2 * schema.PARTITIONS
 
 
-@pytest.mark.parametrize("listing", [InTurn, Sweep])
+@pytest.mark.parametrize("listing", [InTurn, Unordered])
 async def test_partitions_are_read_a_few_at_a_time(proxied, stored, proxy, listing):
     with proxy.measure() as seen:
         listed = listing(queries(proxied.client), Parallel())
@@ -153,7 +158,7 @@ async def test_an_error_in_one_partition_ends_the_listing(proxied, stored, proxy
         while await listing.page():
             pass
 
-    for listing in (InTurn, Sweep):
+    for listing in (InTurn, Unordered):
         listed = listing(queries(proxied.client), Parallel())
         with proxy.fault("deny", times=1, skip=5), pytest.raises(PermissionDenied):
             await read(listed)

@@ -243,9 +243,9 @@ async def test_a_shard_of_a_deleted_bucket_is_swept_before_the_new_one_is_split(
     whole, orphan = world.items().values()
     assert n(1) == whole["n"]
     assert not world.transact(transactions.split(whole, world.clock(), "planned"))
-    assert not world.transact(transactions.sweep({**whole, "g": n(99)}, orphan))
-    assert not world.transact(transactions.sweep(whole, {**orphan, "g": n(99)}))
-    assert world.transact(transactions.sweep(whole, orphan))
+    assert not world.transact(transactions.remove_orphan({**whole, "g": n(99)}, orphan))
+    assert not world.transact(transactions.remove_orphan(whole, {**orphan, "g": n(99)}))
+    assert world.transact(transactions.remove_orphan(whole, orphan))
     assert world.shards() == {0: 1}
     await world.split(0)
 

@@ -29,7 +29,7 @@ async def pressed(world, *clients, per_s=PER_S, seconds=1):
             await client.take(rpm=1)
 
 
-async def calm(world, client, *, every_s, minutes, pause_s=STAY_S):
+async def quiet(world, client, *, every_s, minutes, pause_s=STAY_S):
     """Until there is one item again; how many minutes that took."""
     begun_ms = world.clock()
     while world.clock() - begun_ms < minutes * 60_000:
@@ -160,12 +160,12 @@ async def test_charges_that_are_large_for_the_capacity_keep_a_bucket_whole(world
 
 
 @pytest.mark.parametrize(("n", "every_s"), [(2, 25), pytest.param(4, 15, marks=pytest.mark.slow)])
-async def test_a_calm_bucket_is_one_item_again(world, n, every_s):
+async def test_a_quiet_bucket_is_one_item_again(world, n, every_s):
     await world.limits(MANY)
     await world.use(rpm=500_000)
     await world.split(*EVEN[n])
     client = await world.client(config_cache_ttl=10**6)
-    minutes = await calm(world, client, every_s=every_s, minutes=60)
+    minutes = await quiet(world, client, every_s=every_s, minutes=60)
     assert minutes is not None
     assert minutes >= 10  # how much more depends on pauses by the real clock
     assert (await stats(client)).merges == n - 1
@@ -177,7 +177,7 @@ async def test_a_bucket_is_merged_although_it_is_asked_for_seldom(world):
     await world.use(rpm=500_000)
     await world.split(0)
     client = await world.client(config_cache_ttl=10**6)
-    assert await calm(world, client, every_s=150, minutes=90, pause_s=0.3) is not None
+    assert await quiet(world, client, every_s=150, minutes=90, pause_s=0.3) is not None
 
 
 async def test_a_busy_bucket_is_not_merged(world):
@@ -202,7 +202,7 @@ async def test_what_is_merged_is_forgotten_in_the_end_where_defaults_apply(world
     assert "ttl" in world.items()[0]
     await world.split(0)
     assert not any("ttl" in item for item in world.items().values())
-    assert await calm(world, client, every_s=20, minutes=30)
+    assert await quiet(world, client, every_s=20, minutes=30)
     await client.take(rpm=1)
     ttl_ms = int(world.items()[0]["ttl"]["N"]) * 1000
     assert world.clock() + 60_000 <= ttl_ms <= world.clock() + 8 * 60_000
@@ -213,7 +213,7 @@ async def test_what_is_merged_is_never_forgotten_under_limits_of_its_own(world):
     client = await world.client(config_cache_ttl=10**6)
     await client.take(rpm=500_000)
     await world.split(0)
-    assert await calm(world, client, every_s=20, minutes=30)
+    assert await quiet(world, client, every_s=20, minutes=30)
     await client.take(rpm=1)
     assert "ttl" not in world.items()[0]
 

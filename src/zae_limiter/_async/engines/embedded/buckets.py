@@ -31,7 +31,7 @@ from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded import (
     buckets,
     housekeeping,
-    rejections,
+    rejection_counts,
 )
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
@@ -49,7 +49,7 @@ class EmbeddedBuckets:
         self._client = client
         self._retention = (usage_retention_days, audit_retention_days)  # usage: until it is stored
         self._charges = count(1)
-        self._rejections = rejections.NotedRejections()
+        self._rejections = rejection_counts.NotedRejections()
         self.granted, self.rejected, self.settled = (LockFreeCount() for _ in range(3))
 
     async def charge(
@@ -90,7 +90,7 @@ class EmbeddedBuckets:
         """Store a batch of the rejections that no write to their bucket has taken along."""
         noted = self._rejections.take_batch()
         if noted:
-            await self._quietly(rejections.store_rejections, (noted,), deadline)
+            await self._quietly(rejection_counts.store_rejections, (noted,), deadline)
 
     async def close(self) -> None:
         """Store all rejections that were noted."""

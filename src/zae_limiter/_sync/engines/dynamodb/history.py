@@ -8,7 +8,7 @@ import heapq
 
 from zae_limiter import schema
 from zae_limiter._sync.engines.dynamodb.context import TableContext
-from zae_limiter._sync.engines.dynamodb.partitions import Sweep
+from zae_limiter._sync.engines.dynamodb.partitions import Unordered
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter._sync.engines.dynamodb.usage_hours import (
     HourRange,
@@ -105,7 +105,7 @@ class DynamoAudit:
             )
             for partition in schema.gsi4_partitions(namespace_id)
         ]
-        events, newest, partly = Sweep(queries, self._parallel), list[Key](), list[Key]()
+        events, newest, partly = Unordered(queries, self._parallel), list[Key](), list[Key]()
         while not events.is_over:
             page = [Key.of(item) for item in events.page()]
             whole = [key for key in page if span.is_whole(key)]

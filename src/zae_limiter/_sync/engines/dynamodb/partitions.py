@@ -129,7 +129,7 @@ class Merged:
         return taken
 
 
-class Sweep:
+class Unordered:
     """All entries in no order, several partitions side by side."""
 
     def __init__(self, queries: Sequence[Query], parallel: Parallel) -> None:

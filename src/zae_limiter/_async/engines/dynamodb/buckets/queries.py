@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.partitions import InTurn, Merged, Sweep
+from zae_limiter._async.engines.dynamodb.partitions import InTurn, Merged, Unordered
 from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
@@ -162,7 +162,7 @@ class BucketQueries:
         self, namespace_id: str, entity_id: str | None, resource: str | None
     ) -> list[Key]:
         queries = IndexedBuckets(namespace_id, entity_id, resource).queries(self._client)
-        return [Key.of(item) for item in await Sweep(queries, self._parallel).all()]
+        return [Key.of(item) for item in await Unordered(queries, self._parallel).all()]
 
 
 class IndexedBuckets(NamedTuple):

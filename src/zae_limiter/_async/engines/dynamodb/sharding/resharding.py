@@ -119,7 +119,7 @@ class Resharder:
                 self._announce(bucket_id, actions)
                 await self._read(bucket_id, shard.halves(), clock, deadline)
                 return True
-            await self._sweep(bucket_id, shard, clock, deadline)
+            await self._remove_orphan(bucket_id, shard, clock, deadline)
         return False
 
     async def merge(
@@ -224,7 +224,7 @@ class Resharder:
         numbers = [shard.number for shard in shards]
         await self._reader.read(bucket_id, numbers, clock, deadline)
 
-    async def _sweep(
+    async def _remove_orphan(
         self, bucket_id: BucketId, shard: Shard, clock: Clock, deadline: Deadline
     ) -> None:
         """Remove an orphan that an entity's deletion has left where the new half belongs."""
@@ -233,7 +233,7 @@ class Resharder:
         parent, orphan = (items.get(number) for number in numbers)
         if parent is None or orphan is None or decode(parent).shard != shard:
             return
-        actions = transactions.sweep(parent, orphan, self._usage_rows.kept_days)
+        actions = transactions.remove_orphan(parent, orphan, self._usage_rows.kept_days)
         await self._transact(actions, deadline)
 
     async def _transact(self, actions: list[Action], deadline: Deadline) -> bool:

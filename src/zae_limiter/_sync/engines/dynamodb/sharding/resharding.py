@@ -119,7 +119,7 @@ class Resharder:
                 self._announce(bucket_id, actions)
                 self._read(bucket_id, shard.halves(), clock, deadline)
                 return True
-            self._sweep(bucket_id, shard, clock, deadline)
+            self._remove_orphan(bucket_id, shard, clock, deadline)
         return False
 
     def merge(
@@ -222,14 +222,16 @@ class Resharder:
         numbers = [shard.number for shard in shards]
         self._reader.read(bucket_id, numbers, clock, deadline)
 
-    def _sweep(self, bucket_id: BucketId, shard: Shard, clock: Clock, deadline: Deadline) -> None:
+    def _remove_orphan(
+        self, bucket_id: BucketId, shard: Shard, clock: Clock, deadline: Deadline
+    ) -> None:
         """Remove an orphan that an entity's deletion has left where the new half belongs."""
         numbers = (shard.number, shard.halves()[1].number)
         items = self._reader.read(bucket_id, numbers, clock, deadline)
         parent, orphan = (items.get(number) for number in numbers)
         if parent is None or orphan is None or decode(parent).shard != shard:
             return
-        actions = transactions.sweep(parent, orphan, self._usage_rows.kept_days)
+        actions = transactions.remove_orphan(parent, orphan, self._usage_rows.kept_days)
         self._transact(actions, deadline)
 
     def _transact(self, actions: list[Action], deadline: Deadline) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.test_charging import HOUR_MS, NOW, NS, RPM, Store, configured, usage_hours, wanted
 from zae_limiter.admission.request import ChargeRequest, Grant, Rejection
 from zae_limiter.embedded import buckets
-from zae_limiter.embedded.rejections import BATCH, NotedRejections, store_rejections
+from zae_limiter.embedded.rejection_counts import BATCH, NotedRejections, store_rejections
 from zae_limiter.models.entity import Namespace
 
 HOUR = NOW // HOUR_MS
