@@ -73,8 +73,11 @@ class ShadowContract(Contract):
             except RateLimitExceeded:
                 pass
             world.clock.advance(seconds=1)
-        for name in ("rpm", "tpm"):
-            assert await world.level(name, "shadow") == await world.level(name, "enforced")
+        for limit in (RPM, TPM):
+            spent = await world.spent(limit.name, "shadow")
+            assert spent == await world.spent(limit.name, "enforced") > 0
+            levels = [await world.level(limit.name, each) for each in ("shadow", "enforced")]
+            assert max(levels) - min(levels) <= world.spec.level_off_milli(limit.capacity)
 
     async def test_a_call_may_choose_its_mode(self, world: World) -> None:
         await world.configure(RPM)

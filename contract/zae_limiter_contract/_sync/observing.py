@@ -75,8 +75,11 @@ class ShadowContract(Contract):
             except RateLimitExceeded:
                 pass
             world.clock.advance(seconds=1)
-        for name in ("rpm", "tpm"):
-            assert world.level(name, "shadow") == world.level(name, "enforced")
+        for limit in (RPM, TPM):
+            spent = world.spent(limit.name, "shadow")
+            assert spent == world.spent(limit.name, "enforced") > 0
+            levels = [world.level(limit.name, each) for each in ("shadow", "enforced")]
+            assert max(levels) - min(levels) <= world.spec.level_off_milli(limit.capacity)
 
     def test_a_call_may_choose_its_mode(self, world: World) -> None:
         world.configure(RPM)

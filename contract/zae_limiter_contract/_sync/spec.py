@@ -53,6 +53,13 @@ class EngineSpec:
         builder.snapshot_windows(self.snapshot_windows)
         return builder.register_missing_namespace().build()
 
+    def level_off_milli(self, capacity: int) -> int:
+        """How many millitokens two buckets of one history may differ by.
+
+        A level that may lag does so by chance: by which shard took a call. Others are equal.
+        """
+        return int(1000 * capacity * self.may_lag) + self.precision_milli if self.may_lag else 0
+
     def outage(self) -> AbstractContextManager[None] | None:
         """Inside it no charge is answered; None for an engine that cannot fail that way."""
         return None
