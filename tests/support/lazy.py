@@ -15,6 +15,8 @@ class Lazy:
         self._name = name
 
     def __getattr__(self, attribute):
+        if attribute.startswith("_"):  # pytest asks everything in a module whether it is a fixture
+            raise AttributeError(attribute)
         with warnings.catch_warnings():
             # Some have invalid escapes, which are noticed where they are compiled.
             warnings.simplefilter("ignore")
