@@ -1,4 +1,7 @@
-"""The real command, in a process of its own: with pipes, or in a pseudo-terminal."""
+"""The real command, in a process of its own: with pipes, or in a pseudo-terminal.
+
+``run`` and ``terminal`` fork it, which is cheap; ``run_command`` starts a new interpreter.
+"""
 
 import codecs
 import fcntl
@@ -13,6 +16,9 @@ import termios
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+
+from tests.cli.nursery import fork
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*[349][0-7](?:;\d+)*m")
@@ -26,8 +32,6 @@ INTERRUPTIBLE = (
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
-# Ctrl-C reaches only processes that have the terminal as their controlling terminal.
-AS_FOREGROUND = f"import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{INTERRUPTIBLE}"
 
 
 def environment(**more):
@@ -46,11 +50,20 @@ END_S = 600
 
 
 def run(*args, **more):
-    """Run the command to its end, with pipes and an empty stdin."""
-    return run_command(*MODULE, *args, **more)
+    """Run the command to its end, with files for its output and an empty stdin."""
+    with TemporaryFile() as out, TemporaryFile() as err, Path(os.devnull).open() as nothing:
+        files = [each.fileno() for each in (nothing, out, err)]
+        code = fork(args, files, environment(**more)).wait()
+        return subprocess.CompletedProcess(args, code, _text(out), _text(err))
+
+
+def _text(file):
+    file.seek(0)
+    return file.read().decode()
 
 
 def run_command(*command, **more):
+    """The same with a new process of any program: ``run_command(*MODULE, "--help")``."""
     return subprocess.run(
         command,
         check=False,
@@ -95,11 +108,11 @@ class Terminal:
             assert time.monotonic() < until, self.output
             time.sleep(0.001)
 
-    def wait(self, seconds=20.0):
+    def wait(self):
         """Read all output and return the exit code."""
         while self._read():
             pass
-        return self._process.wait(seconds)
+        return self._process.wait()
 
     def _read(self):
         ready, _, _ = select.select([self._master], [], [], 20)
@@ -115,19 +128,10 @@ class Terminal:
 def terminal(*args, columns=80, lines=24, **more):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    with subprocess.Popen(
-        # -I, -S: the first interpreter only makes way for the second.
-        [sys.executable, "-I", "-S", "-c", AS_FOREGROUND, *MODULE, *args],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=environment(**more),
-        start_new_session=True,
-    ) as process:
-        os.close(slave)
-        try:
-            yield Terminal(process, master)
-        finally:
-            if process.poll() is None:
-                process.kill()
-            os.close(master)
+    process = fork(args, [slave] * 3, environment(**more))
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.end()
+        os.close(master)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cli.stores import on_both_engines
-from tests.cli.terminal import CTRL_C, INTERRUPTIBLE, MODULE, environment, run, terminal
+from tests.cli.terminal import CTRL_C, INTERRUPTIBLE, MODULE, environment, run_command, terminal
 from zae_limiter import Limit, SyncRateLimiter
 
 INTERRUPTED = (sys.executable, "-c", INTERRUPTIBLE)
@@ -166,7 +166,8 @@ def test_a_limited_bucket_is_red_on_a_terminal(cli):
 
 @pytest.mark.usefixtures("used")
 def test_bars_can_be_drawn_in_ascii(cli):
-    found = run("bucket", "list", "-r", "gpt-5", "--url", cli.url, PYTHONIOENCODING="ascii")
+    args = ("bucket", "list", "-r", "gpt-5", "--url", cli.url)
+    found = run_command(*MODULE, *args, PYTHONIOENCODING="ascii")
     assert found.stdout.isascii()
     bars = [re.search(r" ([-=.]{10}) ", line)[1] for line in found.stdout.splitlines()[2:]]
     assert bars == ["=========.", "-.........", "=====.....", ".........."]  # what is left

@@ -1,14 +1,17 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
 
-from tests.cli.terminal import MODULE, only_line, run, run_command
+from tests.cli.terminal import MODULE, only_line, run_command
 from zae_limiter import __version__
 from zae_limiter.cli.app import COMMANDS, app
+
+run = partial(run_command, *MODULE)
 
 
 def commands(command: click.Command, path=()):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.cli.stores import on_both_engines
-from tests.cli.terminal import only_line, run, run_command
+from tests.cli.terminal import MODULE, only_line, run, run_command
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.models.timestamps import iso_from_ms
 
@@ -358,7 +358,7 @@ def test_names_that_would_play_tricks_on_a_terminal_are_spelled_out(cli, opened)
 def test_a_narrow_encoding_does_not_end_a_command(cli, opened):
     opened.create_entity("zoë", "Zoë ☂", parent_id="project-1")
     for args in (("entity", "show", "zoë"), ("entity", "list", "--parent", "project-1")):
-        found = run(*args, ZAEL_URL=cli.url, PYTHONIOENCODING="ascii")
+        found = run_command(*MODULE, *args, ZAEL_URL=cli.url, PYTHONIOENCODING="ascii")
         assert (found.returncode, found.stderr) == (0, "")
         assert "zo" in found.stdout
 

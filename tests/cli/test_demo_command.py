@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cli.stores import on_both_engines
-from tests.cli.terminal import INTERRUPTIBLE, MODULE, environment, only_line, run
+from tests.cli.terminal import INTERRUPTIBLE, MODULE, environment, only_line, run, run_command
 from zae_limiter import SyncRepository
 
 COUNTS = {"admitted", "limited", "adjusted", "failed"}
@@ -199,7 +199,8 @@ def test_an_interrupt_closes_everything_and_says_what_was_done(empty_url):
 
 
 def test_a_narrow_encoding_gets_plain_characters():
-    found = run("demo", "--seconds", "0.2", "--tenants", "1", PYTHONIOENCODING="ascii")
+    args = ("demo", "--seconds", "0.2", "--tenants", "1")
+    found = run_command(*MODULE, *args, PYTHONIOENCODING="ascii")
     assert found.returncode == 0
     assert found.stdout.isascii()
     assert "admitted <= capacity" in found.stdout

@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.cli.inprocess import CommandLine
-from tests.cli.terminal import INTERRUPTIBLE, MODULE, environment, run
+from tests.cli.terminal import INTERRUPTIBLE, MODULE, environment, run_command
 from tests.cli.test_reference import LEAVES, documented
 from tests.integration.loadtest.conftest import CREDENTIALS
 from zae_limiter.loadtest import LoadPlan
@@ -20,6 +21,7 @@ EXAMPLES = str(Path(__file__).parents[3] / "examples/locust")
 LLM = ("-C", EXAMPLES, "-f", "locustfiles/llm_gateway.py")
 SIMPLE = ("-C", EXAMPLES, "-f", "locustfiles/simple.py")
 COMMANDS = dict(LEAVES)
+run = partial(run_command, *MODULE)
 
 
 def fields_of(command):
