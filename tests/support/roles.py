@@ -70,12 +70,16 @@ def beyond_policies(requests: Iterable[Recorded], documents: Documents) -> list[
     Where methods of several roles are under way, the request is of one of them. One of none is of
     the test itself.
     """
-    return [
-        f"{' or '.join(sorted(request.methods))} calls {access}, which {refusing} does not permit"
+    needed = dict.fromkeys(  # most requests of a test need what an earlier one needed
+        (request.methods, access)
         for request in requests
         if request.methods and request.operation not in OF_TABLES
         for access in accesses(request.operation, json.loads(request.raw_body))
-        if (refusing := _refusing(request.methods, access, documents)) is not None
+    )
+    return [
+        f"{' or '.join(sorted(methods))} calls {access}, which {refusing} does not permit"
+        for methods, access in needed
+        if (refusing := _refusing(methods, access, documents)) is not None
     ]
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import CodeType
@@ -23,7 +24,7 @@ MOST_REQUESTS = 100  # of one test: what comes later repeats what came before
 MOST_TASKS = 30  # of one event loop: a crowd does one thing
 _PACKAGE = str(Path(zae_limiter.__file__).parent)
 _IN_BACKGROUND = ("later_writes.py", "slots.py")
-_RUNS_LOOP = "BaseEventLoop.run_forever"
+_RUNS_LOOP = asyncio.BaseEventLoop.run_forever.__code__
 _BLOCK_ENDS = {"__aenter__": "open", "__enter__": "open", "__aexit__": "close", "__exit__": "close"}
 
 
@@ -77,11 +78,10 @@ def methods_under_way(methods: frozenset[str]) -> frozenset[str]:
         if thread == own:
             continue
         codes, loop = _codes_of_thread(frame)
-        seen.add(_outermost(codes, methods) or _of_background(codes))
+        seen.add(_outermost(codes, methods))
         if loop is not None:
             for task in islice(asyncio.all_tasks(loop), MOST_TASKS):
-                codes = _codes_of_task(task)
-                seen.add(_outermost(codes, methods) or _of_background(codes))
+                seen.add(_outermost(_codes_of_task(task), methods))
     return frozenset(name for name in seen if name is not None)
 
 
@@ -90,7 +90,7 @@ def _codes_of_thread(frame: Any) -> tuple[list[CodeType], asyncio.AbstractEventL
     codes, loop = [], None
     while frame is not None:
         codes.append(frame.f_code)
-        if frame.f_code.co_qualname == _RUNS_LOOP:
+        if frame.f_code is _RUNS_LOOP:
             loop = frame.f_locals.get("self")
         frame = frame.f_back
     return codes[::-1], loop
@@ -105,22 +105,26 @@ def _codes_of_task(task: asyncio.Task[Any]) -> list[CodeType]:
     return codes
 
 
-def _of_background(codes: list[CodeType]) -> str | None:
-    """Tell work that an acquire has begun and does not wait for: later writes, renewed slots.
+def _outermost(codes: list[CodeType], methods: frozenset[str]) -> str | None:
+    """Return the outermost method; else the acquire that has begun work in the background.
 
     Other threads and tasks of the package work for a method that waits for them.
     """
-    files = [code.co_filename for code in codes]
-    return "acquire" if any(file.endswith(_IN_BACKGROUND) for file in files) else None
-
-
-def _outermost(codes: list[CodeType], methods: frozenset[str]) -> str | None:
+    in_background = False
     for code in codes:
-        if code.co_filename.startswith(_PACKAGE):
-            name = _public_name(code)
-            if name in methods:
-                return name
-    return None
+        name, is_of_background = _place(code)
+        if name in methods:
+            return name
+        in_background |= is_of_background
+    return "acquire" if in_background else None
+
+
+@cache  # every request asks for the same few hundred
+def _place(code: CodeType) -> tuple[str | None, bool]:
+    """Return the public name of code of the package, and whether it is later writes or slots."""
+    file = code.co_filename
+    name = _public_name(code) if file.startswith(_PACKAGE) else None
+    return name, file.endswith(_IN_BACKGROUND)
 
 
 def _public_name(code: CodeType) -> str:
