@@ -560,7 +560,7 @@ COMMON = settings(
 
 @pytest.mark.timeout(600)  # if one fails: time to find the shortest
 class TestHistories(Histories.TestCase):
-    settings = settings(COMMON, max_examples=25, stateful_step_count=50)
+    settings = settings(COMMON, max_examples=15, stateful_step_count=50)
 
 
 @pytest.mark.slow

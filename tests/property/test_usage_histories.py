@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.dynamodb.model.history import History, Profile
 
-SHORT = int(os.environ.get("ZAEL_SHORT_HISTORIES", "30"))
+SHORT = int(os.environ.get("ZAEL_SHORT_HISTORIES", "18"))
 LONG = int(os.environ.get("ZAEL_HISTORIES", "30000"))
-AIMED_SHORT = SHORT // 15
+AIMED_SHORT = max(1, SHORT // 15)
 AIMED_LONG = 100  # enough to notice that a guard is missing, see tests/mutation
 PARTS = 3  # run by as many workers
 LONG_PARTS = 30

@@ -35,6 +35,7 @@ class ProcessContract(Contract):
         assert await world.tokens() == 0
         assert await world.spent() == CAPACITY
 
+    # sync: @pytest.mark.slow  # the processes of the other tree do the same
     async def test_processes_share_the_limit_of_a_parent(self, shared_world: World) -> None:
         world = shared_world
         await world.configure(Limit.per_minute("rpm", CAPACITY))

@@ -37,6 +37,7 @@ class ProcessContract(Contract):
         assert world.tokens() == 0
         assert world.spent() == CAPACITY
 
+    @pytest.mark.slow  # the processes of the other tree do the same
     def test_processes_share_the_limit_of_a_parent(self, shared_world: World) -> None:
         world = shared_world
         world.configure(Limit.per_minute("rpm", CAPACITY))

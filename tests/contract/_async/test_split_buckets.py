@@ -2,6 +2,7 @@
 
 import pytest
 from zae_limiter_contract._async.amounts import AmountContract
+from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.buckets import BucketContract
 from zae_limiter_contract._async.changed_leases import ChangedLeaseContract
 from zae_limiter_contract._async.debts import DebtContract
@@ -32,24 +33,33 @@ class TestSplitBuckets(
     AmountContract,
     ChangedLeaseContract,
     DebtContract,
-    IdleContract,
     PauseContract,
-    RateContract,
     RetryAfterContract,
-    SkewContract,
 ):
     """Callers, and what levels become."""
 
 
-@pytest.mark.slow  # which limits apply, and what is shown of them, is decided before a shard is
+# sync: @pytest.mark.slow
+class TestHistoryOfSplitBuckets(SplitBuckets, Contract):
+    """A sample of the rates, all of which are slow."""
+
+    test_a_random_history = (
+        RateContract.test_a_random_history_agrees_with_exact_arithmetic_to_a_millitoken
+    )
+
+
+@pytest.mark.slow  # which limits apply is decided before a shard is; a shard has the usual rates
 class TestRulesOfSplitBuckets(
     SplitBuckets,
     BucketContract,
     HookContract,
+    IdleContract,
     LiveChangeContract,
     OverrideContract,
+    RateContract,
     RemainingContract,
     ShadowContract,
+    SkewContract,
 ):
     """What one caller gets under which limits."""
 

@@ -80,7 +80,8 @@ def test_sqlite_shared_by_processes(tmp_path):
         check(*run(f"sqlite:///{tmp_path}/limits.db", "default", processes=2))
 
 
-@pytest.mark.parametrize("engine", ["dynamodb", "sqlite"])
+# Greenlets and the file lock are also in the test before.
+@pytest.mark.parametrize("engine", ["dynamodb", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_greenlets_that_wait(engine, request, tmp_path):
     sqlite = f"sqlite:///{tmp_path}/limits.db"
     url = sqlite if engine == "sqlite" else request.getfixturevalue("dynamodb")

@@ -37,11 +37,11 @@ from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 
 ROOT = Path(__file__).parents[4]
-SHORT, MIDDLE, STREAMED, LONG = 240, 700, 50_000, int(os.environ.get("ZAEL_LEDGER", "1000000"))
+SHORT, MIDDLE, STREAMED, LONG = 120, 700, 50_000, int(os.environ.get("ZAEL_LEDGER", "1000000"))
 RETENTION_DAYS = 1
 LONGER_THAN_KEPT = 24 * 10  # hours
 KILLED_AFTER = 5
-FEW = 50  # entities of the short form: each is used several times
+FEW = 25  # entities of the short form: each is used several times
 SOME = 25  # entities that are looked at while it goes on; in the end all are
 
 
