@@ -8,7 +8,18 @@ of a function's cold start. In every other way these classes are frozen dataclas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zae_limiter._named import NamedTuple
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Any:
+        """Return a decorator that leaves everything to type checkers."""
+        return lambda decorated: decorated
+
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ The functions on ``BucketState`` are public, for programs that keep a bucket the
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
     NamespaceNotFoundError,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
+from zae_limiter._named import NamedTuple
 from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
@@ -63,9 +64,9 @@ class TablePorts:
 
     def __init__(self, wire: FunctionWire, audit_days: int) -> None:
         self.parallel = Parallel()
-        context = self._context = TableContext(
-            cast("Any", wire), cast("Any", NoCache()), self.parallel, audit_days
-        )
+        client: Any = wire  # what these ports call of a client and a listener, these have
+        listener: Any = NoCache()
+        context = self._context = TableContext(client, listener, self.parallel, audit_days)
         self.configs = DynamoConfigs(context)
         self.entities = RegisteredEntities(context)
         self.documents = DynamoDocuments(context)
@@ -113,8 +114,10 @@ def opened_provisioner(table: str, namespace: str, principal: str) -> Iterator[S
         stored_table.check_version_record(record, table)
         ports.keep_audit(stored_table.audit_days_of(record) or DEFAULT_AUDIT_DAYS)
         found = ports.find_namespace(namespace)
-        context = NamespaceContext(ports, found.namespace_id, found.name, _now_ms, ports.parallel)
-        yield SyncProvisioner(cast("Any", context), principal)
+        context: Any = NamespaceContext(
+            ports, found.namespace_id, found.name, _now_ms, ports.parallel
+        )
+        yield SyncProvisioner(context, principal)
     finally:
         wire.close()
         ports.parallel.close()

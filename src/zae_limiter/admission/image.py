@@ -9,8 +9,9 @@ twice. A bucket that does not exist is full.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.bucket import accrued_milli, wait_ms
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._lazy import import_name
-from zae_limiter.clock.course import Clock, Deadline, since_boot_ns
+from zae_limiter.clock.course import Deadline, since_boot_ns
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:
+    from zae_limiter.clock.course import Clock
     from zae_limiter.clock.host import HostClock
     from zae_limiter.clock.server import ServerClock
     from zae_limiter.clock.shared import SharedClock, SharedTime
@@ -28,6 +29,7 @@ __all__ = [
     "since_boot_ns",
 ]
 _MODULES = {
+    "Clock": "course",
     "HostClock": "host",
     "ServerClock": "server",
     "SharedClock": "shared",

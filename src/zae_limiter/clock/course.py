@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+
+from zae_limiter._named import NamedTuple
 
 Clock = Callable[[], int]
 

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.exceptions import ValidationError
@@ -151,14 +151,14 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
     if len(calls) == 1:
         return [await calls[0]()]
     outcomes = await asyncio.gather(*(_outcome(call) for call in calls), return_exceptions=True)
-    results = []
+    results: list[Any] = []
     for outcome in outcomes:
         if isinstance(outcome, BaseException):  # it was cancelled
             raise outcome
         result, error = outcome
         if error is not None:
             raise error
-        results.append(cast(T, result))
+        results.append(result)
     return results
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from zae_limiter._named import NamedTuple
 from zae_limiter._version import __version__, is_older
 from zae_limiter.exceptions import IncompatibleSchemaError, VersionMismatchError
 from zae_limiter.naming import check_stack_name

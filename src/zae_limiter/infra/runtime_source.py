@@ -1,7 +1,8 @@
 """The source text that a function package carries: without what nothing reads at run time.
 
-Docstrings, annotations of functions and variables, and blocks for type checkers are taken out. A
-function compiles its modules at each cold start, and these are a quarter of the work. Every other
+Docstrings, annotations of functions and variables, blocks for type checkers, and names that only
+annotations use (``unused_names``) are taken out. A function compiles its modules at each cold
+start, and these are a quarter of the work; without them nothing imports ``typing``. Every other
 character stays on its line, so a traceback names the lines of the installed package.
 
 The text is edited where the syntax tree says, not written from the tree: `ast.unparse` writes other
@@ -11,9 +12,12 @@ text in each version of Python, and a package must not depend on the one that bu
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from zae_limiter.infra.unused_names import unused_names
+
+_TYPE_CHECKING = "TYPE_CHECKING"
 Scope = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -28,9 +32,15 @@ class _Cut(NamedTuple):
 
 
 def runtime_source(source: bytes) -> bytes:
-    """Return the text without docstrings, annotations and blocks for type checkers."""
+    """Return the text without what only readers and type checkers need."""
     lines = source.splitlines(keepends=True)
-    for cut in sorted(_cuts(ast.parse(source), lines), reverse=True):
+    text = _without(lines, _cuts(ast.parse(source), lines))
+    unused = (_span([each.statement], each.rest.encode()) for each in unused_names(ast.parse(text)))
+    return _without(text.splitlines(keepends=True), unused)
+
+
+def _without(lines: list[bytes], cuts: Iterable[_Cut]) -> bytes:
+    for cut in sorted(cuts, reverse=True):
         first, last = lines[cut.line - 1], lines[cut.end_line - 1]
         rest = last[cut.end_column :]
         if cut.line == cut.end_line:
@@ -44,13 +54,18 @@ def runtime_source(source: bytes) -> bytes:
 
 def _cuts(node: ast.AST, lines: list[bytes], *, of_class: bool = False) -> Iterator[_Cut]:
     """Find what is to be cut out of a node; ``of_class`` says that it is in the body of a class."""
+    if isinstance(node, ast.Name) and node.id == _TYPE_CHECKING:
+        yield _span([node], b"False")
     if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
+        yield _span([node.test], b"False")
         yield _span(node.body, b"pass")
         for other in node.orelse:
             yield from _cuts(other, lines, of_class=of_class)
         return
     if isinstance(node, Scope):
         yield from _docstring(node)
+    if isinstance(node, ast.ClassDef):
+        yield from map(_base, _subscripted(node))
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
         yield _return_annotation(node.returns, lines)
     elif isinstance(node, ast.arg) and node.annotation is not None:
@@ -70,6 +85,18 @@ def _docstring(scope: Scope) -> Iterator[_Cut]:
         yield _span(scope.body[:1], b"pass" if is_alone else b"")
 
 
+def _subscripted(node: ast.ClassDef) -> Iterator[ast.Subscript]:
+    return (base for base in node.bases if isinstance(base, ast.Subscript))
+
+
+def _base(base: ast.Subscript) -> _Cut:
+    """Cut what a base class is specialized by; ``Generic`` itself is for type checkers alone."""
+    if isinstance(base.value, ast.Name) and base.value.id == "Generic":
+        return _span([base], b"object")
+    end = _span([base.value])
+    return _after(end.end_line, end.end_column, base)
+
+
 def _return_annotation(returns: ast.expr, lines: list[bytes]) -> _Cut:
     """Cut from the arrow to the colon: there may be parentheses around the annotation."""
     cut = _span([returns])
@@ -81,7 +108,9 @@ def _return_annotation(returns: ast.expr, lines: list[bytes]) -> _Cut:
     while end_column < 0:
         end_line += 1
         end_column = lines[end_line - 1].find(b":")
-    return _Cut(line, column, end_line, end_column)
+    if line == end_line:
+        return _Cut(line, column, end_line, end_column)
+    return _Cut(line, column, end_line, end_column + 1, b":")  # which must not be moved down
 
 
 def _after(line: int, column: int, annotation: ast.expr) -> _Cut:
@@ -100,4 +129,4 @@ def _span(nodes: Sequence[ast.stmt] | Sequence[ast.expr], replacement: bytes = b
 
 
 def _is_for_type_checkers(test: ast.expr) -> bool:
-    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
+    return isinstance(test, ast.Name) and test.id == _TYPE_CHECKING

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from zae_limiter._frozen import field, frozen
+from zae_limiter._named import NamedTuple
 from zae_limiter.manifest.targets import POLICY, SYSTEM, Target, TargetKind
 
 Document = dict[str, Any]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from zae_limiter._frozen import frozen
+from zae_limiter._named import NamedTuple
 from zae_limiter.manifest.declarations import LimitDecl, Limits, LimitsManifest
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zae_limiter._frozen import frozen
+from zae_limiter._named import NamedTuple
 
 
 @frozen

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
 from zae_limiter.transport.errors import NotSent

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, RateLimiterUnavailable
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.transport.errors import NoAnswer, NotSent
 

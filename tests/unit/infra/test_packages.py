@@ -1,5 +1,6 @@
 """Function packages: small, always the same, and complete without anything else."""
 
+import ast
 import io
 import subprocess
 import sys
@@ -123,6 +124,47 @@ def test_every_module_in_it_can_be_imported(file):
     assert found.returncode == 0, found.stderr
 
 
+def test_what_a_module_imports_from_another_is_there(file):
+    """Also inside of functions: names that only annotations use are not in the package."""
+    trees = {}
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            trees[module] = ast.parse(archive.read(name))
+    imported = [
+        (each.module, alias.name)
+        for tree in trees.values()
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ImportFrom) and each.module in trees
+        for alias in each.names
+    ]
+    missing = {
+        (module, name)
+        for module, name in imported
+        if f"{module}.{name}" not in trees and name not in names_in(trees[module])
+    }
+    assert imported
+    assert not missing
+
+
+def names_in(module):
+    """Return all names that a module binds; one that is imported when it is asked for is a key."""
+    nodes = list(ast.walk(module))
+    defined = {
+        each.name
+        for each in nodes
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    assigned = {
+        each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    imports = [each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom)]
+    known = {alias.asname or alias.name for each in imports for alias in each.names}
+    mappings = [each for each in nodes if isinstance(each, ast.Dict)]
+    lazy = {ast.unparse(key).strip("'") for each in mappings for key in each.keys if key}
+    return defined | assigned | known | lazy
+
+
 @pytest.mark.parametrize("python", interpreters()[1:], ids=lambda path: path.parts[-3])
 def test_every_python_makes_the_same_bytes(python):
     """What a deployed function has does not depend on the Python of the machine that deploys."""
@@ -207,7 +249,7 @@ NEVER = {
 }
 NEVER_IN_BOTH = {
     *("asyncio", "botocore", "concurrent.futures", "dataclasses", "inspect", "logging", "pathlib"),
-    *("random", "socket", "ssl", "urllib.parse"),
+    *("random", "socket", "ssl", "typing", "urllib.parse"),
 }
 MOST_MODULES = {"aggregator": 35, "provisioner": 66}  # of our own
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from zae_limiter._named import NamedTuple
 from zae_limiter.dynamodb.items import audit, configs, entities, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item

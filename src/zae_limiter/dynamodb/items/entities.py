@@ -5,9 +5,8 @@ The item of an entity is ``{ns}/ENTITY#{id}``, ``#META``; children are found thr
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zae_limiter import schema
+from zae_limiter._named import NamedTuple
 from zae_limiter.dynamodb.items import configs, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import (

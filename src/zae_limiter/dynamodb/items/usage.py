@@ -20,9 +20,10 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from zae_limiter import schema
+from zae_limiter._named import NamedTuple
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, n, parsed, s, text
 from zae_limiter.dynamodb.items.keys import BucketId

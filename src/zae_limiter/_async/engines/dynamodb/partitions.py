@@ -76,7 +76,7 @@ class Merged:
     def __init__(
         self, queries: Sequence[Query], parallel: Parallel, position: Callable[[Item], str]
     ) -> None:
-        self._sources = [(query, deque[Item]()) for query in queries]
+        self._sources: list[tuple[Query, deque[Item]]] = [(query, deque()) for query in queries]
         self._parallel = parallel
         self._position = position
 

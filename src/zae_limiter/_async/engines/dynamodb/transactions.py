@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter._named import NamedTuple
 from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.transact_items import REVISION, Action

@@ -6,7 +6,7 @@ query is complete up to the last charge that was acknowledged before it.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb import live_hours
@@ -15,6 +15,7 @@ from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.live_hours import LiveHours, RowId
 from zae_limiter._async.engines.dynamodb.partitions import Merged
 from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
+from zae_limiter._named import NamedTuple
 from zae_limiter.admission.usage import BucketHour
 from zae_limiter.dynamodb.items import keys, system, usage
 from zae_limiter.dynamodb.items.attributes import Item, s, text

@@ -13,8 +13,8 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import NamedTuple
 
+from zae_limiter._named import NamedTuple
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.concurrency.background import Background
 from zae_limiter.concurrency.parallel import Parallel

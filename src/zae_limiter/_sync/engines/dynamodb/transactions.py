@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from zae_limiter._named import NamedTuple
 from zae_limiter._sync.engines.dynamodb.requests import Backoff
 from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import s
