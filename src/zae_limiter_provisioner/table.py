@@ -9,24 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._named import NamedTuple
-from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
-from zae_limiter._sync.engines.dynamodb.context import TableContext
-from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
 from zae_limiter._sync.engines.dynamodb.requests import batch_get_all, get_item
 from zae_limiter._sync.provisioner import SyncProvisioner
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb import table as stored_table
-from zae_limiter.dynamodb.items import entities, keys, system
+from zae_limiter.dynamodb.items import configs, entities, keys, system
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.function_wire import FunctionWire
 
 if TYPE_CHECKING:
+    from zae_limiter._sync.engines.dynamodb.context import TableContext
     from zae_limiter._sync.engines.dynamodb.history import DynamoAudit
+    from zae_limiter.models.batch import ConfigBatch
+    from zae_limiter.models.config import ConfigLevel, LevelConfig
 
 REQUEST_TIMEOUT_S = 10.0  # nothing waits for these calls but an apply
 DEFAULT_AUDIT_DAYS = 90  # of a table that does not say
@@ -46,48 +47,87 @@ class NoCache:
     def set_policy(self, namespace_id: str, policy: object) -> None: ...
 
 
+class StoredConfigs:
+    """Reads limits; what writes them is imported by an apply that has changes to make."""
+
+    def __init__(self, ports: TablePorts) -> None:
+        self._ports = ports
+
+    def get_many(
+        self, namespace_id: str, levels: Sequence[ConfigLevel]
+    ) -> dict[ConfigLevel, LevelConfig]:
+        by_key = {configs.key(namespace_id, level): level for level in levels}
+        items = batch_get_all(self._ports.client, list(by_key), self._ports.parallel)
+        decoded = {by_key[key]: configs.decode(item) for key, item in items.items()}
+        return {level: config for level, config in decoded.items() if config is not None}
+
+    def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
+        from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
+
+        return DynamoConfigs(self._ports.context).write(namespace_id, batch, now_ms=now_ms)
+
+
 class RegisteredEntities:
     """Reads entities; an apply changes them together with their limits."""
 
-    def __init__(self, context: TableContext) -> None:
-        self._context = context
+    def __init__(self, ports: TablePorts) -> None:
+        self._ports = ports
 
     def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
         wanted = [keys.entity(namespace_id, entity_id) for entity_id in entity_ids]
-        items = batch_get_all(self._context.client, wanted, self._context.parallel)
+        items = batch_get_all(self._ports.client, wanted, self._ports.parallel)
         registered = map(entities.decode, items.values())
         return {entity.id: entity for entity in registered}
+
+
+class StoredDocuments:
+    """Reads documents; what replaces one is imported by an apply."""
+
+    def __init__(self, ports: TablePorts) -> None:
+        self._ports = ports
+
+    def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
+        item = get_item(self._ports.client, keys.record(namespace_id, key))
+        return None if item is None else system.decode_document(item)
+
+    def replace(self, *args: Any, **options: Any) -> bool:
+        from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
+
+        return DynamoDocuments(self._ports.context).replace(*args, **options)
 
 
 class TablePorts:
     """The ports that a manifest needs."""
 
     def __init__(self, wire: FunctionWire, audit_days: int) -> None:
+        self.client: Any = wire  # it has what these ports call of a client
         self.parallel = Parallel()
-        client: Any = wire  # what these ports call of a client and a listener, these have
-        listener: Any = NoCache()
-        context = self._context = TableContext(client, listener, self.parallel, audit_days)
-        self.configs = DynamoConfigs(context)
-        self.entities = RegisteredEntities(context)
-        self.documents = DynamoDocuments(context)
+        self.audit_days = audit_days
+        self.configs = StoredConfigs(self)
+        self.entities = RegisteredEntities(self)
+        self.documents = StoredDocuments(self)
 
     def find_namespace(self, name: str) -> Namespace:
         """Return the namespace of that name; raises NamespaceNotFoundError."""
-        item = get_item(self._context.client, keys.namespace_by_name(name))
+        item = get_item(self.client, keys.namespace_by_name(name))
         if item is None:
             raise NamespaceNotFoundError(name)
         return system.decode_namespace(item)
 
-    def keep_audit(self, days: int) -> None:
-        """Keep the events of changes that long."""
-        self._context.audit_days = days
+    @cached_property
+    def context(self) -> TableContext:
+        """What writes changes with their audit events, and keeps those for ``audit_days``."""
+        from zae_limiter._sync.engines.dynamodb.context import TableContext
+
+        listener: Any = NoCache()  # it has what these ports call of a listener
+        return TableContext(self.client, listener, self.parallel, self.audit_days)
 
     @property
     def audit(self) -> DynamoAudit:
         """The audit log, which only a diff reads."""
         from zae_limiter._sync.engines.dynamodb.history import DynamoAudit
 
-        return DynamoAudit(self._context)
+        return DynamoAudit(self.context)
 
 
 class NamespaceContext(NamedTuple):
@@ -112,7 +152,7 @@ def opened_provisioner(table: str, namespace: str, principal: str) -> Iterator[S
     try:
         record = ports.documents.get(RESERVED_NAMESPACE, VERSION_RECORD) or {}
         stored_table.check_version_record(record, table)
-        ports.keep_audit(stored_table.audit_days_of(record) or DEFAULT_AUDIT_DAYS)
+        ports.audit_days = stored_table.audit_days_of(record) or DEFAULT_AUDIT_DAYS
         found = ports.find_namespace(namespace)
         context: Any = NamespaceContext(
             ports, found.namespace_id, found.name, _now_ms, ports.parallel

@@ -9,7 +9,7 @@ from tests.support.dynamodb import DynamoServer
 from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter.dynamodb.items import bucket, configs, entities, keys
+from zae_limiter.dynamodb.items import bucket, config_writes, entities, keys
 from zae_limiter.dynamodb.table import create_request
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.entity import Entity
@@ -136,4 +136,4 @@ def _items(namespace_id, entity_id):
     entity = Entity(entity_id, parent_id="project", created_at="2026-01-01T00:00:00Z")
     yield entities.encode(namespace_id, entity, "bulk")
     level = ConfigLevel(entity_id, "gpt-4")
-    yield configs.encode(namespace_id, level, LevelConfig(LIMITS), "bulk")
+    yield config_writes.encode(namespace_id, level, LevelConfig(LIMITS), "bulk")

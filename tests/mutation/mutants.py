@@ -1059,8 +1059,8 @@ MUTANTS = [
     Mutant(
         "an announcement overwrites what is stored",
         "dynamodb/items/usage.py",
-        "update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
-        "update.set(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
+        "update.set_if_missing(ORIGIN_PREFIX + origin, OPEN_VALUE)",
+        "update.set(ORIGIN_PREFIX + origin, OPEN_VALUE)",
         "tests/unit/dynamodb/test_stored_form.py::test_an_announced_hour_is_open",
     ),
     Mutant(
@@ -1124,8 +1124,8 @@ MUTANTS = [
     Mutant(
         "an announcement hides a stored hour",
         "dynamodb/items/usage.py",
-        "    update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
-        "    update.set(ORIGIN_PREFIX + origin, _OPEN_VALUE)",
+        "    update.set_if_missing(ORIGIN_PREFIX + origin, OPEN_VALUE)",
+        "    update.set(ORIGIN_PREFIX + origin, OPEN_VALUE)",
         MANY_HISTORIES + "[clocks are hours apart]",
     ),
     Mutant(

@@ -11,7 +11,7 @@ import pytest
 from zae_limiter._sync.provisioner.state_store import StateStore
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.manifest.declarations import LimitsManifest
-from zae_limiter.manifest.diff import DriftCause
+from zae_limiter.manifest.drift import DriftCause
 from zae_limiter.manifest.problems import ApplyConflict
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import OnUnavailable

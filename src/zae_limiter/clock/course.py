@@ -1,10 +1,8 @@
-"""Time as a function of the time since boot, and how much of it a call has left."""
+"""Time as a function of the time since boot."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from functools import partial
 
 from zae_limiter._named import NamedTuple
 
@@ -21,13 +19,6 @@ _WAIT_DIVISOR = 2
 # A reading of the wall clock that took longer than this was interrupted, and is taken again.
 _PROMPT_NS = 50_000
 _MOST_READINGS = 4
-# A request that starts in the last tenth would most likely be cut off by the deadline.
-_RESERVED_SHARE = 0.1
-
-# On systems without CLOCK_BOOTTIME it may stop while the machine sleeps.
-since_boot_ns: Callable[[], int] = time.monotonic_ns
-if hasattr(time, "CLOCK_BOOTTIME"):
-    since_boot_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
 
 class Course(NamedTuple):
@@ -73,21 +64,3 @@ def host_offset_ns(wall_ns: Callable[[], int], boot_ns: Callable[[], int]) -> in
         readings_left -= 1
         if after_ns - before_ns <= _PROMPT_NS or not readings_left:
             return host_ns - (before_ns + after_ns) // 2
-
-
-class Deadline:
-    """The moment of the monotonic clock by which a call must be decided."""
-
-    __slots__ = ("_seconds", "at")
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self.at = time.monotonic() + seconds
-
-    def left(self) -> float:
-        """Return the seconds left; zero or less when it has passed."""
-        return self.at - time.monotonic()
-
-    def is_nearly_over(self, after_s: float = 0.0) -> bool:
-        """Whether too little time is left, now or in ``after_s`` seconds, to begin something."""
-        return self.left() - after_s < self._seconds * _RESERVED_SHARE

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from zae_limiter.clock.course import Clock, since_boot_ns
+from zae_limiter.clock import since_boot_ns
+from zae_limiter.clock.course import Clock
 from zae_limiter.clock.host import HostClock
 from zae_limiter.clock.server import ServerClock
 from zae_limiter.clock.shared import SharedClock

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter.dynamodb.items import bucket, keys, system
+from zae_limiter.dynamodb.items import bucket, keys, registries
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -46,7 +46,7 @@ class PartitionedIndexes:
             namespace_id, _, resource, _ = schema.parse_bucket_pk(key.pk)
             if (namespace_id, resource) not in self._registered:
                 self._registered.add((namespace_id, resource))
-                updates.append(system.register_resource(namespace_id, resource))
+                updates.append(registries.register_resource(namespace_id, resource))
         return updates
 
 

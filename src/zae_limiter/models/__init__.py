@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._lazy import import_name
-
 if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditAction, AuditEvent
     from zae_limiter.models.backend import (
@@ -97,6 +95,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
     def __getattr__(name: str) -> Any:
+        from zae_limiter._lazy import import_name
+
         return import_name(__name__, name, _MODULES)
 
 

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.concurrency.async_shield import ShieldedFuture
-from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
+from zae_limiter.transport.http1 import MalformedResponse, parse_complete
 from zae_limiter.transport.messages import IDLE_S, Destination, HttpResponse
 from zae_limiter.transport.proxy import TunnelReader, tunnel_request
+from zae_limiter.transport.response_reader import ResponseReader
 from zae_limiter.transport.sockets import Address, SocketPoll, new_socket, time_per_address
 
 # More than the consent of any proxy.

@@ -15,13 +15,7 @@ from typing import Any, TypeVar
 
 from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable, ValidationError
 from zae_limiter.transport.calls import Deadline, Retries
-from zae_limiter.transport.messages import (
-    Destination,
-    Endpoint,
-    HttpResponse,
-    Proxy,
-    parse_endpoint,
-)
+from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, Proxy
 from zae_limiter.transport.responses import parse_response
 from zae_limiter.transport.signing import Credentials, Signer
 from zae_limiter.transport.threads import Http, sleep
@@ -177,6 +171,8 @@ def _endpoint_url(environment: Mapping[str, str], service: str) -> str:
 def _destination(service: str, region: str, environment: Mapping[str, str]) -> Destination:
     url = _endpoint_url(environment, service.rpartition(".")[2])
     if url:
+        from zae_limiter.transport.endpoint_urls import parse_endpoint  # not where AWS runs it
+
         endpoint = parse_endpoint(url)
     else:
         endpoint = Endpoint("https", public_host(service, region), _PORT)

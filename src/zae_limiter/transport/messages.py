@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
 from zae_limiter._named import NamedTuple
-from zae_limiter.exceptions import ValidationError
 from zae_limiter.transport.errors import NoAnswer, NotSent
 
 # Per event loop: far more than DynamoDB needs for its throughput, far fewer than file descriptors.
@@ -13,7 +10,6 @@ MAX_CONNECTIONS = 256
 # Well below what servers and proxies allow: if one closes an idle connection just as it is used
 # again, the outcome of that write is unknown.
 IDLE_S = 10.0
-HOST = re.compile(r"[\w.:%-]+")
 
 
 class Endpoint(NamedTuple):
@@ -133,33 +129,6 @@ class HttpResponse(NamedTuple):
 def bracketed(host: str) -> str:
     """A host as URLs spell it: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
-
-
-def parse_endpoint(url: str) -> Endpoint:
-    """Parse ``http(s)://HOST[:PORT][/PATH]``; raises ValidationError for anything else."""
-    from urllib.parse import quote, urlsplit  # a client parses one, most functions none
-
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise _bad_endpoint(url) from None
-    host = parts.hostname or ""
-    if parts.scheme not in ("http", "https") or not HOST.fullmatch(host):
-        raise _bad_endpoint(url)
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValidationError(
-            "endpoint_url", host, "must not contain a user, a query or a fragment"
-        )
-    if port is None:
-        port = 443 if parts.scheme == "https" else 80
-    path = quote(parts.path, safe="/~%") or "/"
-    return Endpoint(parts.scheme, host, port, path)
-
-
-def _bad_endpoint(url: str) -> ValidationError:
-    shown = url if "@" not in url else "…"  # there may be a password before the @
-    return ValidationError("endpoint_url", shown, "must be like http://localhost:8000")
 
 
 def no_connection(destination: Destination, error: BaseException) -> NotSent:

@@ -12,8 +12,10 @@ from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError
-from zae_limiter.transport.http1 import MalformedResponse, ResponseReader
-from zae_limiter.transport.messages import HOST, Destination, Endpoint, HttpResponse, Proxy
+from zae_limiter.transport.endpoint_urls import HOST
+from zae_limiter.transport.http1 import MalformedResponse
+from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, Proxy
+from zae_limiter.transport.response_reader import ResponseReader
 
 
 def find_proxy(endpoint: Endpoint) -> Proxy | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 from zlib import crc32
 
@@ -87,7 +87,12 @@ def _is_text(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
+    return isinstance(value, str) and _number().fullmatch(value) is not None
+
+
+@cache  # compiled for the first item that is read: writes need it not
+def _number() -> re.Pattern[str]:
+    return re.compile(r"-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def _is_bool(value: object) -> bool:
@@ -123,7 +128,6 @@ def _optional(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or is_valid(value)
 
 
-_NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 _KINDS: dict[str, Callable[[object], bool]] = {
     "S": _is_text,
     "N": _is_number,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
+from zae_limiter.transport.http1 import MalformedResponse, parse_complete
 from zae_limiter.transport.messages import (
     IDLE_S,
     Destination,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import socket
     import ssl
     from concurrent.futures import Future
+
+    from zae_limiter.transport.response_reader import ResponseReader
 
 T = TypeVar("T")
 
@@ -152,9 +154,11 @@ class ThreadConnection:
         self._sock.settimeout(_left(until))
         piece = self._sock.recv(_PIECE)
         response = parse_complete(piece, sent_ns)
-        return (
-            self._read_on(ResponseReader(sent_ns), piece, until) if response is None else response
-        )
+        if response is not None:
+            return response
+        from zae_limiter.transport.response_reader import ResponseReader  # most come in one piece
+
+        return self._read_on(ResponseReader(sent_ns), piece, until)
 
     def _read_on(self, reader: ResponseReader, piece: bytes, until: float) -> HttpResponse:
         self._has_answer = bool(piece)

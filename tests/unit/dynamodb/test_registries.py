@@ -1,4 +1,4 @@
-from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items import keys, registries
 from zae_limiter.dynamodb.items.attributes import n
 
 KEY = keys.entity_config_resources("ns")
@@ -9,13 +9,13 @@ def registry(**counts):
 
 
 def test_resources_that_count_are_listed_in_order():
-    assert system.registered_resources(registry(b=2, a=1, gone=0)) == ["a", "b"]
-    assert system.registered_resources(None) == []
-    assert system.resource_count(None, "a") == 0
+    assert registries.registered_resources(registry(b=2, a=1, gone=0)) == ["a", "b"]
+    assert registries.registered_resources(None) == []
+    assert registries.resource_count(None, "a") == 0
 
 
 def test_the_last_count_removes_the_attribute():
-    action = system.uncount_resources(
+    action = registries.uncount_resources(
         KEY, registry(last=1, shared=3), ["last", "shared", "unknown"]
     )
     assert action is not None
@@ -32,13 +32,13 @@ def test_the_last_count_removes_the_attribute():
 
 
 def test_what_was_never_counted_is_not_counted_down():
-    assert system.uncount_resources(KEY, None, ["api"]) is None
-    assert system.uncount_resources(KEY, registry(other=1), ["api"]) is None
+    assert registries.uncount_resources(KEY, None, ["api"]) is None
+    assert registries.uncount_resources(KEY, registry(other=1), ["api"]) is None
 
 
 def test_expressions_stay_within_what_dynamodb_allows():
     many = {f"resource-{number}": 1 + number % 2 for number in range(96)}
-    action = system.uncount_resources(KEY, registry(**many), list(many))
+    action = registries.uncount_resources(KEY, registry(**many), list(many))
     assert action is not None
     body = action.action()
     assert len(body["UpdateExpression"]) < 4096

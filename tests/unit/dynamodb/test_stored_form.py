@@ -7,7 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zae_limiter.admission.usage import WindowUsage
-from zae_limiter.dynamodb.items import audit, configs, entities, system, usage
+from zae_limiter.dynamodb.items import (
+    audit,
+    config_writes,
+    configs,
+    entities,
+    system,
+    usage,
+    usage_reads,
+)
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.exceptions import RateLimiterUnavailable
@@ -40,7 +48,7 @@ def is_plain(item):
 @given(levels, st.sampled_from([("user", "api"), ("user", "_default_"), ("", "api")]))
 def test_limits_read_back_in_their_order(stored, whose):
     config = LevelConfig(tuple(stored))
-    item = configs.encode("ns", ConfigLevel(*whose), config, "r")
+    item = config_writes.encode("ns", ConfigLevel(*whose), config, "r")
     assert is_plain(item)
     assert configs.decode(stranger(item)) == config
     assert configs.holds_limits(item)
@@ -57,13 +65,13 @@ def test_an_item_with_nothing_but_a_version_holds_no_limits():
 @pytest.mark.parametrize("name", ["a_cp", "l_", "cp", "a_cp_ra", "rev", "a.b-c"])
 def test_limits_may_be_called_like_attributes(name):
     config = LevelConfig((Limit("a", 1, 2, 3), Limit(name, 4, 5, 6)))
-    assert configs.decode(configs.encode("ns", ConfigLevel("", "api"), config, "r")) == config
+    assert configs.decode(config_writes.encode("ns", ConfigLevel("", "api"), config, "r")) == config
 
 
 def test_replacing_the_system_s_limits_removes_the_old_ones():
     old = LevelConfig((Limit("a", 1, 2, 3), Limit("b", 1, 2, 3)), OnUnavailable.ALLOW)
-    before = {**configs.encode("ns", ConfigLevel("", "x"), old, "r1"), "config_version": n(3)}
-    update = configs.system_update("ns", before, LevelConfig((Limit("b", 4, 5, 6),)), "r2")
+    before = {**config_writes.encode("ns", ConfigLevel("", "x"), old, "r1"), "config_version": n(3)}
+    update = config_writes.system_update("ns", before, LevelConfig((Limit("b", 4, 5, 6),)), "r2")
     action = update.action()
     named = action["ExpressionAttributeNames"]
     change, removed = action["UpdateExpression"].split(" REMOVE ")
@@ -155,8 +163,13 @@ def test_hours_read_back(hour, used, events):
     update = usage.store(BucketId("ns", "user/1", "a/b.c"), stored_hour, 5)
     item = applied(update)
     assert is_plain(item)
-    assert usage.decode_row(stranger(item)) == ("user/1", "a/b.c", hour, {"3.abc": stored_hour})
-    assert usage.resource_of(item) == "a/b.c"
+    assert usage_reads.decode_row(stranger(item)) == (
+        "user/1",
+        "a/b.c",
+        hour,
+        {"3.abc": stored_hour},
+    )
+    assert usage_reads.resource_of(item) == "a/b.c"
     assert update.action().get("ConditionExpression") is None
 
 
@@ -180,13 +193,13 @@ def test_an_announced_hour_is_open():
     ]
     assert f"{name} = if_not_exists({name}, :" in action["UpdateExpression"]
     item = {**action["Key"], "entity_id": s("user"), "o_0.abc": s("open")}
-    assert usage.decode_row(item).origins == {"0.abc": usage.OPEN}
+    assert usage_reads.decode_row(item).origins == {"0.abc": usage_reads.OPEN}
 
 
 def test_a_late_credit_is_an_origin_of_its_own():
     used = {"rpm": (-3000, -1000), "rpm~0123": (-2000, 0)}
     update = usage.late_credit(BucketId("ns", "user", "api"), 7, "65f.1", used, 5)
-    row = usage.decode_row(applied(update))
+    row = usage_reads.decode_row(applied(update))
     assert row.origins["65f.1"].used_milli == {"rpm": (-5000, -1000)}
 
 
@@ -195,7 +208,9 @@ def test_origins_add_up_in_whole_tokens():
         usage.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, 1),
         usage.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1, 0),
     ]
-    assert usage.window_usage(7, hours) == WindowUsage(7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, 1)
+    assert usage_reads.window_usage(7, hours) == WindowUsage(
+        7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, 1
+    )
 
 
 def test_usage_expires_when_its_retention_ends():

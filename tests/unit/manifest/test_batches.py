@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from zae_limiter._async.provisioner import _batches
+from zae_limiter._async.provisioner.carrying_out import in_turn
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.diff import compute_diff
 from zae_limiter.manifest.state import Managed
@@ -63,7 +63,7 @@ def test_what_is_set_comes_before_what_is_deleted_and_defaults_come_first():
     )
     managed = Managed({target: setting.digest() for target, setting in before.items()})
     changes = compute_diff(after, managed, before)
-    ordered = [change for batch in _batches(changes) for change in batch]
+    ordered = [change for batch in in_turn(changes) for change in batch]
     assert sorted(map(str, ordered)) == sorted(map(str, changes))
     kinds = []
     for change in ordered:

@@ -1,7 +1,8 @@
 """Plans and drift, without a store."""
 
 from zae_limiter.manifest.declarations import LimitsManifest
-from zae_limiter.manifest.diff import DriftCause, LimitsPlan, compute_diff, compute_drift
+from zae_limiter.manifest.diff import LimitsPlan, compute_diff
+from zae_limiter.manifest.drift import DriftCause, compute_drift
 from zae_limiter.manifest.state import PENDING, Managed
 from zae_limiter.manifest.targets import (
     ALONE,

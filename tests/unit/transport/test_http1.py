@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
+from zae_limiter.transport.http1 import MalformedResponse, parse_complete
+from zae_limiter.transport.response_reader import ResponseReader
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\nDate:  now \r\n\r\nhello"
 CHUNKED = (

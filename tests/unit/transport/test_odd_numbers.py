@@ -2,7 +2,8 @@
 
 import pytest
 
-from zae_limiter.transport.http1 import MalformedResponse, ResponseReader, parse_complete
+from zae_limiter.transport.http1 import MalformedResponse, parse_complete
+from zae_limiter.transport.response_reader import ResponseReader
 
 SUPERSCRIPT_TWO = b"\xb2"  # a digit to str.isdigit(), but not to int()
 LENGTHS = {

@@ -11,7 +11,6 @@ from zae_limiter.identifiers import new_event_id
 from zae_limiter.manifest import state
 from zae_limiter.manifest.problems import ApplyConflict
 from zae_limiter.manifest.state import FIRST_PAGE, ApplyLease, Managed, page_key
-from zae_limiter.models.batch import Guard
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.transport.aio import asleep  # unasync: remove
 
@@ -19,6 +18,7 @@ from zae_limiter.transport.aio import asleep  # unasync: remove
 
 if TYPE_CHECKING:  # the provisioner's function has no repository
     from zae_limiter._async.repository.context import Context
+    from zae_limiter.models.batch import Guard
 
 Document = dict[str, Any]
 
@@ -117,6 +117,8 @@ class StateStore:
     @property
     def guard(self) -> Guard:
         """What every write of the holder requires: the first page is as it has left it."""
+        from zae_limiter.models.batch import Guard  # a plan writes nothing
+
         assert self.revision is not None, "the lease is taken first"
         return Guard(FIRST_PAGE, self.revision)
 

@@ -4,33 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zae_limiter._sync.provisioner.live import level_of, read_settings, trace
-from zae_limiter._sync.provisioner.state_store import StateStore, lost_lease
+from zae_limiter._sync.provisioner.live import read_settings
+from zae_limiter._sync.provisioner.state_store import StateStore
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.manifest.diff import ApplyResult, Drift, LimitsPlan, compute_drift
+from zae_limiter.manifest.diff import ApplyResult, LimitsPlan
 from zae_limiter.manifest.problems import ApplyConflict
 from zae_limiter.manifest.state import encode
-from zae_limiter.manifest.targets import (
-    POLICY,
-    SYSTEM,
-    Action,
-    Change,
-    Settings,
-    Target,
-    TargetKind,
-    wanted_settings,
-)
-from zae_limiter.models.audit import bundle_of, config_subject
-from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
-from zae_limiter.models.config import KEEP, ConfigLevel
+from zae_limiter.manifest.targets import Settings, wanted_settings
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository.context import Context
     from zae_limiter.manifest.declarations import LimitsManifest
-    from zae_limiter.models.limit import Limit
+    from zae_limiter.manifest.drift import Drift
 
 __all__ = ["SyncProvisioner"]
 
@@ -91,8 +79,10 @@ class SyncProvisioner:
             pages = len(encode(plan.managed_during(), state.pages).pages)
             if state.take_lease(pages):
                 break
+        from zae_limiter._sync.provisioner.carrying_out import carry_out  # plans do without
+
         try:
-            self._carry_out(plan, state, progress)
+            carry_out(self._context, plan, state, self._principal, progress)
         except ApplyConflict:
             raise
         except BaseException:  # also if cancelled or interrupted: the next apply need not wait
@@ -102,6 +92,9 @@ class SyncProvisioner:
 
     def diff(self, manifest: LimitsManifest) -> list[Drift]:
         """Return how stored limits differ from the manifest, with the last change of each."""
+        from zae_limiter._sync.provisioner.tracing import trace
+        from zae_limiter.manifest.drift import compute_drift
+
         plan, live = self._planned(manifest, self._state())
         return trace(self._context, compute_drift(plan, live))
 
@@ -125,89 +118,3 @@ class SyncProvisioner:
         wanted, managed = wanted_settings(manifest), state.read()
         live = read_settings(self._context, wanted.keys() | managed.digests.keys())
         return LimitsPlan.of(wanted, managed, live, state.revision or ""), live
-
-    # --- carrying out
-
-    def _carry_out(self, plan: LimitsPlan, state: StateStore, progress: Progress | None) -> None:
-        """Store what will be managed, make the changes, then store what is managed."""
-        state.write(plan.managed_during())
-        done = 0
-        for changes in _batches(plan.changes):
-            state.renew_lease()
-            self._write(changes, state)
-            done += len(changes)
-            if progress is not None:
-                progress(done, len(plan.changes))
-        state.write(plan.managed_after(), release=True)
-
-    def _write(self, changes: list[Change], state: StateStore) -> None:
-        context = self._context
-        now_ms = context.clock()
-        batch = ConfigBatch.of(_level_and_place_changes(changes), now_ms, self._principal)
-        try:
-            written = context.engine.configs.write(
-                context.namespace_id, batch._replace(guard=state.guard), now_ms=now_ms
-            )
-        finally:  # also if the outcome is unknown
-            context.cache.clear()
-        if written is None:
-            raise lost_lease()
-        for change in changes:
-            if change.target == POLICY:
-                policy = None if change.after is None else change.after.on_unavailable
-                context.cache.set_policy(context.namespace_id, policy)
-
-
-def _batches(changes: list[Change]) -> Iterator[list[Change]]:
-    """Return the changes in order, as many at a time as a store writes at once.
-
-    Limits and policy of the system are one item: they are in one batch, wherever they come. What
-    is set comes before what is deleted, and of that defaults come first: no entity is without
-    limits in between because its own become those of its resource.
-    """
-    return in_batches(sorted(changes, key=_turn), _subject)
-
-
-def _turn(change: Change) -> tuple[int, int]:
-    """Return the place of a change in the order of an apply; entities by bundles of events."""
-    target = change.target
-    if target in (SYSTEM, POLICY):
-        return 0, 0
-    is_set = change.action is not Action.DELETE
-    if not target.entity_id:
-        return 1 if is_set else 4, 0
-    return 2 if is_set else 3, bundle_of(target.entity_id)
-
-
-def _subject(change: Change) -> str:
-    target = change.target
-    return target.entity_id or config_subject(level_of(target))
-
-
-def _level_and_place_changes(changes: list[Change]) -> list[LevelChange | PlaceChange]:
-    system = {change.target: change for change in changes if change.target in (SYSTEM, POLICY)}
-    converted = [_converted(change) for change in changes if change.target not in system]
-    return [*([_system_change(system)] if system else []), *converted]
-
-
-def _system_change(changes: dict[Target, Change]) -> LevelChange:
-    limits, policy = changes.get(SYSTEM), changes.get(POLICY)
-    after = None if policy is None else policy.after
-    return LevelChange(
-        ConfigLevel(),
-        KEEP if limits is None else _limits(limits),
-        KEEP if policy is None else None if after is None else after.on_unavailable,
-    )
-
-
-def _converted(change: Change) -> LevelChange | PlaceChange:
-    target, after = change.target, change.after
-    if target.kind is not TargetKind.ENTITY:
-        return LevelChange(level_of(target), _limits(change))
-    if after is None:
-        return PlaceChange(target.entity_id, unregister=True)
-    return PlaceChange(target.entity_id, after.parent, after.cascade)
-
-
-def _limits(change: Change) -> tuple[Limit, ...]:
-    return () if change.after is None else change.after.limits

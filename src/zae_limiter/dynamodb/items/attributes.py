@@ -10,6 +10,7 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 Value = dict[str, Any]
 Item = dict[str, Value]
 
+REVISION = "rev"  # the id of the audit event of the change that wrote the item
 MAX_DOCUMENT_CHARACTERS = 390_000  # an item has at most 400 KB, and other attributes besides
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

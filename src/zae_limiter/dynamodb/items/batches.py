@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from zae_limiter._named import NamedTuple
-from zae_limiter.dynamodb.items import audit, configs, entities, keys, system
+from zae_limiter.dynamodb.items import (
+    audit,
+    config_writes,
+    configs,
+    entities,
+    keys,
+    registries,
+    system,
+)
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.keys import Key
@@ -83,7 +91,7 @@ class BatchPlan:
         """Return the actions on levels, and how many changes they make; note their events."""
         planned: list[Action] = []
         deltas: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        count, version = 0, configs.version_bump(self._namespace_id)
+        count, version = 0, config_writes.version_bump(self._namespace_id)
         for change, audited in self._batch.levels:
             level, item = change.level, items.get(configs.key(self._namespace_id, change.level))
             after, is_changed = _after(change, item)
@@ -92,7 +100,9 @@ class BatchPlan:
             count += 1
             events.append(audited.event(*level_event(configs.described(item), after)))
             if level.is_system:
-                version = configs.system_update(self._namespace_id, item, after, audited.event_id)
+                version = config_writes.system_update(
+                    self._namespace_id, item, after, audited.event_id
+                )
                 continue
             planned.append(self._level(change, item, after, audited))
             had_limits = item is not None and configs.holds_limits(item)
@@ -101,7 +111,7 @@ class BatchPlan:
             planned.append(actions.update(version))
         for registry, delta in zip(self._registries, deltas, strict=True):
             before = items.get(registry)
-            recount = system.recount_resources(self._namespace_id, registry, before, delta)
+            recount = registries.recount_resources(self._namespace_id, registry, before, delta)
             if recount is not None:
                 planned.append(actions.update(recount))
         return planned, count
@@ -114,7 +124,7 @@ class BatchPlan:
         audited: AuditedChange,
     ) -> Action:
         if after is not None:
-            item = configs.encode(self._namespace_id, change.level, after, audited.event_id)
+            item = config_writes.encode(self._namespace_id, change.level, after, audited.event_id)
             return actions.put(item, before)
         assert before is not None, "only what is stored is deleted"
         return actions.delete(before)

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter import schema
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import (
+    REVISION,
     Item,
     damaged,
     integer,
-    n,
     optional_integer,
     optional_text,
-    s,
 )
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.transact_items import REVISION, require_revision
-from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.exceptions import NamespaceStateError, RateLimiterUnavailable
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
 from zae_limiter.models.limit import Limit
@@ -46,54 +42,6 @@ def key(namespace_id: str, level: ConfigLevel) -> Key:
     if level.resource:
         return keys.resource_config(namespace_id, level.resource)
     return keys.system_config(namespace_id)
-
-
-def encode(namespace_id: str, level: ConfigLevel, config: LevelConfig, revision: str) -> Item:
-    """Return the item of a resource's or an entity's level."""
-    own_key = key(namespace_id, level)
-    item = {
-        **own_key.attributes,
-        **keys.namespace_index(namespace_id, own_key, level.entity_id),
-        "resource": s(level.resource),
-        **_body(config, revision),
-    }
-    if level.entity_id:
-        item["entity_id"] = s(level.entity_id)
-        item["GSI3PK"] = s(schema.gsi3_pk_entity_config(namespace_id, level.resource))
-        item["GSI3SK"] = s(schema.gsi3_sk_entity_config(level.entity_id))
-    return item
-
-
-def system_update(
-    namespace_id: str, before: Item | None, config: LevelConfig | None, revision: str
-) -> UpdateExpression:
-    """Replace the system's limits, or remove them; the version in the same item is counted up."""
-    update = version_bump(namespace_id)
-    require_revision(update, before)
-    after = {} if config is None else _body(config, revision)
-    for name, value in after.items():
-        update.set(name, value)
-    for name in _written(before or {}):
-        if name not in after:
-            update.remove(name)
-    return update
-
-
-def version_bump(namespace_id: str) -> UpdateExpression:
-    """Count a change of the namespace's configuration, unless the namespace is being purged."""
-    system_key = keys.system_config(namespace_id)
-    update = UpdateExpression(system_key.attributes)
-    update.require(f"attribute_not_exists({update.name(PURGING)})")
-    update.set_all(keys.namespace_index(namespace_id, system_key))
-    update.add(VERSION, 1)
-    return update
-
-
-def purge_mark(namespace_id: str) -> UpdateExpression:
-    """Tell clients, which read this item with their limits, that the namespace is being purged."""
-    update = UpdateExpression(keys.system_config(namespace_id).attributes)
-    update.set(PURGING, n(1))
-    return update
 
 
 def is_purging(item: Item | None) -> bool:
@@ -128,7 +76,7 @@ def kept_policy(item: Item | None) -> OnUnavailable | None:
 
 def holds_limits(item: Item) -> bool:
     """Return whether the level is configured, be it readable or damaged."""
-    return any(name != REVISION for name in _written(item))
+    return any(name != REVISION for name in written_attributes(item))
 
 
 def described(item: Item | None) -> dict[str, Any] | None:
@@ -149,18 +97,7 @@ def _policy(item: Item) -> OnUnavailable | None:
     return None if policy is None else OnUnavailable(policy)
 
 
-def _body(config: LevelConfig, revision: str) -> Item:
-    body = {REVISION: s(revision), ORDER: s(SEPARATOR.join(limit.name for limit in config.limits))}
-    for limit in config.limits:
-        body[f"{PREFIX}{limit.name}{CAPACITY}"] = n(limit.capacity)
-        body[f"{PREFIX}{limit.name}{AMOUNT}"] = n(limit.refill_amount)
-        body[f"{PREFIX}{limit.name}{PERIOD}"] = n(limit.refill_period_seconds)
-    if config.on_unavailable is not None:
-        body[POLICY] = s(config.on_unavailable.value)
-    return body
-
-
-def _written(item: Item) -> list[str]:
+def written_attributes(item: Item) -> list[str]:
     """Return the attributes of an item that belong to its level."""
     own = (REVISION, ORDER, POLICY)
     return [

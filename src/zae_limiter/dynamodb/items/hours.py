@@ -15,7 +15,6 @@ The slot is the fourth part of a limit's parameters, ``p_{limit} = capacity:refi
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -54,7 +53,9 @@ class HourState(NamedTuple):
 
 def new_origin(shard: int) -> str:
     """Return an origin for an item that is created; from the system's chance, as write ids are."""
-    return f"{shard}.{base64.urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()}"
+    from base64 import urlsafe_b64encode  # only clients create items
+
+    return f"{shard}.{urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()}"
 
 
 def shard_of(origin: str) -> int:

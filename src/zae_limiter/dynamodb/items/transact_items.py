@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zae_limiter.dynamodb.items.attributes import Item, Value
+from zae_limiter.dynamodb.items.attributes import REVISION, Item, Value
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 Action = dict[str, dict[str, Any]]
-
-REVISION = "rev"  # the id of the audit event of the change that wrote the item
 
 
 def put(item: Item, before: Item | None) -> Action:

@@ -17,21 +17,20 @@ expires. Longer windows are not stored: a day is the sum of its hours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zae_limiter import schema
 from zae_limiter._named import NamedTuple
 from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, n, parsed, s, text
+from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
 from zae_limiter.dynamodb.items.keys import BucketId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.models.timestamps import MILLI, iso_from_ms, ms_from_iso
+from zae_limiter.models.timestamps import iso_from_ms
 
 if TYPE_CHECKING:
-    from zae_limiter.admission.usage import WindowUsage
+    pass
 
 ORIGIN_PREFIX = "o_"
 EVENTS = ""  # no limit has an empty name
@@ -43,17 +42,9 @@ _HOUR_DIGITS = len("2026-01-31T12")
 FIRST_HOUR = -(1969 * 365 * 24)  # within the years 1 to 9999, which have four digits in ISO text
 LAST_HOUR = 8000 * 366 * 24
 
+OPEN_VALUE = s("open")  # of an hour that is announced, but not stored
+
 UsedMilli = Mapping[str, tuple[int, int]]
-
-
-class OpenHour(Enum):
-    """Marks an origin whose hour has been announced, but not stored."""
-
-    OPEN = "open"
-
-
-OPEN: Final = OpenHour.OPEN
-_OPEN_VALUE: Value = s(OPEN.value)
 
 
 class OriginHour(NamedTuple):
@@ -68,15 +59,6 @@ class OriginHour(NamedTuple):
     used_milli: UsedMilli
     admitted: int
     rejected: int
-
-
-class UsageRow(NamedTuple):
-    """All origins of one bucket in one hour."""
-
-    entity_id: str
-    resource: str
-    hour: int
-    origins: Mapping[str, OriginHour | OpenHour]
 
 
 @lru_cache(maxsize=1024)  # writes are about the last hours; a report reads each row once
@@ -121,13 +103,13 @@ def store(
 
 def is_stored(row: Item, origin: str) -> bool:
     """Whether a row holds what an origin has counted, more than that its hour is open."""
-    return row.get(ORIGIN_PREFIX + origin, _OPEN_VALUE) != _OPEN_VALUE
+    return row.get(ORIGIN_PREFIX + origin, OPEN_VALUE) != OPEN_VALUE
 
 
 def announce(bucket_id: BucketId, hour: int, origin: str, expires_s: int) -> UpdateExpression:
     """Announce that an hour runs in a bucket item, so that queries by resource look there."""
     update = _row_update(bucket_id, hour, expires_s)
-    update.set_if_missing(ORIGIN_PREFIX + origin, _OPEN_VALUE)
+    update.set_if_missing(ORIGIN_PREFIX + origin, OPEN_VALUE)
     return update
 
 
@@ -197,32 +179,6 @@ def _encode(origin_hour: OriginHour) -> Value:
     return s("{" + ",".join(used) + "}")
 
 
-# --- reads
-
-
-def decode_row(item: Item) -> UsageRow:
-    """Decode a stored hour with all its origins."""
-    try:
-        _, _, resource, window = text(item["SK"]).split(DELIMITER)
-        hour = ms_from_iso(window) // HOUR_MS
-        origins = {
-            name.removeprefix(ORIGIN_PREFIX): _decode(name.removeprefix(ORIGIN_PREFIX), hour, value)
-            for name, value in item.items()
-            if name.startswith(ORIGIN_PREFIX)
-        }
-        return UsageRow(text(item["entity_id"]), resource, hour, origins)
-    except (KeyError, ValueError, TypeError) as error:
-        raise damaged("usage window", item, error) from error
-
-
-def _decode(origin: str, hour: int, value: Value) -> OriginHour | OpenHour:
-    if value == _OPEN_VALUE:
-        return OPEN
-    amounts = {name: (int(first), int(second)) for name, (first, second) in parsed(value).items()}
-    admitted, rejected = amounts.pop(EVENTS, (0, 0))
-    return OriginHour(origin, hour, by_plain_name(amounts), admitted, rejected)
-
-
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
     """Add up limits that differ only in the digest of a call's parameters."""
     sums: dict[str, tuple[int, int]] = {}
@@ -230,40 +186,3 @@ def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
         before = sums.get(name := key.partition(_ALIAS)[0], (0, 0))
         sums[name] = (before[0] + net, before[1] + through_children)
     return sums
-
-
-def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
-    """Add up all origins of one hour, in whole tokens."""
-    from zae_limiter.admission.usage import WindowUsage  # for queries alone
-
-    net_milli: dict[str, int] = {}
-    through_milli: dict[str, int] = {}
-    admitted = rejected = 0
-    for origin_hour in origin_hours:
-        for name, (net, through_children) in origin_hour.used_milli.items():
-            net_milli[name] = net_milli.get(name, 0) + net
-            if through_children:
-                through_milli[name] = through_milli.get(name, 0) + through_children
-        admitted += origin_hour.admitted
-        rejected += origin_hour.rejected
-    return WindowUsage(
-        hour,
-        {name: amount // MILLI for name, amount in net_milli.items()},
-        admitted,
-        {name: amount // MILLI for name, amount in through_milli.items()},
-        rejected,
-    )
-
-
-def hour_of(key: keys.Key) -> tuple[str, str, int]:
-    """Return entity, resource and hour from the key of a row."""
-    try:
-        _, _, resource, window = key.sk.split(DELIMITER)
-        return key.pk.partition(DELIMITER)[2], resource, ms_from_iso(window) // HOUR_MS
-    except ValueError as error:
-        raise damaged("usage window", key.attributes, error) from error
-
-
-def resource_of(item: Item) -> str:
-    """Return the resource in the key of an hour."""
-    return text(item["SK"]).split(DELIMITER)[2]

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.dynamodb.ports.world import NS, Raw
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.usage_rows import bucket_with_hours
-from zae_limiter.dynamodb.items import hours, keys, usage
+from zae_limiter.dynamodb.items import hours, keys, usage_reads
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter_aggregator import handler
@@ -57,7 +57,7 @@ def charge(raw, user, used):
 
 def rows(raw):
     """Return what is stored, by entity and hour."""
-    found = [usage.decode_row(item) for item in raw.all() if "#USAGE#" in item["SK"]["S"]]
+    found = [usage_reads.decode_row(item) for item in raw.all() if "#USAGE#" in item["SK"]["S"]]
     return {(row.entity_id, row.hour): row.origins for row in found}
 
 

@@ -9,7 +9,7 @@ from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from tests.support.dynamodb.usage_rows import stored_row
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import configs, keys
+from zae_limiter.dynamodb.items import config_writes, keys
 from zae_limiter.dynamodb.items.attributes import n
 from zae_limiter.dynamodb.items.system import resource_count
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
@@ -37,7 +37,7 @@ def bucket(entity_id, resource, shard=0, shards=1):
 
 
 def config(entity_id, resource):
-    return configs.encode(NS, ConfigLevel(entity_id, resource), limits(1), "r")
+    return config_writes.encode(NS, ConfigLevel(entity_id, resource), limits(1), "r")
 
 
 def registered(resources, others=0):

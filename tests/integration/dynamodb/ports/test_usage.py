@@ -10,7 +10,7 @@ from tests.support.usage_totals import summary_of
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items import keys, registries
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.schema import PARTITIONS, partition_of
@@ -32,7 +32,7 @@ def store(raw, rows, namespace_id=NS):
 def register(raw, resources, namespace_id=NS):
     """Add resources to those in use, as the first bucket of each does."""
     for resource in sorted(resources):
-        update = system.register_resource(namespace_id, resource)
+        update = registries.register_resource(namespace_id, resource)
         raw.boto.update_item(TableName=raw.table, **update.action())
 
 

@@ -15,7 +15,7 @@ from zae_limiter._async.engines.dynamodb.requests import (
     transact_get,
 )
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
-from zae_limiter.dynamodb.items import configs, entities, keys, system
+from zae_limiter.dynamodb.items import config_writes, configs, entities, keys, registries
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.batches import BatchPlan
@@ -198,11 +198,11 @@ class DynamoConfigs:
 
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
         registry = await get_item(self._client, keys.resources(namespace_id))
-        return system.registered_resources(registry)
+        return registries.registered_resources(registry)
 
     async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
         registry = await get_item(self._client, keys.entity_config_resources(namespace_id))
-        return system.registered_resources(registry)
+        return registries.registered_resources(registry)
 
     async def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
@@ -252,14 +252,16 @@ def _put(
     namespace_id: str, level: ConfigLevel, config: LevelConfig, before: Item | None, revision: str
 ) -> list[Action]:
     if level.is_system:
-        return [actions.update(configs.system_update(namespace_id, before, config, revision))]
+        return [actions.update(config_writes.system_update(namespace_id, before, config, revision))]
     writes = [
-        actions.put(configs.encode(namespace_id, level, config, revision), before),
-        actions.update(configs.version_bump(namespace_id)),
+        actions.put(config_writes.encode(namespace_id, level, config, revision), before),
+        actions.update(config_writes.version_bump(namespace_id)),
     ]
     if before is None or not configs.holds_limits(before):
         registry = _registry(namespace_id, level)
-        writes.append(actions.update(system.count_resource(registry, namespace_id, level.resource)))
+        writes.append(
+            actions.update(registries.count_resource(registry, namespace_id, level.resource))
+        )
     return writes
 
 
@@ -267,10 +269,10 @@ def _delete(
     namespace_id: str, level: ConfigLevel, before: Item, registry_item: Item | None
 ) -> list[Action]:
     if level.is_system:
-        return [actions.update(configs.system_update(namespace_id, before, None, ""))]
-    writes = [actions.delete(before), actions.update(configs.version_bump(namespace_id))]
+        return [actions.update(config_writes.system_update(namespace_id, before, None, ""))]
+    writes = [actions.delete(before), actions.update(config_writes.version_bump(namespace_id))]
     registry = _registry(namespace_id, level)
-    uncounted = system.uncount_resources(registry, registry_item, [level.resource])
+    uncounted = registries.uncount_resources(registry, registry_item, [level.resource])
     if uncounted is not None:
         writes.append(actions.update(uncounted))
     return writes

@@ -17,10 +17,10 @@ from zae_limiter._async.engines.dynamodb.requests import (
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
 from zae_limiter._frozen import replace
 from zae_limiter.concurrency.parallel import agather
-from zae_limiter.dynamodb.items import entities, keys
+from zae_limiter.dynamodb.items import entities, entity_items, keys
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
-from zae_limiter.dynamodb.items.entities import EntityItems
+from zae_limiter.dynamodb.items.entity_items import EntityItems
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import EntityExistsError, ValidationError
 from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
@@ -266,7 +266,7 @@ class DynamoEntities:
                 return TransactionPlan(not deleted.is_empty, [])
             planned = items.first(MAX_ITEMS)
             days = self._context.usage_days
-            writes = entities.deletions(namespace_id, planned, registry, days)
+            writes = entity_items.deletions(namespace_id, planned, registry, days)
             later = self._client.deadline()
             if planned != items:
                 return TransactionPlan(None, writes, deadline=later)

@@ -7,7 +7,7 @@ from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.partitions import InTurn
 from zae_limiter._async.engines.dynamodb.requests import Query, batch_delete, batch_get, get_item
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
-from zae_limiter.dynamodb.items import configs, keys, system
+from zae_limiter.dynamodb.items import config_writes, keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
@@ -141,7 +141,7 @@ class DynamoNamespaces:
                 )
             writes = [
                 actions.update(_transition(namespace_id, DELETED, PURGING)),
-                actions.update(configs.purge_mark(namespace_id)),
+                actions.update(config_writes.purge_mark(namespace_id)),
             ]
             return TransactionPlan(True, writes)
 

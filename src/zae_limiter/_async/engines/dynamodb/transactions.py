@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from zae_limiter._async.engines.dynamodb.requests import Backoff
 from zae_limiter._named import NamedTuple
 from zae_limiter.dynamodb.items import configs
-from zae_limiter.dynamodb.items.attributes import s
-from zae_limiter.dynamodb.items.transact_items import REVISION, Action
+from zae_limiter.dynamodb.items.attributes import REVISION, s
+from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.recent_changes import RecentChanges
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.calls import Deadline

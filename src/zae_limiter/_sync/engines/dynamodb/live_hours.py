@@ -13,11 +13,12 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.dynamodb.items import bucket as bucket_item
-from zae_limiter.dynamodb.items import hours, keys, usage
+from zae_limiter.dynamodb.items import hours, keys, usage, usage_reads
 from zae_limiter.dynamodb.items.attributes import Item, integer, s
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.usage import OriginHour, UsageRow
+from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage_reads import UsageRow
 from zae_limiter.exceptions import RateLimiterUnavailable
 
 MAX_ROUNDS = 12  # each finds shards that were split off those before: 2^12 are more than exist
@@ -127,7 +128,9 @@ def _read_again(client: DynamoClient, namespace_id: str, rows: Iterable[UsageRow
         for row in rows
     }
     items = batch_get(client, wanted, consistent=True)
-    return {wanted[key]: stored_origins(usage.decode_row(item)) for key, item in items.items()}
+    return {
+        wanted[key]: stored_origins(usage_reads.decode_row(item)) for key, item in items.items()
+    }
 
 
 def completed(row: UsageRow, counted: dict[str, OriginHour]) -> UsageRow:
@@ -136,15 +139,15 @@ def completed(row: UsageRow, counted: dict[str, OriginHour]) -> UsageRow:
 
 
 def stored_origins(row: UsageRow) -> dict[str, OriginHour]:
-    return {origin: value for origin, value in row.origins.items() if value is not usage.OPEN}
+    return {origin: value for origin, value in row.origins.items() if value is not usage_reads.OPEN}
 
 
 def _open_origins(row: UsageRow) -> list[str]:
-    return [origin for origin, value in row.origins.items() if value is usage.OPEN]
+    return [origin for origin, value in row.origins.items() if value is usage_reads.OPEN]
 
 
 def _is_open(row: UsageRow) -> bool:
-    return usage.OPEN in row.origins.values()
+    return usage_reads.OPEN in row.origins.values()
 
 
 def _bucket_key(namespace_id: str, row_id: RowId, origin: str) -> Key | None:

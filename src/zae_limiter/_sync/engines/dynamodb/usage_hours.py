@@ -19,10 +19,11 @@ from zae_limiter._sync.engines.dynamodb.live_hours import LiveHours, RowId
 from zae_limiter._sync.engines.dynamodb.partitions import Merged
 from zae_limiter._sync.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
 from zae_limiter.admission.usage import BucketHour
-from zae_limiter.dynamodb.items import keys, system, usage
+from zae_limiter.dynamodb.items import keys, registries, usage, usage_reads
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.dynamodb.items.usage import UsageRow, window_key
+from zae_limiter.dynamodb.items.usage import window_key
+from zae_limiter.dynamodb.items.usage_reads import UsageRow
 
 RESOURCE_PAGE = 25  # hours read per query while looking for resources: most have more than a day
 MAX_QUERY_PAGE = 1000  # rows of one Query: about what fits into its 1 MB
@@ -80,7 +81,7 @@ class EntityRows:
         self._count = min(hours.wanted, MAX_QUERY_PAGE)
 
     def take(self) -> list[UsageRow]:
-        return [usage.decode_row(item) for item in self._merged.take(self._count)]
+        return [usage_reads.decode_row(item) for item in self._merged.take(self._count)]
 
 
 def _hour_in_key(item: Item) -> str:
@@ -129,7 +130,7 @@ class ResourceRows:
         while indexed := self._keys():
             items = batch_get(self._client, indexed, consistent=True)
             if items:  # rows may have expired since they were indexed
-                return [usage.decode_row(items[key]) for key in indexed if key in items]
+                return [usage_reads.decode_row(items[key]) for key in indexed if key in items]
         return []
 
     def _keys(self) -> list[Key]:
@@ -139,9 +140,9 @@ class ResourceRows:
         while not found and (entries := self._merged.take(self._count)):
             found = [Key.of(entry) for entry in entries]
             if wanted is not None:
-                if wanted.is_complete(usage.hour_of(found[0])[2]):
+                if wanted.is_complete(usage_reads.hour_of(found[0])[2]):
                     return []
-                found = [key for key in found if wanted.wants(*usage.hour_of(key))]
+                found = [key for key in found if wanted.wants(*usage_reads.hour_of(key))]
         return found
 
 
@@ -188,7 +189,7 @@ class UsageHours:
 
 def _bucket_hour(row: UsageRow) -> BucketHour:
     origin_hours = live_hours.stored_origins(row).values()
-    return BucketHour(row.entity_id, row.resource, usage.window_usage(row.hour, origin_hours))
+    return BucketHour(row.entity_id, row.resource, usage_reads.window_usage(row.hour, origin_hours))
 
 
 class Subject(NamedTuple):
@@ -241,7 +242,7 @@ def _used_resources(client: DynamoClient, partition: str) -> list[str]:
             {":pk": s(partition), ":after": s(after), ":end": s(AFTER_ALL_USAGE)},
             page_size=RESOURCE_PAGE,
         )
-        resources |= dict.fromkeys(usage.resource_of(item) for item in query.page())
+        resources |= dict.fromkeys(usage_reads.resource_of(item) for item in query.page())
         if query.is_over:
             return list(resources)
         after = schema.sk_usage(list(resources)[-1], AFTER_ALL_HOURS)
@@ -249,4 +250,4 @@ def _used_resources(client: DynamoClient, partition: str) -> list[str]:
 
 def _resources_in_use(client: DynamoClient, namespace_id: str) -> list[str]:
     registry = get_item(client, keys.resources_in_use(namespace_id))
-    return system.registered_resources(registry)
+    return registries.registered_resources(registry)

@@ -7,7 +7,7 @@ from functools import partial
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
 from zae_limiter.concurrency.bounded import BoundedDict
-from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items import keys, registries
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.transport.calls import Deadline
 
@@ -28,7 +28,9 @@ class ResourcesInUse:
     async def all(self, namespace_id: str) -> list[str]:
         """Return the registered resources, sorted."""
         await self._later.drain()
-        return system.registered_resources(await self._read(namespace_id, None, consistent=True))
+        return registries.registered_resources(
+            await self._read(namespace_id, None, consistent=True)
+        )
 
     def add(self, namespace_id: str, resource: str) -> None:
         """Register a resource in the background: with a new bucket, and with every turned hour.
@@ -45,9 +47,9 @@ class ResourcesInUse:
         # Most processes find it there. A read costs a tenth of a write, which is billed by the
         # size of the whole registry even if it changes nothing.
         item = await self._read(namespace_id, deadline, consistent=False)
-        registered = system.registered_resources(item)
+        registered = registries.registered_resources(item)
         if resource not in registered:
-            update = system.register_resource(namespace_id, resource)
+            update = registries.register_resource(namespace_id, resource)
             await self._client.call(
                 "UpdateItem", update.action(), deadline=deadline, repeatable=True
             )
