@@ -9,7 +9,7 @@ import pytest
 
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.transport.in_flight import InFlightCall, InFlightCalls
+from zae_limiter.transport.calls import InFlightCall, InFlightCalls
 
 EVERY_S = 0.0007
 AT_LEAST = 150

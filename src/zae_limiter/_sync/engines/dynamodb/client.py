@@ -17,9 +17,8 @@ from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
 from zae_limiter.transport.access import Access, AccessSource
-from zae_limiter.transport.calls import Deadline, Retries
+from zae_limiter.transport.calls import Deadline, InFlightCall, InFlightCalls, Retries
 from zae_limiter.transport.errors import Denied, NotSent
-from zae_limiter.transport.in_flight import InFlightCall, InFlightCalls
 from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.responses import (
