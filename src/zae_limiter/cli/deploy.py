@@ -70,7 +70,8 @@ def deploy(store: StoreLocation, plan: bool, wait: bool, output: str, **options:
         "functions": list(deployed.functions),
         "outputs": outputs,
     }
-    lines = [f"{place[0]} {DONE[deployed.stack]}"]
+    only_code = deployed.stack == "unchanged" and deployed.functions
+    lines = [f"{place[0]} {DONE['updated' if only_code else deployed.stack]}"]
     lines += [f"new code: {name}" for name in deployed.functions]
     print_result(output, data, *lines)
     if deployed.stack == "begun":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @registry_options
-@click.option("--dry-run", is_flag=True, help="Count what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @yes_option
 @output_option
 def upgrade(store: StoreLocation, dry_run: bool, yes: bool, output: str) -> None:
@@ -36,7 +36,8 @@ def upgrade(store: StoreLocation, dry_run: bool, yes: bool, output: str) -> None
       zae-limiter upgrade --name my-app --dry-run
       zae-limiter upgrade --name my-app
 
-    JSON: name, schema_before, schema_after, items_read, items_changed, stack, functions, dry_run.
+    JSON: name, schema_before, schema_after, items_read, items_changed, stack (updated or
+    unchanged), functions (those with new code), dry_run.
     """
     place = store.stack()
     state = _versions(place)
@@ -48,7 +49,7 @@ def upgrade(store: StoreLocation, dry_run: bool, yes: bool, output: str) -> None
             yes=yes,
         )
     report = _migrate(store, dry_run)
-    stack, functions = ("", ()) if dry_run else _upgrade(place)
+    stack, functions = _upgrade(place, dry_run)
     data = {
         "name": place[0],
         "schema_before": report.from_version,
@@ -62,13 +63,13 @@ def upgrade(store: StoreLocation, dry_run: bool, yes: bool, output: str) -> None
     print_result(output, data, *_lines(place[0], report, stack, functions))
 
 
-def _upgrade(place: StackPlace) -> tuple[str, tuple[str, ...]]:
+def _upgrade(place: StackPlace, dry_run: bool) -> tuple[str, tuple[str, ...]]:
     from zae_limiter._sync.infra.deployment import Deployment
 
-    with stack_progress(f"upgrading {place[0]}") as on_event:
+    with stack_progress(f"{'planning' if dry_run else 'upgrading'} {place[0]}") as on_event:
         deployment = Deployment(*place, on_event=on_event)
         try:
-            return deployment.upgrade()
+            return deployment.plan_upgrade() if dry_run else deployment.upgrade()
         finally:
             deployment.close()
 
@@ -92,10 +93,10 @@ def _lines(name: str, report: MigrationReport, stack: str, functions: tuple[str,
         verb = "would be" if report.dry_run else "were"
         counts = f"{count_of(report.read, 'item')} read, {format_number(report.changed)} updates"
         lines = [f"schema {report.from_version} to {report.to_version}: {counts} {verb} written"]
-    if not report.dry_run:
-        lines.append(f"stack {name} is {stack}" if stack else f"{name} has no stack")
-        lines += [f"new code: {function}" for function in functions]
-    return lines
+    is_done = "would be" if report.dry_run and stack == "updated" else "is"
+    lines.append(f"stack {name} {is_done} {stack}" if stack else f"{name} has no stack")
+    code = "would get new code" if report.dry_run else "new code"
+    return [*lines, *(f"{code}: {function}" for function in functions)]
 
 
 @click.command()

@@ -116,6 +116,14 @@ class Deployment:
         stack = await self.manager.upgrade() if await self.manager.is_served() else ""
         return stack, await self.update_functions() if stack else ()
 
+    async def plan_upgrade(self) -> tuple[str, tuple[str, ...]]:
+        """Return what an upgrade would return, and change nothing."""
+        await self._refuse_older_version()
+        changes = await self.manager.plan_upgrade() if await self.manager.is_served() else None
+        if changes is None:
+            return "", ()
+        return "updated" if changes else "unchanged", await self._outdated_functions()
+
     async def delete(self, *, wait: bool = True) -> Deleted:
         """Delete the stack with its table; an archive that holds events is kept."""
         bucket = (await self.manager.outputs()).get("ArchiveBucket")
@@ -142,6 +150,15 @@ class Deployment:
                 return _BUCKET_ENDS[error.code]
             raise
         return "deleted"
+
+    async def _outdated_functions(self) -> tuple[str, ...]:
+        """Return the functions of the stack that have other code than this version's."""
+        outdated = []
+        for name, package in functions(self.name).items():
+            configuration = await FunctionCode(self._control, name).configuration()
+            if configuration and configuration.get("CodeSha256") != package.sha256:
+                outdated.append(name)
+        return tuple(outdated)
 
     # --- records
 

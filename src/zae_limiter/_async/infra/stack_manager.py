@@ -125,22 +125,13 @@ class StackManager:
 
     async def upgrade(self) -> str:
         """Update the template with the options that the stack has; "" if there is no stack."""
-        status = await self.settled()
-        if status is None:
-            return ""
-        if status not in progress.USABLE:
-            raise StackOperationError(self.name, _stuck(self.name, status))
-        stack = await self.describe() or {}
-        known = {parameter.name for parameter in parameters.PARAMETERS}
-        kept = [
-            {"ParameterKey": each["ParameterKey"], "UsePreviousValue": True}
-            for each in stack.get("Parameters", ())
-            if each["ParameterKey"] in known
-        ]
-        tags = stack.get("Tags", [])
-        return await self._update(
-            {**self._request(StackOptions()), "Parameters": kept, "Tags": tags}
-        )
+        request = await self._upgrade_request()
+        return "" if request is None else await self._update(request)
+
+    async def plan_upgrade(self) -> list[StackChange] | None:
+        """Return what an upgrade would change; None if there is no stack."""
+        request = await self._upgrade_request()
+        return None if request is None else await self._planned("UPDATE", request)
 
     async def delete(self, *, wait: bool = True) -> bool:
         """Delete the stack; False if there was none."""
@@ -181,22 +172,11 @@ class StackManager:
         names.check_names(self.name, options)
         status = await self.settled()
         kind = "CREATE" if status is None or status in progress.FAILED_CREATIONS else "UPDATE"
-        change_set = f"plan-{uuid.uuid4().hex[:12]}"
-        call = self.control.acall
-        reference = {"StackName": self.name, "ChangeSetName": change_set}
-        await call(
-            "cloudformation",
-            "create_change_set",
-            **reference,
-            ChangeSetType=kind,
-            **self._request(options),
-        )
         try:
-            return await self._changes(reference)
+            return await self._planned(kind, self._request(options))
         finally:
-            await call("cloudformation", "delete_change_set", **reference)
             if status is None:  # a change set for a new stack leaves an empty one behind
-                await call("cloudformation", "delete_stack", StackName=self.name)
+                await self.control.acall("cloudformation", "delete_stack", StackName=self.name)
 
     async def settled(self, seen: set[str] | None = None) -> str | None:
         """Wait until nothing is in progress; return the status, None if there is no stack."""
@@ -279,6 +259,35 @@ class StackManager:
             "a table of this name exists that belongs to no stack of this name; choose another "
             "--name, or export and delete the table first",
         )
+
+    async def _upgrade_request(self) -> dict[str, Any] | None:
+        """Return the request for our template with the stack's own options; None without one."""
+        status = await self.settled()
+        if status is None:
+            return None
+        if status not in progress.USABLE:
+            raise StackOperationError(self.name, _stuck(self.name, status))
+        stack = await self.describe() or {}
+        known = {parameter.name for parameter in parameters.PARAMETERS}
+        kept = [
+            {"ParameterKey": each["ParameterKey"], "UsePreviousValue": True}
+            for each in stack.get("Parameters", ())
+            if each["ParameterKey"] in known
+        ]
+        tags = stack.get("Tags", [])
+        return {**self._request(StackOptions()), "Parameters": kept, "Tags": tags}
+
+    async def _planned(self, kind: str, request: dict[str, Any]) -> list[StackChange]:
+        change_set = f"plan-{uuid.uuid4().hex[:12]}"
+        reference = {"StackName": self.name, "ChangeSetName": change_set}
+        call = self.control.acall
+        await call(
+            "cloudformation", "create_change_set", **reference, ChangeSetType=kind, **request
+        )
+        try:
+            return await self._changes(reference)
+        finally:
+            await call("cloudformation", "delete_change_set", **reference)
 
     async def _changes(self, reference: dict[str, str]) -> list[StackChange]:
         pause_s = FIRST_PAUSE_S

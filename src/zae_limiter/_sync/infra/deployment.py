@@ -116,6 +116,14 @@ class Deployment:
         stack = self.manager.upgrade() if self.manager.is_served() else ""
         return stack, self.update_functions() if stack else ()
 
+    def plan_upgrade(self) -> tuple[str, tuple[str, ...]]:
+        """Return what an upgrade would return, and change nothing."""
+        self._refuse_older_version()
+        changes = self.manager.plan_upgrade() if self.manager.is_served() else None
+        if changes is None:
+            return "", ()
+        return "updated" if changes else "unchanged", self._outdated_functions()
+
     def delete(self, *, wait: bool = True) -> Deleted:
         """Delete the stack with its table; an archive that holds events is kept."""
         bucket = self.manager.outputs().get("ArchiveBucket")
@@ -142,6 +150,15 @@ class Deployment:
                 return _BUCKET_ENDS[error.code]
             raise
         return "deleted"
+
+    def _outdated_functions(self) -> tuple[str, ...]:
+        """Return the functions of the stack that have other code than this version's."""
+        outdated = []
+        for name, package in functions(self.name).items():
+            configuration = FunctionCode(self._control, name).configuration()
+            if configuration and configuration.get("CodeSha256") != package.sha256:
+                outdated.append(name)
+        return tuple(outdated)
 
     # --- records
 
