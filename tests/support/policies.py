@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 TABLE = "table"
+OWN = "own"  # stands for the id of a namespace
 # Right of a single item: the action in a transaction, and what IAM calls it.
 WRITE_PARTS = {
     "Put": "PutItem",
@@ -18,7 +19,8 @@ WRITE_PARTS = {
     "Delete": "DeleteItem",
     "ConditionCheck": "ConditionCheckItem",
 }
-WITHOUT_KEYS = frozenset({"DescribeTable"})
+# "For all values" is true of none: a condition on keys does not keep these from other namespaces.
+WITHOUT_KEYS = frozenset({"DescribeTable", "Scan"})
 
 
 class Access(NamedTuple):
@@ -27,6 +29,13 @@ class Access(NamedTuple):
     call: str
     resource: str  # "table", or the name of an index
     keys: frozenset[str] = frozenset()
+
+    def of_kind(self, namespace_id: str) -> Access:
+        """Return it with the same keys as all others of its kind: only their first part matters."""
+        parts = {key.partition("/")[:2] for key in self.keys}
+        own = (namespace_id, "/")
+        kinds = {f"{OWN if part == own else part[0]}{part[1]}x" for part in parts}
+        return self._replace(keys=frozenset(kinds))
 
 
 def accesses(operation: str, body: dict[str, Any]) -> Iterator[Access]:
@@ -49,7 +58,7 @@ def accesses(operation: str, body: dict[str, Any]) -> Iterator[Access]:
     elif operation == "Query":
         yield Access(operation, body.get("IndexName", TABLE), frozenset({_queried(body)}))
     elif operation in WITHOUT_KEYS:
-        yield Access(operation, TABLE)
+        yield Access(operation, body.get("IndexName", TABLE))
     elif operation == "PutItem":
         yield Access(operation, TABLE, _partitions([body["Item"]]))
     else:

@@ -1,11 +1,10 @@
-import os
 from functools import cache
 
 import boto3
 import botocore.config
 import pytest
 
-from tests.support.dynamodb import Proxy, shared_endpoint, shared_proxy
+from tests.support.dynamodb import Proxy, server_url, shared_endpoint
 from tests.support.dynamodb.tables import temporary_table
 from tests.support.dynamodb.world import World
 from tests.support.roles import within_policies
@@ -21,14 +20,14 @@ CREDENTIALS = {
 
 @pytest.fixture(scope="session")
 def endpoint():
-    """The URL of a server for all tests; with ZAEL_RECORD_CALLS set, of a proxy that records."""
-    return shared_proxy().url if os.environ.get("ZAEL_RECORD_CALLS") else shared_endpoint()
+    """The URL of a server for all tests."""
+    return shared_endpoint()
 
 
 @pytest.fixture
-def proxy(endpoint):
+def proxy():
     """A proxy before it that no other test uses."""
-    with Proxy(endpoint) as proxy:
+    with Proxy(server_url()) as proxy:
         yield proxy
 
 
