@@ -74,6 +74,9 @@ class Provisioner:
                 return ApplyResult.of(plan)
             if await state.wait_until_free(wait_seconds):
                 continue  # the other apply has changed what this one was planned from
+            if await state.end_expired_lease():
+                approved = approved and state.revision
+                continue
             pages = len(encode(plan.managed_during(), state.pages).pages)
             if await state.take_lease(pages):
                 break

@@ -86,6 +86,16 @@ class StateStore:
             has_waited, pause_s = True, min(2 * pause_s, LONGEST_PAUSE_S)
             self._header = await self._get(0)
 
+    async def end_expired_lease(self) -> bool:
+        """End the lease that an apply has left behind; False if there is none, or another did.
+
+        A request of that apply may still be under way, and must not change what a plan was made
+        from: it is refused from now on.
+        """
+        if ApplyLease.from_state(self._header) is None:
+            return False
+        return await self._put_header(self._header)
+
     async def take_lease(self, pages: int) -> bool:
         """Take the lease if the state is as it was read; announce how many pages there will be."""
         now_ms = self._context.clock()

@@ -76,6 +76,9 @@ class SyncProvisioner:
                 return ApplyResult.of(plan)
             if state.wait_until_free(wait_seconds):
                 continue  # the other apply has changed what this one was planned from
+            if state.end_expired_lease():
+                approved = approved and state.revision
+                continue
             pages = len(encode(plan.managed_during(), state.pages).pages)
             if state.take_lease(pages):
                 break
