@@ -5,6 +5,18 @@ import uuid
 from types import FunctionType
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long properties are searched; the same cases every time where CI is set. Here and not beside
+# the properties: a bound on time must not be in force for the few that are elsewhere.
+settings.register_profile(
+    "zael",
+    max_examples=int(os.environ.get("ZAEL_PROPERTY_EXAMPLES", "10")),
+    deadline=None,  # the machine may be shared; pytest-timeout watches over all tests
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("zael")
 
 # Tests start hundreds of processes. Where Python is told to write no bytecode, each would compile
 # the package again, which takes half as long as the rest of its start, and each worker all tests.

@@ -1,6 +1,6 @@
 """The check of the demo's log: it never blames a correct limiter, and misses no token."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
@@ -131,7 +131,7 @@ STEP = st.tuples(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # a machine that others use, too
+@settings(max_examples=100)
 @given(st.lists(STEP, max_size=60))
 def test_a_right_limiter_is_never_blamed_whatever_the_order_of_stamps(steps):
     now_ms, log, leases = START_MS, GrantLog(), []

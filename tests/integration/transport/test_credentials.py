@@ -113,7 +113,7 @@ def test_a_local_server_needs_no_set_up(open_client, without_keys, monkeypatch):
 
 def test_another_server_needs_credentials(open_client, without_keys):
     with pytest.raises(PermissionDenied, match="no AWS credentials were found"):
-        open_client("http://192.0.2.1:8000").call("GetItem", KEY)
+        open_client("http://192.0.2.1:8000", request_timeout=10).call("GetItem", KEY)
 
 
 @pytest.mark.parametrize("name", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
@@ -149,13 +149,13 @@ def test_the_region_is_the_argument_the_environment_or_the_profile(
 def test_without_a_region_there_is_no_endpoint(open_client, monkeypatch):
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(ValidationError, match=r"region.*AWS_REGION"):
-        open_client(None).call("GetItem", KEY)
+        open_client(None, request_timeout=10).call("GetItem", KEY)
 
 
 @pytest.mark.parametrize("region", ["mars-1", "us east 1", "US-EAST-1", "eu\r\nx"])
 def test_a_region_that_is_none_is_refused(open_client, region):
     with pytest.raises(ValidationError, match="region"):
-        open_client(None, region=region).call("GetItem", KEY)
+        open_client(None, region=region, request_timeout=10).call("GetItem", KEY)
 
 
 def session():

@@ -14,7 +14,7 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.testing import FakeClock
 
 USER, PARENT, API = "user-1", "org-1", "api"
-LATER_S = 10  # for what takes milliseconds, on a busy machine
+LATER_S = PATIENT_S = 10  # for what takes milliseconds, on a busy machine
 
 
 class Failure(Exception):
@@ -80,6 +80,8 @@ class World:
 
     async def open(self, proxy=None, **settings):
         """A repository that is closed with the world; ``settings`` are those of the builder."""
+        if proxy is None:  # nothing is lost on the way: what is late is so because of the machine
+            settings = {"request_timeout": PATIENT_S, **settings}
         repo = await self.tree.build(
             url=store_url(self.table, self.endpoint if proxy is None else proxy.url),
             namespace=self.namespace,

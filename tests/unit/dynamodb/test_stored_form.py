@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zae_limiter.admission.usage import WindowUsage
@@ -44,7 +44,6 @@ def is_plain(item):
     return all(set(value) <= {"S", "N", "BOOL"} for value in item.values())
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # a machine that others use, too
 @given(levels, st.sampled_from([("user", "api"), ("user", "_default_"), ("", "api")]))
 def test_limits_read_back_in_their_order(stored, whose):
     config = LevelConfig(tuple(stored))
