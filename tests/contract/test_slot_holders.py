@@ -9,13 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.contract.engines import dynamodb_url, sqlite_url
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
 HOLDER = Path(__file__).with_name("slot_holder.py")
 LEASE_TTL = 3
-STARVED_S = 5.0  # what a busy machine may add
+# Renewed every third of it: a machine that stalls for less than the rest loses nothing.
+RENEWED_TTL = 6
+LONG_TTL = 60  # where nothing is to expire or to be renewed
 
 
 @pytest.fixture(params=["sqlite", "dynamodb"])
@@ -26,9 +29,14 @@ def url(request, tmp_path):
 
 
 @pytest.fixture
-def limiter(url):
+def lease_ttl():
+    return LEASE_TTL
+
+
+@pytest.fixture
+def limiter(url, lease_ttl):
     with SyncRepository.open(url=url) as repo:
-        repo.set_system_defaults([Limit.concurrent("parallel", 1, lease_ttl=LEASE_TTL)])
+        repo.set_system_defaults([Limit.concurrent("parallel", 1, lease_ttl=lease_ttl)])
         yield SyncRateLimiter(repo)
 
 
@@ -57,13 +65,14 @@ def is_free(limiter):
         return False
 
 
-def free_after_s(limiter):
-    """Wait until the slot is free; return how long that took."""
-    start = time.monotonic()
-    while not is_free(limiter):
-        assert time.monotonic() < start + 60
-        time.sleep(0.02)
-    return time.monotonic() - start
+def wait_until_free(limiter):
+    """Return how long that took."""
+    with Stopwatch() as watch:
+        start = time.monotonic()
+        while not is_free(limiter):
+            assert time.monotonic() < start + 60
+            time.sleep(0.02)
+    return watch
 
 
 def test_the_slot_of_a_killed_process_is_free_when_its_lease_has_expired(limiter, url):
@@ -72,17 +81,19 @@ def test_the_slot_of_a_killed_process_is_free_when_its_lease_has_expired(limiter
         assert not is_free(limiter)
         child.send_signal(signal.SIGKILL)
         child.wait()
-        assert free_after_s(limiter) <= LEASE_TTL + 1 + 1  # and what a rejection is remembered
+        watch = wait_until_free(limiter)
+        assert watch.within(LEASE_TTL + 1 + 1), watch  # and what a rejection is remembered
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lease_ttl", [RENEWED_TTL])
 @pytest.mark.parametrize("mode", ["sync", "async", "gevent"])
-def test_a_slot_is_held_for_longer_than_its_ttl(limiter, url, mode):
+def test_a_slot_is_held_for_longer_than_its_ttl(limiter, url, mode, lease_ttl):
     if mode == "gevent":
         pytest.importorskip("gevent")
     with holder(url, mode) as child:
         assert child.stdout.readline() == "held\n"
-        end = time.monotonic() + 3 * LEASE_TTL
+        end = time.monotonic() + 2 * lease_ttl
         while time.monotonic() < end:
             assert not is_free(limiter)
             time.sleep(0.1)
@@ -90,7 +101,8 @@ def test_a_slot_is_held_for_longer_than_its_ttl(limiter, url, mode):
         child.stdin.flush()
         assert child.stdout.readline() == "lost False\n"
         child.wait()
-        assert free_after_s(limiter) < 1 + STARVED_S
+        watch = wait_until_free(limiter)
+        assert watch.within(1), watch
 
 
 @pytest.mark.slow
@@ -98,7 +110,7 @@ def test_a_process_that_was_stopped_has_lost_its_slot(limiter, url):
     with holder(url) as child:
         assert child.stdout.readline() == "held\n"
         child.send_signal(signal.SIGSTOP)
-        free_after_s(limiter)
+        wait_until_free(limiter)
         with limiter.acquire("user", "api", {}):
             child.send_signal(signal.SIGCONT)
             child.stdin.write("\n")
@@ -109,6 +121,7 @@ def test_a_process_that_was_stopped_has_lost_its_slot(limiter, url):
         assert is_free(limiter)
 
 
+@pytest.mark.parametrize("lease_ttl", [LONG_TTL])
 def test_a_forked_child_neither_holds_nor_frees_the_slot_of_its_parent(limiter, url):
     with holder(url, "fork") as child:
         assert child.stdout.readline() == "in the child: lost True\n"
