@@ -111,7 +111,7 @@ def extra_units(
         (16, 30.0, 300.0, 3),
         (16, 200.0, 300.0, 4),  # few writes in a row: averages are an hour old
         pytest.param(16, 300.0, 1799.0, 6, marks=pytest.mark.slow),
-        (256, 60.0, 60.0, 2),
+        pytest.param(256, 60.0, 60.0, 2, marks=pytest.mark.slow),
     ],
 )
 def test_an_hour_of_a_bucket_costs_a_few_units(clients, every_s, around_s, borders, processor):
