@@ -14,6 +14,7 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.transport.calls import Deadline
 
 KEYS = [Key(f"pk-{number}", "sk") for number in range(60)]
 
@@ -24,7 +25,7 @@ async def test_items_of_more_than_one_answer_s_size_are_all_read(proxied, proxy,
         raw.put(system.encode_document(NS, f"{number}", {"long": "x" * 380_000}))
     wanted = [keys.record(NS, f"{number}") for number in range(70)]
     with proxy.measure() as seen:
-        found = await batch_get(proxied.client, wanted, consistent=True)
+        found = await batch_get(proxied.client, wanted, consistent=True, deadline=Deadline(60))
     assert seen.calls == 2
     assert sorted(found) == sorted(wanted[:60])
 

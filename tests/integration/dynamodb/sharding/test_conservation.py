@@ -183,7 +183,8 @@ async def greedy(world, crowd, seed, seconds):
         held = 1000 * least + world.level(limit.name)
         assert held <= 1000 * limit.capacity + accrued + SHARDS * len(crowd.children), limit.name
     _, most = crowd.net("rpm")
-    least_brought = 1000 * FAST[0].capacity + FAST[0].refill_amount * elapsed_ms
+    # While they run: how long they take to start depends on the machine.
+    least_brought = 1000 * FAST[0].capacity + FAST[0].refill_amount * 1000 * seconds
     assert 2000 * most > least_brought
     assert min(counts["split"], counts["merge"]) > 3
 
