@@ -59,8 +59,9 @@ def test_no_function_has_more_positional_parameters_than_a_reader_can_keep_apart
 def test_texts_speak_of_things_not_of_people():
     texts = [
         f"{module}: {text}"
-        for module in modules()
-        for text in (*_docstrings(trees()[module]), *_comments(modules()[module]))
+        for module, source in modules().items()
+        if PEOPLE.search(source)  # few: to take all of them apart takes seconds
+        for text in (*_docstrings(trees()[module]), *_comments(source))
         if PEOPLE.search(text)
     ]
     assert len(texts) <= MOST_TEXTS_WITH_PEOPLE, "\n".join(texts)

@@ -24,7 +24,7 @@ from weakref import WeakSet
 import zae_limiter
 
 # Of one test: what comes later repeats what came before, and is looked at by the slow tests only.
-MOST_REQUESTS = 10_000 if os.environ.get("ZAEL_RECORD_CALLS") else 100
+MOST_REQUESTS = 10_000 if os.environ.get("ZAEL_RECORD_CALLS") else 50
 MOST_TASKS = 30  # of one event loop: a crowd does one thing
 # Where public methods are; an engine's own may have the same names, as the pause of a retry.
 _PUBLIC = tuple(f"{Path(zae_limiter.__file__).parent}/{tree}/" for tree in ("_async", "_sync"))

@@ -58,7 +58,8 @@ CHANGES = {
     "made anew": (EVEN[4], made_anew),
     "made anew, was split finely": (EVEN[8], made_anew),
 }
-FINER = {"split finely", "made anew, was split finely"}  # than a change that is tried as well
+# Finer than a change that is tried as well, or a part of it.
+FINER = {"split finely", "split further", "merged in part", "made anew, was split finely"}
 CHANGE = pytest.mark.parametrize(
     "change",
     [
