@@ -127,7 +127,7 @@ async def test_a_page_does_not_read_what_comes_after_it(proxied, proxy, raw):
 
 async def test_a_page_of_days_reads_the_rows_of_its_entities(proxied, proxy, raw):
     """Of the others it reads the keys in the index, some thirty for the price of a row."""
-    users, limit, later = 60, 5, 30
+    users, limit, later = 40, 5, 30
     hours = [*range(24), *range(24, 24 + later)]
     store(raw, [row(f"user-{number:03}", "api", hour) for number in range(users) for hour in hours])
     daily, key = UsageQuery.parse("daily", None, None), None
