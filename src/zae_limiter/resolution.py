@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits, is_newer
-from zae_limiter.admission.request import Charge
+from zae_limiter.admission.request import NO_NAMES, Charge
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import (
     ConfigSnapshot,
@@ -47,15 +48,16 @@ class Scope:
         An acquire (``takes_slot``) takes a slot of each limit on calls in flight, unless
         ``amounts`` says otherwise.
         """
-        if not amounts.keys() <= self.names:
-            self._raise_unknown(amounts, field)
+        for name in amounts:
+            if name not in self.names:
+                self._raise_unknown(amounts, field)
         resource = self.resource
         entity_id, in_force = self.buckets[0]
         taken = in_force.amounts_milli(amounts)
         takes_slot = takes_slot and self.has_slots
         if takes_slot:
             in_force.add_slots(taken, amounts)
-        charge = Charge(entity_id, resource, in_force, taken)
+        charge = new_tuple(Charge, (entity_id, resource, in_force, taken, NO_NAMES))
         if len(self.buckets) == 1:
             return (charge,)
         parent_id, above = self.buckets[1]
@@ -63,7 +65,7 @@ class Scope:
         taken = above.amounts_milli(amounts)
         if takes_slot:
             above.add_slots(taken, amounts)
-        return charge, Charge(parent_id, resource, above, taken, through_child)
+        return charge, new_tuple(Charge, (parent_id, resource, above, taken, through_child))
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
         """Whether one of the buckets has seen newer configuration and holds other limits."""

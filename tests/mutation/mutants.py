@@ -33,6 +33,7 @@ MANY_HISTORIES = HISTORIES + "in_many_histories_where"
 GUARDS = "tests/property/test_usage_guards.py::test_"
 SHARED = "tests/unit/test_shared_clock.py::"
 HOURS = "tests/unit/dynamodb/test_hour_updates.py::"
+BUCKET_ITEM = "tests/unit/dynamodb/test_bucket_item.py::"
 ITEM_HOURS = "tests/unit/dynamodb/test_item_hours.py::"
 MIGRATIONS = "tests/unit/dynamodb/test_migrations.py::"
 DIFF = "tests/unit/manifest/test_diff.py::"
@@ -734,8 +735,8 @@ MUTANTS = [
     Mutant(
         "a guess of overflow is not checked",
         "admission/moves.py",
-        "return Move(key, full - returned, None, 0, full - taken, taken - returned)",
-        "return Move(key, None, None, 0, full - taken, taken - returned)",
+        "Move, (key, full - returned, None, 0, full - taken, taken - returned)",
+        "Move, (key, None, None, 0, full - taken, taken - returned)",
         MOVES + "test_what_is_let_through_is_exact",
     ),
     Mutant(
@@ -1010,21 +1011,42 @@ MUTANTS = [
     Mutant(
         "another origin is taken for the known one",
         "dynamodb/items/bucket.py",
-        '        or item[ORIGIN]["S"] != hours.origin\n',
+        '        item[ORIGIN]["S"],\n',
         "",
         HOURS + "test_a_changed_hour_is_decoded_again",
     ),
     Mutant(
         "an hour that another client has turned is not noticed",
         "dynamodb/items/bucket.py",
-        '        or int(item[HOUR]["N"]) != hours.hour\n',
+        '        item[HOUR]["N"],\n',
         "",
         HOURS + "test_a_changed_hour_is_decoded_again",
     ),
     Mutant(
+        "another generation is taken for the known one",
+        "dynamodb/items/bucket.py",
+        '        item[GENERATION]["N"],\n',
+        "",
+        BUCKET_ITEM + "test_what_few_writes_change_is_noticed[change1]",
+    ),
+    Mutant(
+        "another version is taken for the known one",
+        "dynamodb/items/bucket.py",
+        '        item[VERSION]["N"],\n',
+        "",
+        BUCKET_ITEM + "test_what_few_writes_change_is_noticed[change2]",
+    ),
+    Mutant(
+        "another TTL is taken for the known one",
+        "dynamodb/items/bucket.py",
+        '        None if ttl is None else ttl["N"],\n',
+        "",
+        BUCKET_ITEM + "test_what_few_writes_change_is_noticed[change3]",
+    ),
+    Mutant(
         "a cleared hour is not noticed",
         "dynamodb/items/bucket.py",
-        "        or (finished is not None and FINISHED not in item)\n",
+        " or (finished is not None and FINISHED not in item)",
         "",
         HOURS + "test_a_cleared_hour_is_noticed",
     ),

@@ -13,6 +13,7 @@ from zae_limiter._async.lease import Lease
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.charging import ChargeService
 from zae_limiter._async.repository.config_reads import Fresh
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,
@@ -114,14 +115,10 @@ class AcquireCall:
         deadline = None if timeout_s is None else Deadline(timeout_s)  # of all that follows
         try:
             scope, now_ms = await charging.scope(self, clock(), deadline)
-            request = ChargeRequest(
-                scope.charges(amounts, "consume", is_acquire),
-                clock,
-                now_ms,
-                False,
-                is_acquire,
-                self.speculative,
-                deadline,
+            charges = scope.charges(amounts, "consume", is_acquire)
+            request = new_tuple(
+                ChargeRequest,
+                (charges, clock, now_ms, False, is_acquire, self.speculative, deadline, None),
             )
             outcome = await charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:

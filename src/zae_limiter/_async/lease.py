@@ -62,7 +62,7 @@ class Lease:
         self._amounts = amounts
         self._account: LeaseAccount | None = None  # most blocks change nothing and need none
         self._open = True
-        self._ended: Receipt[None] = Receipt()
+        self._ended: Receipt[None] | None = None  # nor a receipt
         self._lock = threading.Lock()
         self._slots: list[HeldSlots] | None = None
 
@@ -235,14 +235,15 @@ class Lease:
             if self._account is None and self._slots is None and not failed:
                 return
             account = self._booked()
-        if self._ended.is_committed:
+            ended = self._ended = self._ended or Receipt()
+        if ended.is_committed:
             return
         changes = self._due_at_end(account, failed)
         settlements = account.settlements(account.parts(changes)) if changes else ()
         if self._slots is not None:
             settlements = await self._with_slots(self._slots, settlements)
         if settlements:
-            await self._call.settle_quietly(settlements, self._ended)
+            await self._call.settle_quietly(settlements, ended)
         lines = self._call.charging.waiting_lines if self._slots is not None else None
         if lines is not None and self._grant is not None:
             lines.slots_returned(self._grant)
@@ -276,7 +277,8 @@ class Lease:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
             cost = account.changed_by(account.parts(written)).written()
-            lost = bool(written) and not self._ended.is_committed
+            committed = self._ended is not None and self._ended.is_committed
+            lost = bool(written) and not committed
             self._watch.settled(cost, written, failed=failed, lost=lost)
 
     def _is_ignored(self, error: BaseException) -> bool:

@@ -11,6 +11,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.charging import ChargeService
@@ -116,14 +117,10 @@ class AcquireCall:
         deadline = None if timeout_s is None else Deadline(timeout_s)  # of all that follows
         try:
             scope, now_ms = charging.scope(self, clock(), deadline)
-            request = ChargeRequest(
-                scope.charges(amounts, "consume", is_acquire),
-                clock,
-                now_ms,
-                False,
-                is_acquire,
-                self.speculative,
-                deadline,
+            charges = scope.charges(amounts, "consume", is_acquire)
+            request = new_tuple(
+                ChargeRequest,
+                (charges, clock, now_ms, False, is_acquire, self.speculative, deadline, None),
             )
             outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:

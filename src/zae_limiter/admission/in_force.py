@@ -119,7 +119,11 @@ class InForce:
         least_ms = keep_ms // 2
         if usage_ms:
             usage_ms += HOUR_MS  # until the hour ends
-            least_ms, keep_ms = max(least_ms, usage_ms), max(keep_ms, usage_ms + WEEK_MS)
+            # Without max(), which takes ten times as long.
+            if least_ms < usage_ms:
+                least_ms = usage_ms
+            if keep_ms < usage_ms + WEEK_MS:
+                keep_ms = usage_ms + WEEK_MS
         if expires_ms is not None and expires_ms - now_ms > least_ms:
             return expires_ms
         return now_ms + keep_ms if keep_ms < CENTURY_MS else None

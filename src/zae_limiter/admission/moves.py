@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.image import (
     EPOCH_MS,
     LimitState,
@@ -162,10 +163,10 @@ def _branch(
         needed = taken
     if overflowing and taken and (not asked or needed <= capacity):
         # clamp: the surplus is cut off before anything is taken
-        return Move(key, full - returned, None, 0, full - taken, taken - returned)
+        return new_tuple(Move, (key, full - returned, None, 0, full - taken, taken - returned))
     enough = needed - returned - accrued if asked else None
     not_overfull = full - returned if taken else None
-    return Move(key, enough, not_overfull, returned - taken, None, taken - returned)
+    return new_tuple(Move, (key, enough, not_overfull, returned - taken, None, taken - returned))
 
 
 def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:

@@ -8,8 +8,8 @@ another client may have given tokens back, which this one has not seen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, holds_limits
@@ -27,22 +27,19 @@ from zae_limiter.dynamodb.sharding.known_shards import (
     rejection,
 )
 
+# A cache entry, and amounts that it was found to hold at a moment, in milliseconds. No NamedTuple:
+# one is made for every charge.
+_Fit = tuple[CachedBucket, Mapping[str, int], int]
 
-class _Fit(NamedTuple):
-    """Amounts that a cache entry was found to hold at ``now_ms``."""
 
-    cached: CachedBucket
-    amounts_milli: Mapping[str, int]
-    now_ms: int
-
-    def covers(self, amounts_milli: Mapping[str, int], now_ms: int) -> bool:
-        """Tell whether the entry must hold these amounts, too: its levels only rise with time."""
-        if now_ms < self.now_ms:
-            return False
-        fitting = self.amounts_milli
-        return amounts_milli == fitting or all(
-            amount <= fitting.get(key, -1) for key, amount in amounts_milli.items()
-        )
+def _covers(fit: _Fit, amounts_milli: Mapping[str, int], now_ms: int) -> bool:
+    """Tell whether the entry must hold these amounts, too: its levels only rise with time."""
+    _, fitting, from_ms = fit
+    if now_ms < from_ms:
+        return False
+    return amounts_milli == fitting or all(
+        amount <= fitting.get(key, -1) for key, amount in amounts_milli.items()
+    )
 
 
 class RejectionCache:
@@ -73,18 +70,22 @@ class RejectionCache:
 
     def _judge_bucket(self, pending: PendingChange, now_ms: int) -> Rejected | None:
         entry, change = self._cache.get(pending.shard_id), pending.change
-        if entry is None or not holds_limits(entry.bucket, change.in_force):
+        if entry is None:
             return None
-        paused_until_ms = entry.bucket.image.paused_until_ms
+        bucket, at_ms, others, _, _, _ = entry  # faster than attributes
+        in_force, amounts, _, _, _, _, until_ms, _, _, _ = change
+        if bucket.digest not in in_force.digests and not holds_limits(bucket, in_force):
+            return None
+        image = bucket.image
+        paused_until_ms = image.paused_until_ms
         if paused_until_ms is not None and now_ms < paused_until_ms:
             return self._judge_paused(entry, now_ms)
-        if change.until_ms is not None:
-            return self._judge_reservation(pending, entry, change.until_ms, now_ms)
+        if until_ms is not None:
+            return self._judge_reservation(pending, entry, until_ms, now_ms)
         last = self._last_fit
-        if last is not None and last.cached is entry and last.covers(change.amounts_milli, now_ms):
+        if last is not None and last[0] is entry and _covers(last, amounts, now_ms):
             return None
-        image, age_ms = entry.bucket.image, now_ms - entry.at_ms
-        amounts, others = change.amounts_milli, entry.others_milli_per_s
+        age_ms = now_ms - at_ms
         is_fresh = 0 <= age_ms < self._ttl_ms
         if image.holds is not None:  # planned with the slots of other callers, without a draft
             fits = fits_alone(change, image, now_ms)
@@ -93,8 +94,8 @@ class RejectionCache:
         if is_fresh and not fits:
             return Rejected(image, now_ms)
         if fits:
-            self._last_fit = _Fit(entry, change.amounts_milli, now_ms)
-        pending.draft = ChargeDraft(entry, moves, now_ms, fits)
+            self._last_fit = entry, amounts, now_ms
+        pending.draft = new_tuple(ChargeDraft, (entry, moves, now_ms, fits))
         return None
 
     def _judge_paused(self, entry: CachedBucket, now_ms: int) -> Rejected | None:

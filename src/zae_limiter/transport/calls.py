@@ -63,8 +63,10 @@ class Retries:
         left = self._deadline.at - time.monotonic()
         if left <= 0:
             raise self._unknown or NotSent("there was no time left to ask DynamoDB")
-        total = left / 2 if self._repeatable and self._unknown is None else left
-        return total, min(total, left / 2, _MAX_CONNECT_S)
+        half = connect = left / 2
+        if connect > _MAX_CONNECT_S:
+            connect = _MAX_CONNECT_S
+        return half if self._repeatable and self._unknown is None else left, connect
 
     def pause_after(self, error: RateLimiterUnavailable) -> float:
         """Return the seconds until the next attempt; raises if there is none."""

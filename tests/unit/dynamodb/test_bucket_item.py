@@ -16,6 +16,41 @@ def test_an_item_reads_the_same_whether_it_is_known_or_not(shard):
     assert bucket_item.decode(item, known) == bucket_item.decode(item)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": n(2)},
+        {"g": n(2)},
+        {"cv": n(2)},
+        {"ttl": n(100)},
+        {"ttl": None},
+        {"o": s("0.other")},
+        {"h": n(1)},
+        {"ph": n(1)},
+        {"k0": n(1)},
+        {"wc": n(2)},
+        {"ac": n(2)},
+        {"ac": None},
+        {"op": s("6.x")},
+        {"t_rpm": n(-1)},
+        {"c_rpm": n(-1)},
+    ],
+)
+def test_what_few_writes_change_is_noticed(change):
+    before = {**item_of(), "ttl": n(99), "ac": n(1)}
+    known = bucket_item.decode(before)
+    after = {name: value for name, value in (before | change).items() if value is not None}
+    assert bucket_item.decode(after, known) == bucket_item.decode(after) != known
+
+
+def test_names_of_limits_are_remembered_up_to_a_bound():
+    names = bucket_item.AttributeNames()
+    for at in range(bucket_item.MAX_NAMES + 1):
+        assert names[f"limit-{at}"] == (f"t_limit-{at}", f"c_limit-{at}")
+        assert len(names) <= bucket_item.MAX_NAMES
+    assert len(names) == 1
+
+
 def test_other_limits_than_the_known_ones_are_read():
     item = {**item_of(), "p_rpm": s("7:7:60:0")}
     item["lh"] = s(bucket_item.digest_of({"rpm": bucket_item.unpack("7:7:60:0")}, {"rpm": 0}))

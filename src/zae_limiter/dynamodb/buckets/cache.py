@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.pressure import WINDOW_MS, Pressure, observed
@@ -104,21 +105,25 @@ class BucketCache:
         (``certain``).
         """
         with self._lock:
-            before = self._buckets.get(shard_id)
+            buckets = self._buckets
+            before = buckets.get(shard_id)
             if before is not None and not certain:
-                newest = before.bucket
-                if (bucket.generation, bucket.image.writes) < (
-                    newest.generation,
-                    newest.image.writes,
+                newest, generation = before.bucket, bucket.generation
+                if generation < newest.generation or (
+                    generation == newest.generation and bucket.image.writes < newest.image.writes
                 ):
                     return before
             entry = _entry(before, bucket, now_ms, own_milli)
-            self._buckets.pop(shard_id, None)
-            self._buckets[shard_id] = entry  # not put(): an evicted shard leaves its layout, too
-            if bucket.shard.n > 1 or self._layouts:
+            buckets[shard_id] = entry  # not put(): an evicted shard leaves its layout, too
+            if before is not None:
+                try:  # noqa: SIM105 - faster than suppress()
+                    buckets.move_to_end(shard_id)
+                except KeyError:
+                    pass  # a signal handler has dropped it
+            if self._layouts or bucket.shard.n > 1:
                 self._add_to_layout(shard_id.bucket_id, bucket)
-            if len(self._buckets) > self._buckets.max_size:
-                self._drop(next(iter(self._buckets)))
+            if len(buckets) > buckets.max_size:
+                self._drop(next(iter(buckets)))
             return entry
 
     def store_authoritative(
@@ -223,20 +228,19 @@ def _entry(
     if before is None:
         pressure = observed(None, bucket.shard, writes, now_ms)
         return CachedBucket(bucket, now_ms, {}, pressure, _lifelong_per_s(bucket, now_ms))
-    others, others_per_s = before.others_milli_per_s, before.others_per_s
-    since = writes - before.bucket.image.writes
+    last, at_ms, others, pressure, others_per_s, _ = before  # faster than attributes
+    since = writes - last.image.writes
     if others or others_per_s or not (since == 1 if own_milli else since == 0):
         others = _others(before, bucket, now_ms, own_milli or {})
         others_per_s = _others_per_s(before, writes - (own_milli is not None), now_ms)
     # otherwise no other client has written since then
-    pressure = before.pressure
-    if before.at_ms == LONG_AGO:
+    if at_ms == LONG_AGO:
         pressure = observed(None, bucket.shard, writes, now_ms)
     elif (
-        now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != before.bucket.generation
+        now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != last.generation
     ):  # within a window and a generation the rate stays as it is
         pressure = observed(pressure, bucket.shard, writes, now_ms)
-    return CachedBucket(bucket, now_ms, others, pressure, others_per_s)
+    return new_tuple(CachedBucket, (bucket, now_ms, others, pressure, others_per_s, False))
 
 
 def _lifelong_per_s(bucket: StoredBucket, now_ms: int) -> float:

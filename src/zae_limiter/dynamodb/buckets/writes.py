@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
@@ -41,6 +42,7 @@ STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the ch
 DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
 
 NO_MOMENTS: Mapping[int, Moments] = {}
+NO_LATE_CREDITS: Mapping[str, tuple[int, int]] = {}
 
 Totals = Mapping[str, Wanted]
 
@@ -81,8 +83,8 @@ class Attempt(NamedTuple):
     store_first: OriginHour | None = None
     begins_hour: tuple[str, int] | None = None
     rejected: int = 0
-    late_credits: Mapping[str, tuple[int, int]] = {}
-    moments: Mapping[int, Moments] = {}
+    late_credits: Mapping[str, tuple[int, int]] = NO_LATE_CREDITS
+    moments: Mapping[int, Moments] = NO_MOMENTS
 
 
 class WriteContext(NamedTuple):
@@ -113,17 +115,18 @@ def charge(
 
     A reservation may leave a debt, which the TTL has to outlast.
     """
-    amounts, reserves = change.amounts_milli, change.until_ms is not None
+    _, amounts, _, admitted, _, through_child, until_ms, _, _, _ = change  # faster than attributes
+    reserves = until_ms is not None
     return _balance_write(
         known,
         bucket,
         moves,
         in_force,
         context,
-        admitted=change.admitted,
+        admitted=admitted,
         positions=SINGLE_RESERVATION if reserves else SINGLE_CHARGE,
         net_milli=amounts,
-        through_milli=through_children((change,)) if change.through_child else NO_AMOUNTS,
+        through_milli=through_children((change,)) if through_child else NO_AMOUNTS,
         owes=reserves,
     )
 
@@ -194,12 +197,14 @@ def _balance_write(
     gives: bool = False,
     slots: PlannedSlots | None = None,
 ) -> Attempt:
-    image, (shard_id, now_ms, write_id, usage_ms, rejected, is_turning) = bucket.image, context
-    until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
+    shard_id, now_ms, write_id, usage_ms, rejected, is_turning = context
+    image, _, _, last_write_id, _, _, hours, _, _, _ = bucket  # faster than attributes
+    expires_at = image.expires_ms
+    until = in_force.extended_ttl(expires_at, now_ms, usage_ms)
     if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
         until = expires_ms(after(image, moves), in_force, now_ms, usage_ms)
     counts, store_first, begins_hour = None, None, None
-    hour, hours = now_ms // HOUR_MS, bucket.hours
+    hour = now_ms // HOUR_MS
     if hours is not None and hour <= hours.hour:  # it is not over, in all but one write an hour
         if rejected or through_milli:
             counts = HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli)
@@ -211,7 +216,8 @@ def _balance_write(
         )
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
-    trailer = WriteTrailer(write_id, admitted, until, until == image.expires_ms)
+    keeps = until == expires_at
+    trailer = new_tuple(WriteTrailer, (write_id, admitted, until, keeps))
     version = 0 if image.config_version else in_force.governing_version
     write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts)
     if slots is not None:
@@ -222,21 +228,25 @@ def _balance_write(
     for _, _, _, _, put, _ in moves:
         if put is not None:
             clamped += 1
-    attempt = Attempt(
-        write,
-        write_id,
-        None if gives else bucket.write_id,
-        None if gives else write.guarded,  # a credit that is applied twice mints tokens
-        False,
-        len(moves) - clamped,
-        clamped,
-        positions,
-        net_milli,
-        store_first,
-        begins_hour,
-        rejected,
+    return new_tuple(
+        Attempt,
+        (
+            write,
+            write_id,
+            None if gives else last_write_id,
+            None if gives else write.guarded,  # a credit that is applied twice mints tokens
+            False,
+            len(moves) - clamped,
+            clamped,
+            positions,
+            net_milli,
+            store_first,
+            begins_hour,
+            rejected,
+            NO_LATE_CREDITS,
+            NO_MOMENTS if slots is None else slots.moments,
+        ),
     )
-    return attempt if slots is None else attempt._replace(moments=slots.moments)
 
 
 def credit(

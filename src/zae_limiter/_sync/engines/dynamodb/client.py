@@ -133,12 +133,11 @@ class DynamoClient:
                     timeout, connect_timeout = retries.timeouts()
                     self.counters.called()
                     now_s = time.time() + self._skew_s
-                    message = access.signer.message(operation, payload, access.credentials, now_s)
-                    response = self._http.send(
-                        access.destination, message, timeout, connect_timeout
-                    )
+                    destination, signer, credentials = access
+                    message = signer.message(operation, payload, credentials, now_s)
+                    response = self._http.send(destination, message, timeout, connect_timeout)
                     if response.status != 200:
-                        check_forwarded(response, access.destination)
+                        check_forwarded(response, destination)
                         if clock is not None and has_error_of_dynamodb(response):
                             self._observe_date(response, clock)
                     try:
@@ -168,7 +167,8 @@ class DynamoClient:
 
     def _observe_date(self, response: HttpResponse, clock: ServerClock) -> None:
         """Let an answer of DynamoDB's own set the clock; most repeat the Date of the last one."""
-        date, sent_ns = response.headers.get("date", ""), response.sent_ns
+        _, headers, _, sent_ns, received_ns = response
+        date = headers.get("date", "")
         if date == self._last_date and sent_ns < clock.urgent_from_ns:
             clock.repeated_sent_ns = sent_ns
             clock.repeated += 1
@@ -176,7 +176,7 @@ class DynamoClient:
         self._last_date = date
         server_ms = date_ms(date)
         if server_ms is not None:
-            clock.observe(server_ms, sent_ns, response.received_ns)
+            clock.observe(server_ms, sent_ns, received_ns)
 
     def _remedy(
         self, denied: Denied, response: HttpResponse, access: Access, retries: Retries

@@ -21,6 +21,7 @@ from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardW
 from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
+from zae_limiter._frozen import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
@@ -266,7 +267,9 @@ class DynamoBuckets:
                     image = applied.image if applied.is_whole else None
                     images = (image or self._seen_later(charges[0], pending, request.clock),)
                     slots = () if applied.moments is None else outcome_holds(charges, [pending])
-                    grant = receipt.outcome = Grant(charges, images, applied.reservation, slots)
+                    grant = receipt.outcome = new_tuple(
+                        Grant, (charges, images, applied.reservation, slots)
+                    )
             if grant is not None:
                 return grant
         self._count_rejections([pending])
@@ -434,8 +437,21 @@ def _pending(
 ) -> PendingChange:
     entity_id, resource, in_force, amounts_milli, through_child = charge
     _, clock, _, refreshed, is_acquire, speculative, _, until_ms = request
-    change = BucketChange(
-        in_force, amounts_milli, True, int(is_acquire), refreshed, through_child, until_ms
+    admitted = 1 if is_acquire else 0
+    change = new_tuple(
+        BucketChange,
+        (
+            in_force,
+            amounts_milli,
+            True,
+            admitted,
+            refreshed,
+            through_child,
+            until_ms,
+            False,
+            (),
+            (),
+        ),
     )
-    bucket_id = BucketId(namespace_id, entity_id, resource)
+    bucket_id = new_tuple(BucketId, (namespace_id, entity_id, resource))
     return PendingChange(bucket_id, change, clock, deadline, not speculative)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.dynamodb.buckets.manual_refill import ManualRefill
@@ -266,7 +267,9 @@ class DynamoBuckets:
                     image = applied.image if applied.is_whole else None
                     images = (image or self._seen_later(charges[0], pending, request.clock),)
                     slots = () if applied.moments is None else outcome_holds(charges, [pending])
-                    grant = receipt.outcome = Grant(charges, images, applied.reservation, slots)
+                    grant = receipt.outcome = new_tuple(
+                        Grant, (charges, images, applied.reservation, slots)
+                    )
             if grant is not None:
                 return grant
         self._count_rejections([pending])
@@ -432,8 +435,21 @@ def _pending(
 ) -> PendingChange:
     entity_id, resource, in_force, amounts_milli, through_child = charge
     _, clock, _, refreshed, is_acquire, speculative, _, until_ms = request
-    change = BucketChange(
-        in_force, amounts_milli, True, int(is_acquire), refreshed, through_child, until_ms
+    admitted = 1 if is_acquire else 0
+    change = new_tuple(
+        BucketChange,
+        (
+            in_force,
+            amounts_milli,
+            True,
+            admitted,
+            refreshed,
+            through_child,
+            until_ms,
+            False,
+            (),
+            (),
+        ),
     )
-    bucket_id = BucketId(namespace_id, entity_id, resource)
+    bucket_id = new_tuple(BucketId, (namespace_id, entity_id, resource))
     return PendingChange(bucket_id, change, clock, deadline, not speculative)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
+from zae_limiter._frozen import new_tuple
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
@@ -49,6 +50,7 @@ from zae_limiter.dynamodb.buckets.planning import (
     plan,
     rejected_alone,
 )
+from zae_limiter.dynamodb.buckets.turning import NO_AMOUNTS
 from zae_limiter.dynamodb.buckets.writes import SINGLE_CHARGE, Attempt, WriteContext
 from zae_limiter.dynamodb.counters import Counters, RejectedCounts
 from zae_limiter.dynamodb.items import bucket as bucket_item
@@ -151,9 +153,9 @@ class WriteLoop:
                 context = self._context(shard_id, now_ms, rejected)
                 undecided, changes = _undecided(group, decisions) if more else alone
                 if draft is not None:
-                    cached, change = draft.cached, leader.change
+                    (cached, moves, _, _), change = draft, leader.change
                     step: Step = writes.charge(
-                        cached, cached.bucket, draft.moves, change, change.in_force, context
+                        cached, cached.bucket, moves, change, change.in_force, context
                     )
                     draft = None
                 else:
@@ -203,14 +205,9 @@ class WriteLoop:
 
     def _context(self, shard_id: ShardId, now_ms: int, rejected: int) -> WriteContext:
         """Return the context of one attempt, with an id of its own."""
-        return WriteContext(
-            shard_id,
-            now_ms,
-            new_write_id(now_ms),
-            self._table.usage_ms,
-            rejected,
-            shard_id in self._turning,
-        )
+        turning = shard_id in self._turning
+        write_id, usage_ms = new_write_id(now_ms), self._table.usage_ms
+        return new_tuple(WriteContext, (shard_id, now_ms, write_id, usage_ms, rejected, turning))
 
     def _attempt(
         self,
@@ -224,11 +221,12 @@ class WriteLoop:
 
         None if it was refused, and something else is to be written.
         """
-        shard_id, now_ms = context.shard_id, context.now_ms
-        self._counters.writes[attempt.plain_moves, attempt.clamp_moves].add()
+        shard_id, now_ms, _, _, _, _ = context  # faster than attributes
+        _, _, _, _, _, plain, clamped, positions, net_milli, first, begins, _, _, _ = attempt
+        self._counters.writes[plain, clamped].add()
         try:
             on_throttled = partial(self._throttled.add, shard_id)
-            if attempt.begins_hour is None and attempt.store_first is None:
+            if begins is None and first is None:
                 item = self._writer.write(attempt, deadline, on_throttled)
             else:
                 item = self._begin_hour(attempt, shard_id, deadline)
@@ -242,22 +240,22 @@ class WriteLoop:
                 self._rejected.add(shard_id.bucket_id, attempt.rejected)
             return fresh, [rejection]
         bucket = bucket_item.decode(item, known.bucket)
-        self._cache.store(shard_id, bucket, now_ms, attempt.net_milli)
-        if attempt.begins_hour is not None:
+        self._cache.store(shard_id, bucket, now_ms, net_milli)
+        if begins is not None:
             self._announce(bucket, shard_id)
         elif self._later.failed:
             self._later.retry()
         image, in_force = bucket.image, changes[0].in_force
         decided: Sequence[Outcome | None]
-        if attempt.applied_positions is SINGLE_CHARGE and bucket.shard.n == 1:
-            decided = [Applied(image)]
+        if positions is SINGLE_CHARGE and bucket.shard.n == 1:
+            decided = [new_tuple(Applied, (image, NO_AMOUNTS, False, True, None, None))]
             # A charge leaves no debt: the levels need not be looked at.
             if in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms):
                 return known, decided  # everything is decided: the caller does not look at it
         elif attempt.structural:
             decided = [None] * len(changes)
         else:
-            decided = _decided_by_write(changes, attempt.applied_positions, bucket, now_ms)
+            decided = _decided_by_write(changes, positions, bucket, now_ms)
             if attempt.moments:
                 decided = _with_moments(decided, attempt.moments)
             if attempt.late_credits:

@@ -79,10 +79,10 @@ class ShardRouter:
         elif outcome is None or _concerns_other_shards(outcome):
             outcome = self._among_shards(pending, outcome)
         entry = self._cache.get(pending.shard_id)
-        if entry is not None and (
-            entry.pressure.is_high or entry.bucket.shard.n > 1 or self._throttled.until_s
-        ):
-            self._resharder.reshard_if_due(pending)
+        if entry is not None:
+            bucket, _, _, pressure, _, _ = entry  # faster than attributes
+            if pressure.is_high or bucket.shard.n > 1 or self._throttled.until_s:
+                self._resharder.reshard_if_due(pending)
         return outcome
 
     def _among_shards(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
