@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
+from json.scanner import make_scanner
 from typing import Any
 from zlib import crc32
 
@@ -16,29 +17,30 @@ _CONDITION_FAILED = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedExce
 # A header of DynamoDB's own responses.
 REQUEST_ID = "x-amzn-requestid"
 # `json.loads` also looks for blanks around the document, which takes as long as to parse it.
-_raw_decode = json.JSONDecoder().raw_decode
+_scan = make_scanner(json.JSONDecoder())  # type: ignore[arg-type] # what `raw_decode` calls
 
 
 def parse_response(response: HttpResponse, operation: str, table: str) -> dict[str, Any]:
     """Return the content of a successful response; raises the error that any other one means."""
-    expected = response.headers.get("x-amz-crc32")
-    if expected is not None and expected != str(crc32(response.body)):
+    status, headers, body, _, _ = response
+    expected = headers.get("x-amz-crc32")
+    if expected is not None and expected != str(crc32(body)):
         raise NoAnswer(f"DynamoDB's answer to {operation} was damaged on its way")
     try:
-        text = response.body.decode()
-        content, end = _raw_decode(text)
+        text = body.decode()
+        content, end = _scan(text, 0)
         if end != len(text):
             content = json.loads(text)
         if type(content) is not dict:
             content = {}
-        elif response.status == 200:
+        elif status == 200:
             # The item after a write is looked at by `decode` only if it cannot be decoded.
             if operation == "UpdateItem" or has_shape(operation, content):
                 return content
             content = {}
         elif content.get("__type") == _CONDITION_FAILED and type(content.get("Item")) is dict:
             raise ConditionFailed(content["Item"])  # the usual error
-    except (ValueError, RecursionError):  # not JSON, or nested without end
+    except (ValueError, RecursionError, StopIteration):  # not JSON, or nested without end
         content = {}
     # Without a name: an error that its own frame refers to is garbage for the collector.
     raise _any_error_of(response, content, operation, table)

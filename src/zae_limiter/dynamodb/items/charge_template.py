@@ -8,10 +8,8 @@ same limits, each in the same branch, the hour in the same form) differ in their
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from operator import itemgetter
-from typing import NamedTuple
 
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.slots import SlotWrite
@@ -34,14 +32,8 @@ MAX_TEMPLATES = 4096  # bounds memory; a kind is a set of limits and the branch 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class ChargeTemplate(NamedTuple):
-    """A request text with gaps, and the values of a charge that go into them."""
-
-    text: str
-    select_values: Callable[[list[object]], tuple[object, ...]]
-
-
-_templates: BoundedDict[tuple[object, ...], ChargeTemplate] = BoundedDict(MAX_TEMPLATES)
+# A request text with gaps, by its kind.
+_templates: BoundedDict[tuple[object, ...], str] = BoundedDict(MAX_TEMPLATES)
 
 
 class TemplatedCharge:
@@ -119,9 +111,20 @@ class TemplatedCharge:
         values: list[object] = [_partition(*self._shard_id)]
         for move in self._moves:
             key, low, high, add, put, consumed = move
-            kind += (key, low is None, high is None, put is None, add == 0, consumed == 0)
-            values += move
-        values += (write_id, 1, admitted, ttl, bucket.shard.n, bucket.digest, version)
+            if put is None and add and consumed and low is not None and high is not None:
+                kind.append(key)  # alone: the usual move
+                values += (low, high, add, consumed)
+            else:
+                kind.append((key, low is None, high is None, put is None, add == 0, consumed == 0))
+                values += _values_of(move)
+        values += (write_id, 1)
+        if admitted:
+            values.append(admitted)
+        if ttl is not None:
+            values.append(ttl)
+        values += (bucket.shard.n, bucket.digest)
+        if version:
+            values.append(version)
         if counts is not None:
             of_hour = kind_of(bucket, counts)
             if of_hour is None:
@@ -129,31 +132,19 @@ class TemplatedCharge:
             kind += of_hour
             values += values_of(bucket, counts)
         template = _templates.get(tuple(kind)) or self._new_template(tuple(kind), table)
-        text: str = template.text % template.select_values(values)
-        return text
+        return template % tuple(values)
 
-    def _new_template(self, kind: tuple[object, ...], table: str) -> ChargeTemplate:
-        template = ChargeTemplate(
-            _with_gaps(self.update(), table), itemgetter(*self._value_positions())
-        )
+    def _new_template(self, kind: tuple[object, ...], table: str) -> str:
+        template = _with_gaps(self.update(), table)
         _templates.put(kind, template)
         return template
 
-    def _value_positions(self) -> list[int]:
-        """Return indexes into the value list of ``text``, in the order of the placeholders."""
-        positions, start = [0], 1
-        for _, low, high, add, put, consumed in self._moves:
-            changed = 4 if put is not None else 3 if add else None
-            fields = (low is not None and 1, high is not None and 2, changed, consumed != 0 and 5)
-            positions += [start + field for field in fields if field]
-            start += len(Move._fields)
-        trailer = self._trailer
-        sets_ttl = not trailer.keeps and trailer.expires_ms is not None
-        present = (True, True, trailer.admitted, sets_ttl, True, True, self._version)
-        positions += [start + offset for offset, is_there in enumerate(present) if is_there]
-        of_hour = [] if self._counts is None else values_of(self._bucket, self._counts)
-        start += len(present)
-        return positions + list(range(start, start + len(of_hour)))
+
+def _values_of(move: Move) -> list[int]:
+    """Return the values of a move, in the order of their placeholders."""
+    changed = move.add or None if move.put is None else move.put
+    values = (move.low, move.high, changed, move.consumed_milli or None)
+    return [value for value in values if value is not None]
 
 
 def _with_gaps(update: UpdateExpression, table: str) -> str:
