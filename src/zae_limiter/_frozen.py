@@ -55,6 +55,8 @@ def frozen(cls: type[T]) -> type[T]:
         "__slots__": names,
         "__match_args__": names,
         "__repr__": body.get("__repr__", _repr),
+        "__eq__": _first_eq,
+        "__hash__": _first_hash,
         "__setattr__": _refuse_change,
         "__delattr__": _refuse_change,
         "__reduce__": _reduce,
@@ -62,9 +64,7 @@ def frozen(cls: type[T]) -> type[T]:
         "__dataclass_fields__": _Fields(names, defaults),
     }
     made: type[T] = type(cls.__name__, cls.__bases__, body)
-    for name, method in _compiled(made, names, defaults).items():
-        method.__qualname__ = f"{cls.__qualname__}.{name}"
-        setattr(made, name, method)
+    _add(made, {"__init__": _initializer(made, names, defaults)})
     return made
 
 
@@ -75,10 +75,10 @@ def replace(value: T, /, **changes: Any) -> T:
     return type(value)(**changes)
 
 
-def _compiled(
+def _initializer(
     cls: type, names: tuple[str, ...], defaults: dict[str, Any]
-) -> dict[str, Callable[..., Any]]:
-    """Compile the methods that depend on the fields and must be fast, all at once.
+) -> Callable[..., None]:
+    """Compile the method that names the fields.
 
     A value is initialized by its slots themselves: faster than by ``object.__setattr__``.
     """
@@ -94,15 +94,39 @@ def _compiled(
         steps.append(f"set_{name}(self, {value})")
     if hasattr(cls, "__post_init__"):
         steps.append("self.__post_init__()")
+    exec(f"def __init__(self, {', '.join(parameters)}):\n {'; '.join(steps)}\n", known)
+    return known["__init__"]  # type: ignore[no-any-return]
+
+
+def _first_eq(self: object, other: object) -> bool:
+    """Compare the first time: few of the classes that a function imports are ever compared."""
+    _compile_comparison(type(self))
+    return self.__eq__(other)
+
+
+def _first_hash(self: object) -> int:
+    _compile_comparison(type(self))
+    return self.__hash__()
+
+
+def _compile_comparison(cls: Any) -> None:
+    made_by = next(base for base in cls.__mro__ if "__dataclass_fields__" in base.__dict__)
+    names = made_by.__match_args__
     own, others = (f"({''.join(f'{of}.{name},' for name in names)})" for of in ("self", "other"))
+    methods: dict[str, Any] = {}
     text = (
-        f"def __init__(self, {', '.join(parameters)}):\n {'; '.join(steps)}\n"
         "def __eq__(self, other):\n"
         f" return {own} == {others} if other.__class__ is self.__class__ else NotImplemented\n"
         f"def __hash__(self):\n return hash({own})\n"
     )
-    exec(text, known)
-    return {name: known[name] for name in ("__init__", "__eq__", "__hash__")}
+    exec(text, methods)
+    _add(made_by, {name: methods[name] for name in ("__eq__", "__hash__")})
+
+
+def _add(cls: type, methods: dict[str, Callable[..., Any]]) -> None:
+    for name, method in methods.items():
+        method.__qualname__ = f"{cls.__qualname__}.{name}"
+        setattr(cls, name, method)
 
 
 class _Fields:

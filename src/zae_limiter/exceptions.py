@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle, LimitStatus
-
-# What a header says where the amount can never fit: web frameworks need a text, and clients that
-# obey it give up for a day instead of trying again at once.
-NEVER_FITS_S = 86_400
 
 
 def _rebuild(cls: type[ZAELimiterError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
@@ -61,7 +56,9 @@ class RateLimitExceeded(RateLimitError):
 
     # The message is put together when it is asked for: a tenth of a rejection from the cache.
     def __str__(self) -> str:
-        return self._describe()
+        from zae_limiter import rejection
+
+        return rejection.description(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -99,18 +96,15 @@ class RateLimitExceeded(RateLimitError):
     @property
     def retry_after_header(self) -> str:
         """Value of an HTTP ``Retry-After`` header; a day if waiting can never help."""
-        seconds = self.retry_after_seconds
-        return str(NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds))
+        from zae_limiter import rejection  # functions raise no rejections
+
+        return rejection.retry_after_header(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return strict JSON for the response of an API: an infinite wait is null."""
-        seconds = self.retry_after_seconds
-        return {
-            "error": "rate_limit_exceeded",
-            "message": str(self),
-            "retry_after_seconds": None if math.isinf(seconds) else seconds,
-            "limits": [status.as_dict() for status in self.statuses],
-        }
+        from zae_limiter import rejection
+
+        return rejection.as_dict(self)
 
     def headers(self, style: HeaderStyle = "ietf") -> dict[str, str]:
         """Return HTTP headers for a 429: ``Retry-After``, and the limits in the given style.
@@ -121,22 +115,6 @@ class RateLimitExceeded(RateLimitError):
 
         headers = rate_limit_headers(self.statuses, style, now_ms=self.at_ms)
         return {**headers, "Retry-After": self.retry_after_header}
-
-    def _describe(self) -> str:
-        primary = self.primary_violation
-        if primary is None:
-            return "rate limit exceeded"
-        needs = f"{primary.limit_name} needs {primary.requested}, has {primary.available}"
-        if primary.paused_seconds:
-            needs = f"its bucket is paused for {primary.paused_seconds:g} s more"
-        if math.isinf(primary.retry_after_seconds):
-            advice = f"it can never fit (capacity {primary.limit.capacity}): ask for less"
-        else:
-            advice = f"retry in {primary.retry_after_seconds:g} s"
-        return (
-            f"rate limit exceeded for {primary.entity_id!r} on {primary.resource!r}: "
-            f"{needs}; {advice}"
-        )
 
 
 class LeaseExpiredError(RateLimitError):

@@ -17,7 +17,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from zae_limiter.exceptions import NEVER_FITS_S, ValidationError
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.rejection import NEVER_FITS_S
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle, LimitStatus

@@ -184,7 +184,7 @@ class Processor:
         now = time.monotonic()
         if now >= self._retention_until:
             from zae_limiter.dynamodb.items import system
-            from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS, USAGE_DAYS
+            from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS, USAGE_DAYS
             from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 
             key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes

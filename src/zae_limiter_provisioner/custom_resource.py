@@ -22,7 +22,7 @@ from zae_limiter.exceptions import (
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.problems import ApplyConflict
 from zae_limiter_provisioner import actions
-from zae_limiter_provisioner.table import opened_provisioner
+from zae_limiter_provisioner.table import OpenedProvisioner
 
 if TYPE_CHECKING:
     from zae_limiter._sync.provisioner import SyncProvisioner
@@ -60,7 +60,7 @@ class ResourceRequest:
             return self._remove(until)
         manifest, namespace = self._wanted()
         principal = self._principal()
-        with opened_provisioner(self._table, namespace, principal) as provisioner:
+        with OpenedProvisioner(self._table, namespace, principal) as provisioner:
             if self.kind == "Create":
                 provisioner.plan(manifest)  # what fails here has changed nothing
             result = self._apply(provisioner, manifest, namespace, until)
@@ -103,7 +103,7 @@ class ResourceRequest:
         if kind != APPLIED or not namespace:
             return ResourceOutcome(True, "nothing was applied")
         try:
-            with opened_provisioner(self._table, namespace, self._principal()) as provisioner:
+            with OpenedProvisioner(self._table, namespace, self._principal()) as provisioner:
                 actions.apply(provisioner, LimitsManifest(namespace), until)
         except (InfrastructureNotFoundError, NamespaceNotFoundError) as error:
             return ResourceOutcome(True, f"nothing is left to be removed: {error}")

@@ -7,8 +7,7 @@ the rest of a cold start.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from zae_limiter._named import NamedTuple
 from zae_limiter._sync.engines.dynamodb.requests import batch_get_all, get_item
 from zae_limiter._sync.provisioner import SyncProvisioner
 from zae_limiter.concurrency.parallel import Parallel
-from zae_limiter.dynamodb import table as stored_table
+from zae_limiter.dynamodb import version_record
 from zae_limiter.dynamodb.items import configs, entities, keys, system
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.models.entity import Entity, Namespace
@@ -144,23 +143,37 @@ class NamespaceContext(NamedTuple):
     cache: NoCache = NoCache()
 
 
-@contextmanager
-def opened_provisioner(table: str, namespace: str, principal: str) -> Iterator[SyncProvisioner]:
-    """Open a namespace of the table for the block."""
-    wire = FunctionWire(table, request_timeout=REQUEST_TIMEOUT_S)
-    ports = TablePorts(wire, DEFAULT_AUDIT_DAYS)
-    try:
+class OpenedProvisioner:
+    """Opens a namespace of the table for a block."""
+
+    def __init__(self, table: str, namespace: str, principal: str) -> None:
+        self._table = table
+        self._namespace = namespace
+        self._principal = principal
+        self._wire = FunctionWire(table, request_timeout=REQUEST_TIMEOUT_S)
+        self._ports = TablePorts(self._wire, DEFAULT_AUDIT_DAYS)
+
+    def __enter__(self) -> SyncProvisioner:
+        try:
+            return self._provisioner()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.close()
+        self._ports.parallel.close()
+
+    def _provisioner(self) -> SyncProvisioner:
+        ports = self._ports
         record = ports.documents.get(RESERVED_NAMESPACE, VERSION_RECORD) or {}
-        stored_table.check_version_record(record, table)
-        ports.audit_days = stored_table.audit_days_of(record) or DEFAULT_AUDIT_DAYS
-        found = ports.find_namespace(namespace)
+        version_record.check_version_record(record, self._table)
+        ports.audit_days = version_record.audit_days_of(record) or DEFAULT_AUDIT_DAYS
+        found = ports.find_namespace(self._namespace)
         context: Any = NamespaceContext(
             ports, found.namespace_id, found.name, _now_ms, ports.parallel
         )
-        yield SyncProvisioner(context, principal)
-    finally:
-        wire.close()
-        ports.parallel.close()
+        return SyncProvisioner(context, self._principal)
 
 
 def _now_ms() -> int:

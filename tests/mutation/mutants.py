@@ -1123,7 +1123,7 @@ MUTANTS = [
     ),
     Mutant(
         "a table of an older schema is opened",
-        "dynamodb/table.py",
+        "dynamodb/version_record.py",
         "    if version < SCHEMA_VERSION:\n",
         "    if False:\n",
         "tests/unit/dynamodb/test_table.py::test_a_table_of_an_older_version_has_to_be_migrated",

@@ -138,7 +138,7 @@ def check(store: StoreLocation, output: str) -> None:
 
 def _versions(place: StackPlace) -> dict[str, Any]:
     from zae_limiter._sync.infra.deployment import Deployment
-    from zae_limiter.dynamodb import table
+    from zae_limiter.dynamodb import table, version_record
 
     deployment = Deployment(*place)
     try:
@@ -154,7 +154,7 @@ def _versions(place: StackPlace) -> dict[str, Any]:
         "stack_version": record.get("client_version"),
         "functions_version": record.get(table.FUNCTIONS_VERSION),
         "schema": table.version_of(record),
-        "client_schema": table.SCHEMA_VERSION,
+        "client_schema": version_record.SCHEMA_VERSION,
     }
 
 

@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -46,8 +45,10 @@ def rest_during_fork(aware: ForkAware) -> None:
 
 def _before() -> None:
     for aware in list(_aware):
-        with suppress(Exception):  # Python prints an error of a hook and forks all the same
+        try:  # noqa: SIM105 - functions do without contextlib
             aware.before_fork()
+        except Exception:  # noqa: BLE001 - Python prints an error of a hook and forks anyway
+            pass
 
 
 def _in_parent() -> None:

@@ -6,7 +6,6 @@ import os
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zae_limiter.concurrency.locks import SignalSafeLock
@@ -52,8 +51,11 @@ class Parallel:
     def start(self, call: Callable[[], None]) -> Future[None] | None:
         """Start a call that no caller waits for; None if it had to run at once, and has ended."""
         if self.mode == "threadpool":
-            with self._lock, suppress(RuntimeError):  # the interpreter ends
-                return self._threads().submit(call)
+            with self._lock:
+                try:
+                    return self._threads().submit(call)
+                except RuntimeError:  # the interpreter ends
+                    pass
         elif self.mode == "gevent" and _gevent_is_patched():
             return _start_greenlet(call)
         call()
@@ -77,9 +79,11 @@ class Parallel:
     def _run_in_threads(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         with self._lock:
             pool, futures = self._threads(), []
-            with suppress(RuntimeError):  # the interpreter ends: there are no more threads
+            try:
                 for call in calls[1:]:
                     futures.append(pool.submit(call))  # noqa: PERF401 - keeps those that started
+            except RuntimeError:  # the interpreter ends: there are no more threads
+                pass
         try:
             first = calls[0]()  # this thread works, too
         finally:

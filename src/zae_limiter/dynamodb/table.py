@@ -7,18 +7,20 @@ from typing import Any
 
 from zae_limiter._named import NamedTuple
 from zae_limiter._version import __version__, is_older
-from zae_limiter.exceptions import IncompatibleSchemaError, VersionMismatchError
+from zae_limiter.dynamodb.version_record import (
+    AUDIT_DAYS,
+    DEFAULT_USAGE_DAYS,
+    SCHEMA_VERSION,
+    USAGE_DAYS,
+    how_to_migrate,
+)
+from zae_limiter.exceptions import VersionMismatchError
 from zae_limiter.naming import check_stack_name
 
-# Raised by a change that older clients would misread; `dynamodb.migrations` says what changed.
-SCHEMA_VERSION = 2
 FIRST_VERSION = 1
 TTL_ATTRIBUTE = "ttl"
-USAGE_DAYS = "usage_retention_days"  # in the version record: clients must not disagree about it
-AUDIT_DAYS = "audit_retention_days"  # the same for audit events
 WINDOWS_OFFERED = "snapshot_windows"  # that usage queries offer, separated by commas
 FUNCTIONS_VERSION = "lambda_version"  # of the code that the functions were given last
-DEFAULT_USAGE_DAYS = 90  # of a table that does not say
 READY = frozenset({"ACTIVE", "UPDATING"})  # states in which items can be read and written
 
 
@@ -90,13 +92,6 @@ def new_version_record(usage_days: int = DEFAULT_USAGE_DAYS) -> dict[str, Any]:
     }
 
 
-def usage_days_of(record: Mapping[str, Any] | None) -> int:
-    """Return for how many days all clients of a table keep usage; 0 if usage is turned off."""
-    days = (record or {}).get(USAGE_DAYS, DEFAULT_USAGE_DAYS)
-    is_number = isinstance(days, int) and not isinstance(days, bool) and days >= 0
-    return days if is_number else DEFAULT_USAGE_DAYS
-
-
 def deployed_record(
     record: Mapping[str, Any] | None, usage_days: int, audit_days: int, windows: str
 ) -> dict[str, Any]:
@@ -114,34 +109,7 @@ def deployed_record(
     }
 
 
-def audit_days_of(record: Mapping[str, Any] | None) -> int | None:
-    """Return for how many days all clients keep audit events; None if that was not decided."""
-    days = (record or {}).get(AUDIT_DAYS)
-    return days if isinstance(days, int) and not isinstance(days, bool) and days > 0 else None
-
-
 MIGRATING = "migrating_from"  # in the version record, until every item has the new form
-
-
-def check_version_record(record: Mapping[str, Any], table: str) -> None:
-    """Raise IncompatibleSchemaError for a table of a newer version, or of one to be migrated."""
-    version = refuse_newer_schema(record, table)
-    if version < SCHEMA_VERSION:
-        raise IncompatibleSchemaError(
-            version,
-            SCHEMA_VERSION,
-            f"stop all clients of the older version, then migrate the table once: {_how(table)}",
-        )
-
-
-def refuse_newer_schema(record: Mapping[str, Any], table: str) -> int:
-    """Return the schema version of a table; raise IncompatibleSchemaError for a newer one."""
-    version = record.get("schema_version", SCHEMA_VERSION)
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise IncompatibleSchemaError(
-            version, SCHEMA_VERSION, f"update zae-limiter to use table {table!r}"
-        )
-    return version
 
 
 def refuse_newer_deployment(record: Mapping[str, Any]) -> None:
@@ -168,7 +136,8 @@ def unfinished_migration(record: Mapping[str, Any], table: str) -> str | None:
         return None
     return (
         f"the migration of table {table!r} from schema {record[MIGRATING]} has not ended, and "
-        f"listings miss items until it has; if it is not running, resume it: {_how(table)}"
+        "listings miss items until it has; if it is not running, resume it: "
+        f"{how_to_migrate(table)}"
     )
 
 
@@ -195,10 +164,6 @@ def _renewed(record: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a record with the versions of this client; what else it says stays."""
     versions = {"schema_version": SCHEMA_VERSION, "client_version": __version__}
     return {**new_version_record(), **(record or {}), **versions}
-
-
-def _how(table: str) -> str:
-    return f"zae-limiter upgrade --name {table}"
 
 
 def _key_schema(partition: str, sort: str | None) -> list[dict[str, str]]:

@@ -70,10 +70,13 @@ def _cuts(node: ast.AST, lines: list[bytes], *, of_class: bool = False) -> Itera
         yield _return_annotation(node.returns, lines)
     elif isinstance(node, ast.arg) and node.annotation is not None:
         yield _after(node.lineno, node.col_offset + len(node.arg.encode()), node.annotation)
-    elif isinstance(node, ast.AnnAssign) and node.value is not None and not of_class:
-        # In a class they may be fields, whose annotations count.
+    elif isinstance(node, ast.AnnAssign) and of_class:
+        yield _span([node.annotation], b"0")  # it may be a field, of which the name counts
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
         target = _span([node.target])
         yield _after(target.end_line, target.end_column, node.annotation)
+    elif isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        yield _span([node])  # of which annotations are the only part in use
     inside = isinstance(node, ast.ClassDef) or (of_class and not isinstance(node, Scope))
     for child in ast.iter_child_nodes(node):
         yield from _cuts(child, lines, of_class=inside)

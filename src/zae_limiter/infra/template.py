@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zae_limiter._version import __version__
-from zae_limiter.dynamodb import table
+from zae_limiter.dynamodb import table, version_record
 from zae_limiter.infra import access, aggregator, parameters, provisioner
 
 DESCRIPTION = "zae-limiter: rate limits in DynamoDB"
@@ -17,7 +17,9 @@ def template() -> dict[str, Any]:
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": DESCRIPTION,
-        "Metadata": {"zae-limiter": {"version": __version__, "schema": table.SCHEMA_VERSION}},
+        "Metadata": {
+            "zae-limiter": {"version": __version__, "schema": version_record.SCHEMA_VERSION}
+        },
         "Parameters": parameters.section(),
         "Conditions": parameters.conditions(),
         "Resources": {

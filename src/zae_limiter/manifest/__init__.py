@@ -67,6 +67,8 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
 
     def __getattr__(name: str) -> Any:
+        if name not in _MODULES:  # `from zae_limiter.manifest import state` asks here first
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from zae_limiter._lazy import import_name
 
         return import_name(__name__, name, _MODULES)

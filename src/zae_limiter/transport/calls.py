@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zae_limiter.clock import Deadline
@@ -137,8 +136,10 @@ class InFlightCalls:
     def resolve_if_drained(self) -> None:
         """Resolve the drained future exactly once: list.pop() lets one caller win."""
         if not self.ids:
-            with suppress(IndexError):
+            try:  # noqa: SIM105 - functions do without contextlib
                 self._unresolved.pop().set_result(None)
+            except IndexError:
+                pass
 
 
 class InFlightCall:

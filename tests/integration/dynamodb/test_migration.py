@@ -25,7 +25,7 @@ from zae_limiter._async.engines.dynamodb.migrating import Migrator
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.attributes import s
-from zae_limiter.dynamodb.table import SCHEMA_VERSION
+from zae_limiter.dynamodb.version_record import SCHEMA_VERSION
 from zae_limiter.models.entity import Namespace
 from zae_limiter.testing import FakeClock
 

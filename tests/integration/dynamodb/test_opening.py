@@ -18,7 +18,7 @@ from zae_limiter import (
     SyncRepository,
     ValidationError,
 )
-from zae_limiter.dynamodb.table import SCHEMA_VERSION
+from zae_limiter.dynamodb.version_record import SCHEMA_VERSION
 from zae_limiter.testing import FakeClock
 
 LIMITS = [Limit.per_minute("rpm", 10)]

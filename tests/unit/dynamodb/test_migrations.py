@@ -3,7 +3,7 @@
 import pytest
 
 from zae_limiter import schema
-from zae_limiter.dynamodb import migrations, table
+from zae_limiter.dynamodb import migrations, table, version_record
 from zae_limiter.dynamodb.items import bucket, keys
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
@@ -68,10 +68,10 @@ def test_an_item_in_no_index_stays_in_none():
 
 def test_the_last_migration_leads_to_the_version_of_this_client():
     assert [migration.version for migration in MIGRATIONS] == list(
-        range(table.FIRST_VERSION + 1, table.SCHEMA_VERSION + 1)
+        range(table.FIRST_VERSION + 1, version_record.SCHEMA_VERSION + 1)
     )
     assert pending(table.FIRST_VERSION) == list(migrations.MIGRATIONS)
-    assert pending(table.SCHEMA_VERSION) == []
+    assert pending(version_record.SCHEMA_VERSION) == []
 
 
 def test_the_record_keeps_what_else_it_says():
@@ -79,6 +79,9 @@ def test_the_record_keeps_what_else_it_says():
     during = table.record_during_migration(record, 1)
     assert table.version_of(during) == 1
     after = table.record_after_migration(during)
-    assert (table.version_of(after), after["usage_retention_days"]) == (table.SCHEMA_VERSION, 5)
+    assert (table.version_of(after), after["usage_retention_days"]) == (
+        version_record.SCHEMA_VERSION,
+        5,
+    )
     assert table.unfinished_migration(after, "t") is None
-    table.check_version_record(during, "t")
+    version_record.check_version_record(during, "t")

@@ -5,13 +5,12 @@ import pytest
 from zae_limiter import InvalidNameError
 from zae_limiter.dynamodb.table import (
     INDEXES,
-    SCHEMA_VERSION,
-    check_version_record,
     create_request,
     new_version_record,
     table_name,
     ttl_request,
 )
+from zae_limiter.dynamodb.version_record import SCHEMA_VERSION, check_version_record
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 

@@ -17,7 +17,8 @@ PACKAGES = {
     "provisioner": packages.provisioner_package,
 }
 MAX_BYTES = {"aggregator": 200_000, "provisioner": 400_000}
-MAX_CPU_MS = {"aggregator": 100, "provisioner": 150}
+# 100 and 150 ms are promised. A sixth is kept, since what is scaled is right to a tenth.
+MAX_CPU_MS = {"aggregator": 85, "provisioner": 125}
 
 
 def interpreters():
@@ -194,8 +195,8 @@ def function_{n}(self, first, second=None, *rest, **named):
     return sorted(found.values(), key=lambda values: (len(values), -values[0]))
 """
 REFERENCE = "".join(FUNCTION.format(n=number) for number in range(1, 201))
-# Its compilation on the machine whose milliseconds are promised, idle.
-REFERENCE_MS = {"3.11": 62.0, "3.12": 70.0, "3.13": 70.0}
+# Scaled by these, an earlier code takes the medians that it took on an idle machine (ADR 033).
+REFERENCE_MS = {"3.11": 80.0, "3.12": 87.0, "3.13": 82.0}
 STARTS, MOST_STARTS = 3, 20  # more are made on a machine that is too busy to tell
 START = """
 import sys, time
@@ -245,13 +246,17 @@ def start(python, folder):
 
 NEVER = {
     "aggregator": {"email.utils", "zae_limiter.models.limit"},
-    "provisioner": {"click", "yaml", "zae_limiter._sync.engines.dynamodb.client"},
+    "provisioner": {
+        *("click", "yaml", "zae_limiter._sync.engines.dynamodb.context"),
+        *("zae_limiter.manifest.drift", "zae_limiter.models.batch"),
+    },
 }
 NEVER_IN_BOTH = {
-    *("asyncio", "botocore", "concurrent.futures", "dataclasses", "inspect", "logging", "pathlib"),
-    *("random", "socket", "ssl", "typing", "urllib.parse"),
+    *("asyncio", "base64", "botocore", "concurrent.futures", "contextlib", "dataclasses"),
+    *("importlib", "inspect", "logging", "math", "pathlib", "random", "socket", "ssl", "typing"),
+    *("urllib.parse", "zae_limiter._lazy", "zae_limiter.transport.response_reader"),
 }
-MOST_MODULES = {"aggregator": 35, "provisioner": 66}  # of our own
+MOST_MODULES = {"aggregator": 33, "provisioner": 51}  # of our own
 
 
 def test_a_cold_start_imports_no_more_than_it_needs(function, file):

@@ -26,6 +26,9 @@ class Stripped(ast.NodeTransformer):
             return ast.If(ast.Constant(False), [ast.Pass()], orelse)
         return self.generic_visit(node)
 
+    def visit_ImportFrom(self, node):
+        return None if node.module == "__future__" else node
+
     def visit_Name(self, node):
         return ast.Constant(False) if node.id == "TYPE_CHECKING" else node
 
@@ -51,6 +54,8 @@ class Stripped(ast.NodeTransformer):
         return node
 
     def visit_AnnAssign(self, node):
+        if self.in_class:
+            node.annotation = ast.Constant(0)
         if node.value is None or self.in_class:
             return self.generic_visit(node)
         return ast.copy_location(ast.Assign([node.target], self.visit(node.value)), node)
@@ -79,7 +84,7 @@ class Parts(NamedTuple):
 def parts(module):
     binding, others = {}, []
     for each in module.body:
-        if isinstance(each, ast.ImportFrom) and each.module != "__future__":
+        if isinstance(each, ast.ImportFrom):
             for alias in each.names:
                 text = ast.unparse(ast.ImportFrom(each.module, [alias], each.level))
                 binding[alias.asname or alias.name] = text
@@ -190,7 +195,7 @@ def test_statements_stay_on_their_lines():
         """
 
 
-        from __future__ import annotations
+
         from typing import NamedTuple
 
 
@@ -219,8 +224,8 @@ def test_statements_stay_on_their_lines():
         class Row(NamedTuple):
 
 
-            name: str
-            size: int = 0
+            name: 0
+            size: 0 = 0
 
 
         def longest(

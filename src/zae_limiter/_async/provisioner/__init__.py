@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zae_limiter._async.provisioner.live import read_settings
-from zae_limiter._async.provisioner.state_store import StateStore
+from zae_limiter._async.provisioner.live import StateReader, read_settings
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.manifest.diff import ApplyResult, LimitsPlan
 from zae_limiter.manifest.problems import ApplyConflict
@@ -47,7 +46,7 @@ class Provisioner:
 
     async def plan(self, manifest: LimitsManifest) -> LimitsPlan:
         """Return what an apply would change now, and change nothing."""
-        plan, _ = await self._planned(manifest, self._state())
+        plan, _ = await self._planned(manifest, StateReader(self._context))
         return plan
 
     async def apply(
@@ -65,7 +64,9 @@ class Provisioner:
         also raised if ``approved``, the revision of a plan, is not that of the state any more:
         there was another apply since that plan.
         """
-        state = self._state()
+        from zae_limiter._async.provisioner.state_store import StateStore  # plans do without
+
+        state = StateStore(self._context, self._principal, self._lease_ms)
         while True:
             plan, _ = await self._planned(manifest, state)
             if approved is not None and plan.revision != approved:
@@ -80,7 +81,7 @@ class Provisioner:
             pages = len(encode(plan.managed_during(), state.pages).pages)
             if await state.take_lease(pages):
                 break
-        from zae_limiter._async.provisioner.carrying_out import carry_out  # plans do without
+        from zae_limiter._async.provisioner.carrying_out import carry_out
 
         try:
             await carry_out(self._context, plan, state, self._principal, progress)
@@ -96,7 +97,7 @@ class Provisioner:
         from zae_limiter._async.provisioner.tracing import trace
         from zae_limiter.manifest.drift import compute_drift
 
-        plan, live = await self._planned(manifest, self._state())
+        plan, live = await self._planned(manifest, StateReader(self._context))
         return await trace(self._context, compute_drift(plan, live))
 
     async def export(self) -> LimitsManifest:
@@ -107,11 +108,8 @@ class Provisioner:
 
     # --- planning
 
-    def _state(self) -> StateStore:
-        return StateStore(self._context, self._principal, self._lease_ms)
-
     async def _planned(
-        self, manifest: LimitsManifest, state: StateStore
+        self, manifest: LimitsManifest, state: StateReader
     ) -> tuple[LimitsPlan, Settings]:
         own = self._context.namespace_name
         if manifest.namespace not in (None, own):

@@ -1,16 +1,18 @@
-"""The managed state in the store: read, leased to one apply at a time, and written page by page."""
+"""The managed state in the store: leased to one apply at a time, and written page by page."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from zae_limiter._async.provisioner.live import Document, StateReader
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.identifiers import new_event_id
 from zae_limiter.manifest import state
 from zae_limiter.manifest.problems import ApplyConflict
 from zae_limiter.manifest.state import FIRST_PAGE, ApplyLease, Managed, page_key
+from zae_limiter.models.batch import Guard
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.transport.aio import asleep  # unasync: remove
 
@@ -18,16 +20,13 @@ from zae_limiter.transport.aio import asleep  # unasync: remove
 
 if TYPE_CHECKING:  # the provisioner's function has no repository
     from zae_limiter._async.repository.context import Context
-    from zae_limiter.models.batch import Guard
-
-Document = dict[str, Any]
 
 FIRST_PAUSE_S = 0.1  # small manifests are applied in less
 LONGEST_PAUSE_S = 2.0
 
 
-class StateStore:
-    """The pages of one namespace as last read or written, and the lease if this apply holds it.
+class StateStore(StateReader):
+    """The pages as last read or written, and the lease if this apply holds it.
 
     Only the holder of the lease writes. Each of its writes is fenced: it requires the revision of
     the first page that the holder wrote last, so that one that was stopped for longer than its
@@ -35,36 +34,10 @@ class StateStore:
     """
 
     def __init__(self, context: Context, principal: str | None, lease_ms: int) -> None:
-        self._context = context
+        super().__init__(context)
         self._principal = principal
         self._lease_ms = lease_ms
-        self._header: Document = {}
-        self._pages: dict[int, Document] = {}
         self._lease: ApplyLease | None = None
-
-    # --- reading
-
-    async def read(self) -> Managed:
-        """Read all pages. They are of one moment unless an apply is writing them."""
-        self._header = await self._get(0)
-        count = int(self._header.get("pages") or 0)
-        self._pages = {number: await self._get(number) for number in range(1, count + 1)}
-        return state.decode([self._header, *self._pages.values()])
-
-    @property
-    def revision(self) -> str | None:
-        """The revision of the first page; None if nothing was applied yet."""
-        revision = self._header.get("revision")
-        return revision if isinstance(revision, str) else None
-
-    @property
-    def pages(self) -> int:
-        """How many pages there are besides the first."""
-        return len(self._pages)
-
-    async def _get(self, number: int) -> Document:
-        documents = self._context.engine.documents
-        return await documents.get(self._context.namespace_id, page_key(number)) or {}
 
     # --- the lease
 
@@ -127,8 +100,6 @@ class StateStore:
     @property
     def guard(self) -> Guard:
         """What every write of the holder requires: the first page is as it has left it."""
-        from zae_limiter.models.batch import Guard  # a plan writes nothing
-
         assert self.revision is not None, "the lease is taken first"
         return Guard(FIRST_PAGE, self.revision)
 

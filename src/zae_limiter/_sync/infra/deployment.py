@@ -20,7 +20,7 @@ from zae_limiter._sync.engines.dynamodb.provisioning import make_table
 from zae_limiter._sync.infra.stack_manager import OnEvent, SyncStackManager
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
-from zae_limiter.dynamodb import table
+from zae_limiter.dynamodb import table, version_record
 from zae_limiter.exceptions import InfrastructureNotFoundError, StackOperationError
 from zae_limiter.infra import names, packages, progress
 from zae_limiter.models.stack import StackOptions
@@ -176,7 +176,7 @@ class Deployment:
             return
         record = self.version_record()
         if record is not None:
-            table.refuse_newer_schema(record, self.name)
+            version_record.refuse_newer_schema(record, self.name)
             table.refuse_newer_deployment(record)
 
     def _write_records(self, options: StackOptions, *, create_table: bool = False) -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zae_limiter._sync.provisioner.live import read_settings
-from zae_limiter._sync.provisioner.state_store import StateStore
+from zae_limiter._sync.provisioner.live import StateReader, read_settings
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.manifest.diff import ApplyResult, LimitsPlan
 from zae_limiter.manifest.problems import ApplyConflict
@@ -49,7 +48,7 @@ class SyncProvisioner:
 
     def plan(self, manifest: LimitsManifest) -> LimitsPlan:
         """Return what an apply would change now, and change nothing."""
-        plan, _ = self._planned(manifest, self._state())
+        plan, _ = self._planned(manifest, StateReader(self._context))
         return plan
 
     def apply(
@@ -67,7 +66,9 @@ class SyncProvisioner:
         also raised if ``approved``, the revision of a plan, is not that of the state any more:
         there was another apply since that plan.
         """
-        state = self._state()
+        from zae_limiter._sync.provisioner.state_store import StateStore  # plans do without
+
+        state = StateStore(self._context, self._principal, self._lease_ms)
         while True:
             plan, _ = self._planned(manifest, state)
             if approved is not None and plan.revision != approved:
@@ -82,7 +83,7 @@ class SyncProvisioner:
             pages = len(encode(plan.managed_during(), state.pages).pages)
             if state.take_lease(pages):
                 break
-        from zae_limiter._sync.provisioner.carrying_out import carry_out  # plans do without
+        from zae_limiter._sync.provisioner.carrying_out import carry_out
 
         try:
             carry_out(self._context, plan, state, self._principal, progress)
@@ -98,7 +99,7 @@ class SyncProvisioner:
         from zae_limiter._sync.provisioner.tracing import trace
         from zae_limiter.manifest.drift import compute_drift
 
-        plan, live = self._planned(manifest, self._state())
+        plan, live = self._planned(manifest, StateReader(self._context))
         return trace(self._context, compute_drift(plan, live))
 
     def export(self) -> LimitsManifest:
@@ -109,10 +110,7 @@ class SyncProvisioner:
 
     # --- planning
 
-    def _state(self) -> StateStore:
-        return StateStore(self._context, self._principal, self._lease_ms)
-
-    def _planned(self, manifest: LimitsManifest, state: StateStore) -> tuple[LimitsPlan, Settings]:
+    def _planned(self, manifest: LimitsManifest, state: StateReader) -> tuple[LimitsPlan, Settings]:
         own = self._context.namespace_name
         if manifest.namespace not in (None, own):
             raise ValidationError(

@@ -32,7 +32,7 @@ from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
 from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
-from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS
+from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
 NOTHING = Wanted()

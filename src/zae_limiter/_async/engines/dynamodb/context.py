@@ -12,7 +12,7 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.items import audit, configs, keys
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.recent_changes import ActiveNamespaces, RecentChanges
-from zae_limiter.dynamodb.table import DEFAULT_USAGE_DAYS
+from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.naming import RESERVED_NAMESPACE
 from zae_limiter.transport.calls import Deadline

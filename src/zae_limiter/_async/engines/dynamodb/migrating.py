@@ -10,7 +10,7 @@ from typing import Any
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter.concurrency.parallel import Parallel, agather
-from zae_limiter.dynamodb import table
+from zae_limiter.dynamodb import table, version_record
 from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -52,10 +52,10 @@ class Migrator:
         """Bring the table to the current schema; with ``dry_run`` count what would change."""
         record = await self._document(VERSION_RECORD)
         before = table.version_of(record)
-        if before > table.SCHEMA_VERSION:
+        if before > version_record.SCHEMA_VERSION:
             raise IncompatibleSchemaError(
                 before,
-                table.SCHEMA_VERSION,
+                version_record.SCHEMA_VERSION,
                 f"update zae-limiter to migrate table {self._client.table!r}",
             )
         total = MigrationProgress("", 0, 0)
@@ -66,7 +66,9 @@ class Migrator:
             total = total.plus(done)
         if pending(before) and not dry_run:
             await self._end()
-        return MigrationReport(before, table.SCHEMA_VERSION, total.read, total.changed, dry_run)
+        return MigrationReport(
+            before, version_record.SCHEMA_VERSION, total.read, total.changed, dry_run
+        )
 
     async def _migrate(
         self, migration: Migration, dry_run: bool, on_progress: OnProgress | None

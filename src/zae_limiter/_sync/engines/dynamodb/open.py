@@ -16,13 +16,11 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.table import (
     FUNCTIONS_VERSION,
     WINDOWS_OFFERED,
-    audit_days_of,
-    check_version_record,
     new_version_record,
     table_name,
     unfinished_migration,
-    usage_days_of,
 )
+from zae_limiter.dynamodb.version_record import audit_days_of, check_version_record, usage_days_of
 from zae_limiter.exceptions import (
     InfrastructureError,
     InfrastructureNotFoundError,

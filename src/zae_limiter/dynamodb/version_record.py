@@ -1,0 +1,54 @@
+"""The version record of a table, as clients and functions read it before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zae_limiter.exceptions import IncompatibleSchemaError
+
+# Raised by a change that older clients would misread; `dynamodb.migrations` says what changed.
+SCHEMA_VERSION = 2
+USAGE_DAYS = "usage_retention_days"  # in the version record: clients must not disagree about it
+AUDIT_DAYS = "audit_retention_days"  # the same for audit events
+DEFAULT_USAGE_DAYS = 90  # of a table that does not say
+
+
+def usage_days_of(record: Mapping[str, Any] | None) -> int:
+    """Return for how many days all clients of a table keep usage; 0 if usage is turned off."""
+    days = (record or {}).get(USAGE_DAYS, DEFAULT_USAGE_DAYS)
+    is_number = isinstance(days, int) and not isinstance(days, bool) and days >= 0
+    return days if is_number else DEFAULT_USAGE_DAYS
+
+
+def audit_days_of(record: Mapping[str, Any] | None) -> int | None:
+    """Return for how many days all clients keep audit events; None if that was not decided."""
+    days = (record or {}).get(AUDIT_DAYS)
+    return days if isinstance(days, int) and not isinstance(days, bool) and days > 0 else None
+
+
+def check_version_record(record: Mapping[str, Any], table: str) -> None:
+    """Raise IncompatibleSchemaError for a table of a newer version, or of one to be migrated."""
+    version = refuse_newer_schema(record, table)
+    if version < SCHEMA_VERSION:
+        raise IncompatibleSchemaError(
+            version,
+            SCHEMA_VERSION,
+            "stop all clients of the older version, then migrate the table once: "
+            f"{how_to_migrate(table)}",
+        )
+
+
+def refuse_newer_schema(record: Mapping[str, Any], table: str) -> int:
+    """Return the schema version of a table; raise IncompatibleSchemaError for a newer one."""
+    version = record.get("schema_version", SCHEMA_VERSION)
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise IncompatibleSchemaError(
+            version, SCHEMA_VERSION, f"update zae-limiter to use table {table!r}"
+        )
+    return version
+
+
+def how_to_migrate(table: str) -> str:
+    """Return the command that migrates a table."""
+    return f"zae-limiter upgrade --name {table}"
