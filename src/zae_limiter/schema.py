@@ -10,6 +10,7 @@ from zae_limiter.exceptions import ValidationError
 __all__ = [
     "PARTITIONS",
     "RESERVED_NAMESPACE",
+    "VERSION_RECORD",
     "BucketKey",
     "gsi1_pk_parent",
     "gsi1_sk_child",
@@ -47,6 +48,7 @@ __all__ = [
 
 # As in `naming`, which the aggregator need not import at a cold start.
 RESERVED_NAMESPACE = "_"
+VERSION_RECORD = "version"
 
 # --- partition keys
 
@@ -142,7 +144,7 @@ def sk_record(key: str) -> str:
     name, _, page = key.partition("#")
     if name == "provisioner" and (not page or page.isdecimal()):
         return sk_provisioner(int(page or 0))
-    return sk_version() if key == "version" else f"#RECORD#{key}"
+    return sk_version() if key == VERSION_RECORD else f"#RECORD#{key}"
 
 
 def sk_namespace(name: str) -> str:

@@ -17,6 +17,7 @@ from zae_limiter._sync.provisioner import SyncProvisioner
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb import version_record
 from zae_limiter.dynamodb.items import configs, entities, keys, system
+from zae_limiter.dynamodb.items.attributes import decode_document
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
@@ -87,7 +88,7 @@ class StoredDocuments:
 
     def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
         item = get_item(self._ports.client, keys.record(namespace_id, key))
-        return None if item is None else system.decode_document(item)
+        return None if item is None else decode_document(item)
 
     def replace(self, *args: Any, **options: Any) -> bool:
         from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments

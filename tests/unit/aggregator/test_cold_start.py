@@ -34,5 +34,6 @@ def test_a_cold_start_imports_what_it_needs():
 
 def test_constants_that_are_repeated_to_save_an_import_agree():
     assert schema.RESERVED_NAMESPACE == naming.RESERVED_NAMESPACE
+    assert schema.VERSION_RECORD == naming.VERSION_RECORD
     assert usage.HOUR_MS == image.HOUR_MS
     assert usage.by_plain_name({f"rpm{in_force.ALIAS}x": (1, 2)}) == {"rpm": (1, 2)}

@@ -16,7 +16,7 @@ from zae_limiter.dynamodb.items import (
     usage,
     usage_reads,
 )
-from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.attributes import decode_document, n, s
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
@@ -136,7 +136,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(texts, json_values, max_size=3))
 def test_documents_and_details_read_back(document):
-    assert system.decode_document(system.encode_document("ns", "version", document)) == document
+    assert decode_document(system.encode_document("ns", "version", document)) == document
     event = AuditEvent("id", "2026-01-01T00:00:00Z", "limits_set", "user", None, "api", document)
     item = audit.encode("ns", event, 90)
     assert is_plain(item)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from zae_limiter._sync.infra.stack_manager import MANAGED_BY
-from zae_limiter.dynamodb.items import keys, system
+from zae_limiter.dynamodb.items import keys
+from zae_limiter.dynamodb.items.attributes import decode_document
 from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.infra import names
@@ -38,7 +39,7 @@ def read_record(control: Control, table: str) -> dict[str, Any] | None:
     try:
         answer = control.call("dynamodb", "get_item", TableName=table, Key=key)
         item = answer.get("Item")
-        return None if item is None else system.decode_document(item)
+        return None if item is None else decode_document(item)
     except InfrastructureError:  # no table yet, not permitted, or not a table of ours
         return None
 

@@ -11,6 +11,7 @@ Value = dict[str, Any]
 Item = dict[str, Value]
 
 REVISION = "rev"  # the id of the audit event of the change that wrote the item
+DOCUMENT = "document"  # of an item that holds nothing else
 MAX_DOCUMENT_CHARACTERS = 390_000  # an item has at most 400 KB, and other attributes besides
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -78,3 +79,11 @@ def damaged(what: str, item: Item, error: Exception) -> RateLimiterUnavailable:
     return RateLimiterUnavailable(
         f"the item of a {what} is damaged ({key}); write it anew or delete it", cause=error
     )
+
+
+def decode_document(item: Item) -> dict[str, Any]:
+    """Return the document of an item; the aggregator imports no more than this to read one."""
+    try:
+        return parsed(item[DOCUMENT])
+    except (KeyError, ValueError) as error:
+        raise damaged("document", item, error) from error

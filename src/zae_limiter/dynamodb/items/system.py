@@ -12,12 +12,12 @@ from typing import Any
 from zae_limiter import schema
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import (
+    DOCUMENT,
     REVISION,
     Item,
     damaged,
     document,
     optional_text,
-    parsed,
     s,
     text,
 )
@@ -74,15 +74,13 @@ def decode_namespace(item: Item) -> Namespace:
 
 # --- documents
 
-BODY = "document"
-
 
 def encode_document(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
     record = keys.record(namespace_id, key)
     item = {
         **record.attributes,
         **keys.namespace_index(namespace_id, record),
-        BODY: document(value),
+        DOCUMENT: document(value),
     }
     revision = value.get("revision")
     return {**item, REVISION: s(revision)} if isinstance(revision, str) else item
@@ -91,10 +89,3 @@ def encode_document(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
 def document_revision(item: Item | None) -> str | None:
     """Return the revision of a document; None if it has none, or there is no document."""
     return None if item is None else optional_text(item, REVISION)
-
-
-def decode_document(item: Item) -> dict[str, Any]:
-    try:
-        return parsed(item[BODY])
-    except (KeyError, ValueError) as error:
-        raise damaged("document", item, error) from error

@@ -11,7 +11,13 @@ from zae_limiter._sync.engines.dynamodb.requests import batch_get, get_item
 from zae_limiter._sync.engines.dynamodb.transactions import TransactionPlan
 from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items import transact_items as actions
-from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, text
+from zae_limiter.dynamodb.items.attributes import (
+    DOCUMENT,
+    MAX_DOCUMENT_CHARACTERS,
+    Item,
+    decode_document,
+    text,
+)
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.batch import Guard
 from zae_limiter.transport.calls import Deadline
@@ -26,7 +32,7 @@ class DynamoDocuments:
 
     def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
         item = get_item(self._client, keys.record(namespace_id, key))
-        return None if item is None else system.decode_document(item)
+        return None if item is None else decode_document(item)
 
     def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
         item = _encoded(namespace_id, key, value)
@@ -67,7 +73,7 @@ class DynamoDocuments:
 def _encoded(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
     """Return the item of a document; raise ValidationError if it is too large for one."""
     item = system.encode_document(namespace_id, key, value)
-    length = len(text(item[system.BODY]))
+    length = len(text(item[DOCUMENT]))
     if length > MAX_DOCUMENT_CHARACTERS:
         raise ValidationError(
             "document", length, f"must have at most {MAX_DOCUMENT_CHARACTERS} characters as JSON"

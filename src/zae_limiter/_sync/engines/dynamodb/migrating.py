@@ -14,7 +14,7 @@ from zae_limiter._sync.engines.dynamodb.requests import get_item
 from zae_limiter.concurrency.parallel import Parallel, gather
 from zae_limiter.dynamodb import table, version_record
 from zae_limiter.dynamodb.items import keys, system
-from zae_limiter.dynamodb.items.attributes import Item
+from zae_limiter.dynamodb.items.attributes import Item, decode_document
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.migrations import Migration, Rewrite, pending
 from zae_limiter.exceptions import IncompatibleSchemaError
@@ -139,7 +139,7 @@ class Migrator:
 
     def _document(self, key: str) -> dict[str, Any] | None:
         item = get_item(self._client, keys.record(RESERVED_NAMESPACE, key))
-        return None if item is None else system.decode_document(item)
+        return None if item is None else decode_document(item)
 
     def _put(self, key: str, value: dict[str, Any]) -> None:
         item = system.encode_document(RESERVED_NAMESPACE, key, value)
