@@ -10,7 +10,6 @@ from zae_limiter.exceptions import ValidationError
 __all__ = [
     "PARTITIONS",
     "RESERVED_NAMESPACE",
-    "VERSION_RECORD",
     "BucketKey",
     "gsi1_pk_parent",
     "gsi1_sk_child",
