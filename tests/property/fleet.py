@@ -36,6 +36,8 @@ class Client:
     def __init__(self, setting: Setting, chance: random.Random) -> None:
         self._setting, self._chance = setting, chance
         self._moment_s = 0.0
+        # Calls are not in step with the server's seconds.
+        self._start_ns = START_NS + chance.randrange(SECOND_NS)
         self._boot_at_start_ns = chance.randrange(10**15)
         self._rate = 1 + chance.uniform(-1, 1) * setting.drift_ppm / 1e6
         self._wall_off_s = chance.uniform(-1, 1) * setting.host_off_s
@@ -52,7 +54,7 @@ class Client:
         while call_s < setting.lasting_s:
             while sample_s < call_s:
                 self._moment_s = max(self._moment_s, sample_s)
-                errors.append(self._read_ms() - (START_NS / 1e6 + self._moment_s * 1e3))
+                errors.append(self._read_ms() - (self._start_ns / 1e6 + self._moment_s * 1e3))
                 sample_s += 1
             self._moment_s = max(self._moment_s, call_s)
             self._read_ms()
@@ -70,7 +72,7 @@ class Client:
         sent_ns = self._boot_ns()
         server_s = sent_s + self._one_way_s()
         front_end_s = self._chance.uniform(-1, 1) * self._setting.front_end_s
-        date_s = int(START_NS / SECOND_NS + server_s + front_end_s)
+        date_s = int(self._start_ns / SECOND_NS + server_s + front_end_s)
         if self._chance.random() < self._setting.odd_dates:
             date_s += self._chance.choice((-7200, 7200))
         self._moment_s = server_s + self._one_way_s()
@@ -92,11 +94,16 @@ class Client:
         return self._boot_at_start_ns + int(self._moment_s * self._rate * SECOND_NS)
 
     def _wall_ns(self) -> int:
-        return START_NS + int((self._moment_s + self._wall_off_s) * SECOND_NS)
+        return self._start_ns + int((self._moment_s + self._wall_off_s) * SECOND_NS)
+
+
+def pairs_ms(setting: Setting, seed: int = 1) -> list[float]:
+    """How far the two clients that differ most are apart, at each second after settling."""
+    chance = random.Random(seed)
+    errors = [Client(setting, chance).errors_ms() for _ in range(setting.clients)]
+    return [max(at_once) - min(at_once) for at_once in zip(*errors, strict=False)]
 
 
 def worst_pair_ms(setting: Setting, seed: int = 1) -> float:
     """How far any two clients are apart at any second after settling."""
-    chance = random.Random(seed)
-    errors = [Client(setting, chance).errors_ms() for _ in range(setting.clients)]
-    return max(max(at_once) - min(at_once) for at_once in zip(*errors, strict=False))
+    return max(pairs_ms(setting, seed))

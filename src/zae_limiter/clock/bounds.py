@@ -9,15 +9,17 @@ _SECOND_NS = 1_000_000_000
 # A Date tells the second; the part that it does not tell is up to this.
 DATE_RESOLUTION_NS = _SECOND_NS
 # Bounds are replaced once they are this old, and after enough answers to be as tight again.
-_GENERATION_NS = 30 * _SECOND_NS
+_GENERATION_NS = 60 * _SECOND_NS
 _GENERATION_ANSWERS = 64
-# 100 ppm, more than a quartz drifts: bounds grow by it as they age.
-_DRIFT_DIVISOR = 10_000
+# 50 ppm, as much as a quartz drifts: bounds grow by it as they age. One that drifts more is off by
+# the rest, for two generations at most.
+_DRIFT_DIVISOR = 20_000
 # What front ends on NTP may differ by; an answer that is further outside is not used.
 _SLACK_NS = 20_000_000
-# What hosts and front ends on NTP differ by. A host that is this close to the bounds moves to their
-# edge: the middle of bounds that are tight on one side only would be further off.
-_HOST_SLACK_NS = 2_000_000
+# What a host and a front end on NTP differ by, 2 and 1 ms from the true time. A host that is this
+# close to the bounds moves to their edge: the middle of bounds that are tight on one side only
+# would be further off.
+_HOST_SLACK_NS = 3_000_000
 # A rival must last this long, so that a front end that is wrong for a moment changes nothing.
 _RIVAL_LASTS_NS = 5 * _SECOND_NS
 # Votes by which a rival must lead; more if the host's clock speaks for the bounds.
