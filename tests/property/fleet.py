@@ -26,7 +26,7 @@ class Setting(NamedTuple):
     jitter: float = 0.2  # mean of an exponential, in round trips
     odd_dates: float = 0.0  # share of answers whose Date is hours off
     clients: int = 50
-    lasting_s: float = 60.0
+    lasting_s: float = 75.0  # bounds are renewed after 60
     settled_s: float = 30.0
 
 
