@@ -11,7 +11,7 @@ from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import config_writes, keys
 from zae_limiter.dynamodb.items.attributes import n
-from zae_limiter.dynamodb.items.system import resource_count
+from zae_limiter.dynamodb.items.registries import resource_count
 from zae_limiter.exceptions import EntityExistsError, PermissionDenied, ValidationError
 from zae_limiter.models.config import ConfigLevel
 from zae_limiter.models.entity import Entity
