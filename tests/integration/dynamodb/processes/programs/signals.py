@@ -11,7 +11,7 @@ from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import FakeClock
 
 PACKAGE = str(Path(zae_limiter.__file__).parent)
-HANGS_S = 40
+HANGS_S, LONG_S = 40, 30
 MOST = 400
 
 
@@ -67,7 +67,8 @@ def works(repo, limiter):
 
 def main(namespace, url, what):
     faulthandler.dump_traceback_later(HANGS_S, exit=True)
-    repo = SyncRepository.open(namespace, url=url, clock=FakeClock())
+    # Hundreds of handlers run within one call: its time must be enough for all of them.
+    repo = SyncRepository.open(namespace, url=url, clock=FakeClock(), request_timeout=LONG_S)
     repo.create_entity("org")
     repo.create_entity("key", parent_id="org", cascade=True)
     repo.set_system_defaults([Limit.per_minute("rpm", 10**6)])
