@@ -23,9 +23,9 @@ else:
 
 T = TypeVar("T")
 
-# Makes a NamedTuple of all its fields, in half the time of its class, which calls a function of
-# Python for it: `new_tuple(Move, (key, low, …))`. For those that every acquire makes, which is 5 %
-# of the CPU of one; tests/unit/test_new_tuple.py counts the fields.
+# Makes a NamedTuple of all its fields, with half the instructions of its class, which calls a
+# function of Python for it: `new_tuple(Move, (key, low, …))`. For those that every acquire makes:
+# ADR 038 has the figures, tests/unit/test_new_tuple.py counts the fields.
 new_tuple: Callable[[type[T], tuple[Any, ...]], T] = tuple.__new__  # type: ignore[assignment]
 
 

@@ -119,7 +119,7 @@ class InForce:
         least_ms = keep_ms // 2
         if usage_ms:
             usage_ms += HOUR_MS  # until the hour ends
-            # Without max(), which takes ten times as long.
+            # Without max(), which takes 1,200 instructions.
             if least_ms < usage_ms:
                 least_ms = usage_ms
             if keep_ms < usage_ms + WEEK_MS:

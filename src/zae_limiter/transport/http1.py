@@ -9,7 +9,7 @@ from zae_limiter.transport.messages import HttpResponse
 END_OF_HEAD = b"\r\n\r\n"
 _STATUS_200 = b"HTTP/1.1 200 "
 _STATUS_400 = b"HTTP/1.1 400 "
-# To parse all lines anew takes 2 % of the CPU of an acquire. A Date is there for a second.
+# Saves 2,000 of the 540,000 instructions of an acquire. A Date is there for a second.
 _parsed_lines: dict[str, tuple[str, str]] = {}
 _MAX_LINES, _MAX_LINE = 256, 256  # bound memory
 _OWN_OF_EACH = "x-amz"  # the id of the request, and the checksum

@@ -258,7 +258,8 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
 def _steady(item: Item) -> tuple[str | None, ...]:
     """Return the texts of numbers and names that few writes change, of an item with hours.
 
-    While they are as before, they need not be decoded: 2 % of the CPU of an acquire.
+    While they are as before, they need not be decoded. With tuples made without their classes
+    that saves 14,000 of the 590,000 instructions of an acquire.
     """
     ttl = item.get(TTL)
     return (
