@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.dynamodb.model.time import virtual_time
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.tables import store_url
 from tests.support.dynamodb.usage_ledger import (
+    API,
     CLIENTS,
     ENTITIES,
     HOUR_MS,
@@ -33,6 +35,7 @@ from tests.support.dynamodb.usage_ledger import (
 from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
+from zae_limiter.dynamodb.items import keys, usage
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 
@@ -97,6 +100,12 @@ class OnServer:
         key = f"{fleet.repos[0].namespace_id}/BUCKET#{entity}#api#0"
         body = {"Key": {"PK": {"S": key}, "SK": {"S": "#STATE"}}, "ConsistentRead": True}
         return int(self.client.call("GetItem", body)["Item"]["wc"]["N"])
+
+    def has_row(self, fleet, entity, hour):
+        """Whether an hour is announced or stored."""
+        key = keys.usage(fleet.repos[0].namespace_id, entity, API, usage.window_key(hour))
+        body = {"Key": key.attributes, "ConsistentRead": True}
+        return "Item" in self.client.call("GetItem", body)
 
     def expire(self, now_s):
         for item in self.scan():
@@ -165,11 +174,12 @@ async def run(place, consumptions, *, delivers, entities=ENTITIES):
     for number in range(HOURS):
         await fleet.hour(consumptions // HOURS, between)
         if isinstance(place, OnServer):
-            entity = f"{KILLED}{number}"
+            entity, hour = f"{KILLED}{number}", fleet.clock() // HOUR_MS
             written = place.kill_a_client(fleet, entity)
-            fleet.admitted[entity, fleet.clock() // HOUR_MS] += written
-            fleet.used[entity, fleet.clock() // HOUR_MS, "rpm"] += written
+            fleet.admitted[entity, hour] += written
+            fleet.used[entity, hour, "rpm"] += written
             fleet.entities.append(entity)
+            fleet.open_at_kill[entity, hour] = partial(place.has_row, fleet, entity, hour)
         await fleet.check(entities=SOME)
         fleet.next_hour()
         await fleet.end_held()
