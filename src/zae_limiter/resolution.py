@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits, is_newer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import ValidationError
 
 __all__ = [

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from heapq import nsmallest
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.usage import BucketHour, WindowUsage, added
 from zae_limiter.exceptions import ValidationError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter._sync.engines.dynamodb.requests import batch_get_all, get_item
 from zae_limiter._sync.provisioner import SyncProvisioner
 from zae_limiter.concurrency.parallel import Parallel

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage, is_paused
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.moves import Move, guessed_move
+from zae_limiter.admission.moves import Move, after, guessed_move
 from zae_limiter.admission.request import Charge
 from zae_limiter.admission.reservation import (
     Reservation,
@@ -27,7 +27,6 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
-from zae_limiter.dynamodb.buckets.expiry import after
 from zae_limiter.dynamodb.buckets.pending import (
     BucketChange,
     applied_outcomes,

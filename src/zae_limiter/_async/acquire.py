@@ -13,7 +13,7 @@ from zae_limiter._async.lease import Lease
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.charging import ChargeService
 from zae_limiter._async.repository.config_reads import Fresh
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.request import (
     ChargeOutcome,
     ChargeRequest,

@@ -11,7 +11,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.charging import ChargeService

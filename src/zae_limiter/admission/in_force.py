@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING
 
-from zae_limiter.admission.image import HOUR_MS, Rate, is_slots
+from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, full_at_ms, is_slots
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.timestamps import MILLI
@@ -169,3 +169,17 @@ def plain_name(key: str) -> str:
 def is_alias(key: str) -> bool:
     """Whether a stored name belongs to a limit that a call brought."""
     return ALIAS in key
+
+
+def expires_ms(image: BucketImage, in_force: InForce, now_ms: int, usage_ms: int = 0) -> int | None:
+    """Return when the bucket may expire; None for never. ``usage_ms`` is how long usage is kept."""
+    until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
+    if until is None:
+        return None
+    full_ms = full_at_ms(image)
+    return max(until, full_ms) if full_ms - now_ms < CENTURY_MS else None
+
+
+def is_too_early(image: BucketImage) -> bool:
+    """Tell whether the bucket would expire before it is full."""
+    return image.expires_ms is not None and image.expires_ms < full_at_ms(image)

@@ -8,12 +8,13 @@ store refuses a wrong guess and never over-admits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import (
     EPOCH_MS,
+    BucketImage,
     LimitState,
     Rate,
     accrued_since_epoch,
@@ -233,3 +234,15 @@ def _outlasts(surplus: int, rate: Rate, age_ms: int, others_milli_per_s: int) ->
     if 3 * others_milli_per_s * rate.period_ms >= 2 * rate.refill_milli * 1000:
         return False
     return surplus > others_milli_per_s * max(age_ms, 0) // 1000
+
+
+def after(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
+    """Return the bucket as it is once the moves are made."""
+    limits = dict(image.limits)
+    for each in moves:
+        state = limits[each.key]
+        limits[each.key] = state._replace(
+            balance_milli=each.applied(state.balance_milli),
+            consumed_milli=state.consumed_milli + each.consumed_milli,
+        )
+    return image._replace(limits=limits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.clock.course import FAR_OFF_NS
 
 _SECOND_NS = 1_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 
 Clock = Callable[[], int]
 

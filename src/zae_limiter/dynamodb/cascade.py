@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.moves import Move
+from zae_limiter.admission.moves import Move, after
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -18,7 +18,6 @@ from zae_limiter.admission.shards.combined import CombinedImage, combine
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.admission.slots import SlotHold
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.expiry import after
 from zae_limiter.dynamodb.buckets.pending import Applied, PendingChange, Rejected
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards, seems_to_fit
 from zae_limiter.exceptions import ZAELimiterError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, holds_limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter._version import __version__, is_older
 from zae_limiter.dynamodb.version_record import (
     AUDIT_DAYS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zae_limiter._frozen import field, frozen
+from zae_limiter._light_classes import field, frozen
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import DEFAULT_LEASE_TTL, Limit
 

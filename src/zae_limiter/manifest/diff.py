@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter._frozen import field, frozen
+from zae_limiter._light_classes import field, frozen
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.state import PENDING, Managed
 from zae_limiter.manifest.targets import (

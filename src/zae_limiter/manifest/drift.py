@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from zae_limiter._frozen import frozen
+from zae_limiter._light_classes import frozen
 from zae_limiter.manifest.diff import LimitsPlan
 from zae_limiter.manifest.state import PENDING
 from zae_limiter.manifest.targets import Setting, Settings, Target

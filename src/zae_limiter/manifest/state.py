@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
-from zae_limiter._frozen import field, frozen
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple, field, frozen
 from zae_limiter.manifest.targets import POLICY, SYSTEM, Target, TargetKind
 
 Document = dict[str, Any]

@@ -7,8 +7,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
 
-from zae_limiter._frozen import frozen
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple, frozen
 from zae_limiter.manifest.declarations import LimitDecl, Limits, LimitsManifest
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit

@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from zae_limiter._frozen import field, frozen
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple, field, frozen
 from zae_limiter.identifiers import new_event_id
 from zae_limiter.models.timestamps import iso_from_ms
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._frozen import frozen
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple, frozen
 
 
 @frozen

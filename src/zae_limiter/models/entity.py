@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._frozen import field, frozen
+from zae_limiter._light_classes import field, frozen
 
 
 @frozen

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from zae_limiter._frozen import frozen
+from zae_limiter._light_classes import frozen
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import check_limit_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from zae_limiter._frozen import field, frozen
+from zae_limiter._light_classes import field, frozen
 
 
 class WindowType(StrEnum):

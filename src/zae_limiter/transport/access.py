@@ -8,7 +8,7 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
 from zae_limiter.transport.endpoint_urls import parse_endpoint

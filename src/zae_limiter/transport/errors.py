@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, RateLimiterUnavailable
 
 

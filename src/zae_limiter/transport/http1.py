@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.transport.messages import HttpResponse
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.transport.errors import NoAnswer, NotSent
 
 # Per event loop: far more than DynamoDB needs for its throughput, far fewer than file descriptors.

@@ -7,7 +7,7 @@ from hashlib import sha256
 from hmac import digest
 from typing import TYPE_CHECKING
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter._version import __version__
 from zae_limiter.transport.messages import Destination
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zae_limiter._frozen import replace
+from zae_limiter._light_classes import replace
 from zae_limiter.manifest.declarations import (
     EntityDecl,
     LimitDecl,

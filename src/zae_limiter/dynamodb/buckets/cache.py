@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.pressure import WINDOW_MS, Pressure, observed

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, expires_ms
 from zae_limiter.admission.moves import first_move
 from zae_limiter.admission.rebase import full_bucket
-from zae_limiter.dynamodb.buckets.expiry import expires_ms
 from zae_limiter.dynamodb.buckets.writes import NOTHING
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import Item

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage, LimitState, is_paused, level_milli
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli

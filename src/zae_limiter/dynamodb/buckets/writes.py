@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
-from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.moves import Move, Wanted, first_move, guessed_move, move
+from zae_limiter.admission.in_force import InForce, expires_ms
+from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
 from zae_limiter.admission.rebase import full_bucket, without_drops
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
-from zae_limiter.dynamodb.buckets.expiry import after, expires_ms
 from zae_limiter.dynamodb.buckets.pending import BucketChange, through_children
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import NO_AMOUNTS, Turn, hour_counts, is_over, turn_of

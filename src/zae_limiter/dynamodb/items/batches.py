@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items import (
     audit,
     config_writes,

@@ -33,8 +33,7 @@ from functools import lru_cache
 from itertools import count
 
 from zae_limiter import schema
-from zae_limiter._frozen import new_tuple
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple, new_tuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate, is_slots
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.dynamodb.items import hours as item_hours

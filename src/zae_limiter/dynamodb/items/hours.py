@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zae_limiter import schema
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.schema import RESERVED_NAMESPACE
 

@@ -22,7 +22,7 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING
 
 from zae_limiter import schema
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
 from zae_limiter.dynamodb.items.keys import BucketId

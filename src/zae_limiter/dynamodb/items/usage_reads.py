@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, parsed, text
 from zae_limiter.dynamodb.items.usage import (

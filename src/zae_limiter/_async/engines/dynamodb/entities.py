@@ -15,7 +15,7 @@ from zae_limiter._async.engines.dynamodb.requests import (
     get_item,
 )
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
-from zae_limiter._frozen import replace
+from zae_limiter._light_classes import replace
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.dynamodb.items import entities, entity_items, keys
 from zae_limiter.dynamodb.items import transact_items as actions

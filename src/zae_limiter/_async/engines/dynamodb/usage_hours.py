@@ -15,7 +15,7 @@ from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.live_hours import LiveHours, RowId
 from zae_limiter._async.engines.dynamodb.partitions import Merged
 from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.usage import BucketHour
 from zae_limiter.dynamodb.items import keys, registries, usage, usage_reads
 from zae_limiter.dynamodb.items.attributes import Item, s, text

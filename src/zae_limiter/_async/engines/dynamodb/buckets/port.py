@@ -21,7 +21,7 @@ from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardW
 from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (

@@ -17,8 +17,9 @@ from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.requests import Backoff
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.dynamodb.buckets import writes
@@ -28,7 +29,6 @@ from zae_limiter.dynamodb.buckets.cache import (
     FreshBucket,
     KnownBucket,
 )
-from zae_limiter.dynamodb.buckets.expiry import is_too_early
 from zae_limiter.dynamodb.buckets.pending import (
     Applied,
     BucketChange,

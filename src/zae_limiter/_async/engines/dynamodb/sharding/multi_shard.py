@@ -15,13 +15,12 @@ from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import Backoff
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import transact
-from zae_limiter.admission.moves import Move, surplus_milli
+from zae_limiter.admission.moves import Move, after, surplus_milli
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.expiry import after
 from zae_limiter.dynamodb.buckets.pending import (
     Applied,
     BucketChange,

@@ -13,7 +13,7 @@ from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import transact
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, expires_ms, is_too_early
 from zae_limiter.admission.rebase import rebase
 from zae_limiter.admission.shards.combined import combine
 from zae_limiter.admission.shards.pressure import Pressure, mergeable, seem_mergeable, wants_split
@@ -22,7 +22,6 @@ from zae_limiter.clock import Clock
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket
-from zae_limiter.dynamodb.buckets.expiry import expires_ms, is_too_early
 from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.counters import Counters

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.dynamodb.buckets.manual_refill import ManualRefill

@@ -10,9 +10,8 @@ from contextlib import suppress
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.requests import get_item
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.in_force import InForce, expires_ms
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.expiry import expires_ms
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import entities, keys
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from zae_limiter._frozen import new_tuple
+from zae_limiter._light_classes import new_tuple
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
@@ -21,6 +21,7 @@ from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.requests import Backoff
 from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
 from zae_limiter.dynamodb.buckets import writes
@@ -30,7 +31,6 @@ from zae_limiter.dynamodb.buckets.cache import (
     FreshBucket,
     KnownBucket,
 )
-from zae_limiter.dynamodb.buckets.expiry import is_too_early
 from zae_limiter.dynamodb.buckets.pending import (
     Applied,
     BucketChange,

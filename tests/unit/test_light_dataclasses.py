@@ -13,7 +13,7 @@ import pytest
 
 import zae_limiter
 from zae_limiter import Entity, Limit
-from zae_limiter._frozen import field, frozen, replace
+from zae_limiter._light_classes import field, frozen, replace
 from zae_limiter.models.limit import DEFAULT_LEASE_TTL
 
 

@@ -7,7 +7,7 @@ import typing
 
 import pytest
 
-from zae_limiter._named import NamedTuple
+from zae_limiter._light_classes import NamedTuple
 
 
 class Light(NamedTuple):
