@@ -196,7 +196,7 @@ def _balance_write(
     gives: bool = False,
     slots: PlannedSlots | None = None,
 ) -> Attempt:
-    shard_id, now_ms, write_id, usage_ms, rejected, is_turning = context
+    shard_id, now_ms, write_id, usage_ms, rejected, _ = context
     image, _, _, last_write_id, _, _, hours, _, _, _ = bucket  # faster than attributes
     expires_at = image.expires_ms
     until = in_force.extended_ttl(expires_at, now_ms, usage_ms)
@@ -209,24 +209,17 @@ def _balance_write(
             counts = HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli)
             admitted = 0
     else:
-        counted = admitted, rejected, through_milli
-        counts = hour_counts(
-            known, bucket, now_ms, usage_ms=usage_ms, is_turning=is_turning, counted=counted
-        )
+        counts = _counts(known, bucket, context, (admitted, rejected, through_milli))
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
-    keeps = until == expires_at
-    trailer = new_tuple(WriteTrailer, (write_id, admitted, until, keeps))
+    trailer = new_tuple(WriteTrailer, (write_id, admitted, until, until == expires_at))
     version = 0 if image.config_version else in_force.governing_version
     write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts)
     if slots is not None:
         write.slot_writes = slots.writes()
     if image.paused_until_ms is not None and not is_paused(image, now_ms):
         write.ends_pause = True
-    clamped = 0
-    for _, _, _, _, put, _ in moves:
-        if put is not None:
-            clamped += 1
+    clamped = _clamped(moves)
     return new_tuple(
         Attempt,
         (
@@ -246,6 +239,27 @@ def _balance_write(
             NO_MOMENTS if slots is None else slots.moments,
         ),
     )
+
+
+def _counts(
+    known: KnownBucket,
+    bucket: StoredBucket,
+    context: WriteContext,
+    counted: tuple[int, int, Mapping[str, int]],
+) -> HourCounts:
+    """Return what a write counts after the end of the hour that the bucket counts for."""
+    _, now_ms, _, usage_ms, _, is_turning = context
+    return hour_counts(
+        known, bucket, now_ms, usage_ms=usage_ms, is_turning=is_turning, counted=counted
+    )
+
+
+def _clamped(moves: list[Move]) -> int:
+    number = 0
+    for _, _, _, _, put, _ in moves:  # a generator takes twice as long
+        if put is not None:
+            number += 1
+    return number
 
 
 def credit(
