@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import threading
-import time
 import warnings
 
 import pytest
@@ -177,11 +176,8 @@ def test_slots_return_in_the_write_of_the_settlement():
 # --- keeping
 
 
-class Threads:
-    """The threads that renew slots."""
-
-    def __len__(self):
-        return sum(thread.name == "zael-slots" for thread in threading.enumerate())
+def renewing_threads():
+    return {thread for thread in threading.enumerate() if thread.name == "zael-slots"}
 
 
 def test_slots_of_a_lease_that_was_abandoned_are_not_renewed():
@@ -201,20 +197,14 @@ def test_slots_of_a_lease_that_was_abandoned_are_not_renewed():
 
 
 def test_a_closed_repository_renews_nothing_and_leaves_no_thread():
-    wait_for_threads(0)  # of tests before
+    of_others = renewing_threads()  # of repositories that tests before have not closed
     repo = SyncRepository.open(url="memory://")
-    repo.set_system_defaults([Limit.concurrent("parallel", 2, lease_ttl=3)])
+    repo.set_system_defaults([Limit.concurrent("parallel", 2, lease_ttl=60)])
     with SyncRateLimiter(repo).acquire("user", "api", {}):
-        assert len(Threads()) == 1
+        (own,) = renewing_threads() - of_others
         repo.close()
-    wait_for_threads(0)
-
-
-def wait_for_threads(most):
-    end = time.monotonic() + 10
-    while len(Threads()) > most:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    own.join(10)  # long before its lease is to be renewed
+    assert not own.is_alive()
 
 
 def test_event_loops_that_come_and_go_leave_nothing_behind():
