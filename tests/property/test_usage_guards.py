@@ -54,6 +54,12 @@ def is_drop(operation, body):
     return operation == "UpdateItem" and "p_rpm" in str(names) and " REMOVE " in str(body)
 
 
+def is_turn(operation, body):
+    """Whether a write turns a bucket to the next hour."""
+    values = body.get("ExpressionAttributeValues", {}).values()
+    return operation == "UpdateItem" and any(each.get("S", "")[:1] == "~" for each in values)
+
+
 def is_transaction(operation, body):
     return operation == "TransactWriteItems"
 
@@ -148,9 +154,20 @@ def scene():
 
 def test_a_client_that_knows_the_earlier_bucket_does_not_turn_the_later_one(scene):
     async def run():
-        await scene.made_again()
+        first = await scene.begin()
+        wire = scene.wire
+        await scene.take(first, 1)
         await scene.next_hour()
-        await scene.take(scene.first, 16)  # it has seen the same hours of the earlier one
+        await scene.take(first, 2)
+        await scene.next_hour()
+        wire.hold(is_turn)
+        turning = asyncio.ensure_future(scene.take(first, 16))
+        await wire.is_held.wait()  # the hour that it replaces is stored
+        await (await scene.client()).delete_entity("key")
+        for behind_s in (2 * HOUR_S, HOUR_S):  # the later one has the same hours, not stored
+            await scene.take(await scene.client(behind_s=behind_s), 4)
+        wire.released.set()
+        await turning
 
     scene.loop.run_until_complete(run())
     scene.check()
