@@ -7,6 +7,9 @@ on the machine change little; so is the longest pause, where one thread does eve
 promised of the memory engine only. The longest one of the cache of buckets is a full garbage
 collection, to which 50,000 buckets add 50 to 75 ms. Tasks that share transactions of SQLite wait
 for each other and for the disk: their longest wait is by the clock on the wall.
+
+A million entities take SQLite many minutes, in which the machine itself becomes faster or slower by
+half. So its last tenth is compared with a file that was empty when that tenth began, in turns.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -43,7 +47,7 @@ PAGE_BYTES = 4096
 
 
 class Growth(NamedTuple):
-    """What the first and the last tenth of the entities cost."""
+    """What the last tenth of the entities cost, and the first, or as many in an empty file."""
 
     store: str
     entities: int
@@ -69,7 +73,8 @@ def grown(entities: int, show: Callable[[str], None]) -> list[Growth]:
 
 
 def print_growth(console: Console, results: list[Growth]) -> None:
-    table = Table("growth", "entities", "first tenth", "last tenth", "longest", "memory")
+    begin = "first tenth, or empty"
+    table = Table("growth", "entities", begin, "last tenth", "longest", "memory")
     for row in results:
         table.add_row(
             row.store,
@@ -109,6 +114,8 @@ class Meter:
         self._store, self._entities = store, entities
         self._before_mb = _memory_mb()
         self._parts: list[float] = []
+        self._beside: list[float] = []
+        self._apart_s = 0.0
         self.longest_s = 0.0
 
     def samples(self) -> Iterator[range]:
@@ -119,14 +126,28 @@ class Meter:
             for sample in range(SAMPLES):
                 first = (part * SAMPLES + sample) * size
                 began = time.process_time()
+                self._apart_s = 0.0
                 yield range(first, first + size)
-                times.append((time.process_time() - began) / size)
+                times.append((time.process_time() - began - self._apart_s) / size)
             self._parts.append(median(times))
 
+    @property
+    def is_in_last_part(self) -> bool:
+        return len(self._parts) == PARTS - 1
+
+    @contextmanager
+    def beside(self, size: int) -> Iterator[None]:
+        """Time as many acquires on a store that the last part is compared with."""
+        began = time.process_time()
+        yield
+        self._apart_s = time.process_time() - began
+        self._beside.append(self._apart_s / size)
+
     def result(self) -> Growth:
-        first, last = (seconds * 1e6 for seconds in (self._parts[0], self._parts[-1]))
+        first = median(self._beside) if self._beside else self._parts[0]
+        last, longest_ms = self._parts[-1], self.longest_s * 1e3
         grown_mb = _memory_mb() - self._before_mb
-        return Growth(self._store, self._entities, first, last, self.longest_s * 1e3, grown_mb)
+        return Growth(self._store, self._entities, first * 1e6, last * 1e6, longest_ms, grown_mb)
 
 
 def _memory_mb() -> float:
@@ -154,38 +175,47 @@ def _warm_up(limiter: SyncRateLimiter) -> None:
 
 
 def _sqlite(meter: Meter) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_sqlite_tasks(meter, f"sqlite:///{folder}/limits.db", LIMITS, 1000))
+    asyncio.run(_sqlite_files(meter, LIMITS, 1000))
 
 
 def _sqlite_expiring(meter: Meter) -> None:
     """Buckets that are deleted as fast as new ones are made; their usage stays."""
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/limits.db"
-        asyncio.run(_sqlite_tasks(meter, url, EXPIRING, EXPIRING_FIRST))
+    asyncio.run(_sqlite_files(meter, EXPIRING, EXPIRING_FIRST))
 
 
-async def _sqlite_tasks(meter: Meter, url: str, limits: list[Limit], untimed: int) -> None:
-    # On a machine with other work a disk may take seconds; that is measured, and is no outage.
-    opening = Repository.open(url=url, request_timeout=60)
-    async with await opening as repository:
-        await repository.set_system_defaults(limits)
-        limiter = RateLimiter(repository)
-
-        async def visit(numbers: range) -> None:
-            for number in numbers:
-                began = time.perf_counter()
-                async with limiter.acquire(f"user-{number}", "api", AMOUNTS):
-                    pass
-                meter.longest_s = max(meter.longest_s, time.perf_counter() - began)
-
-        async def visit_together(numbers: range) -> None:
-            await asyncio.gather(*(visit(numbers[task::TASKS]) for task in range(TASKS)))
-
-        await visit_together(range(-untimed, 0))
+async def _sqlite_files(meter: Meter, limits: list[Limit], untimed: int) -> None:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        large, empty = await _limiter(stack, folder / "large.db", limits), None
+        await _visit_together(large, range(-untimed, 0), meter)
         meter.longest_s = 0.0
         for numbers in meter.samples():
-            await visit_together(numbers)
+            await _visit_together(large, numbers, meter)
+            if meter.is_in_last_part:
+                if empty is None:  # the sample is one of twenty: the median leaves it out
+                    empty = await _limiter(stack, folder / "empty.db", limits)
+                    await _visit_together(empty, range(-untimed, 0), meter)
+                with meter.beside(len(numbers)):
+                    await _visit_together(empty, numbers, meter)
+
+
+async def _limiter(stack: AsyncExitStack, path: Path, limits: list[Limit]) -> RateLimiter:
+    # On a machine with other work a disk may take seconds; that is measured, and is no outage.
+    opening = Repository.open(url=f"sqlite:///{path}", request_timeout=60)
+    repository = await stack.enter_async_context(await opening)
+    await repository.set_system_defaults(limits)
+    return RateLimiter(repository)
+
+
+async def _visit_together(limiter: RateLimiter, numbers: range, meter: Meter) -> None:
+    async def visit(mine: range) -> None:
+        for number in mine:
+            began = time.perf_counter()
+            async with limiter.acquire(f"user-{number}", "api", AMOUNTS):
+                pass
+            meter.longest_s = max(meter.longest_s, time.perf_counter() - began)
+
+    await asyncio.gather(*(visit(numbers[task::TASKS]) for task in range(TASKS)))
 
 
 def _bucket_cache(meter: Meter) -> None:
