@@ -7,13 +7,14 @@ from types import FunctionType
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long properties are searched; the same cases every time where CI is set. Here and not beside
-# the properties: a bound on time must not be in force for the few that are elsewhere.
+# How long properties are searched; the same cases every time where CI or SAME_CASES is set: a gate
+# must not fail by chance, and what chance finds is to be looked into first. Here and not beside the
+# properties: a bound on time must not be in force for the few that are elsewhere.
 settings.register_profile(
     "zael",
     max_examples=int(os.environ.get("ZAEL_PROPERTY_EXAMPLES", "10")),
     deadline=None,  # the machine may be shared; pytest-timeout watches over all tests
-    derandomize=bool(os.environ.get("CI")),
+    derandomize=bool(os.environ.get("CI") or os.environ.get("SAME_CASES")),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("zael")

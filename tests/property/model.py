@@ -426,20 +426,26 @@ class World:
         self._write(lease, changes, now_ms)
 
     def _write(self, lease: Lease, changes: dict[str, int], now_ms: int) -> None:
-        """Credits go to the newest charge that holds some; all else to the first with the limit."""
-        left = dict(changes)
+        """Credits go to the newest charge that holds some; all else to the first with the limit.
+
+        What concerns one charge is one write: a debt brings back a bucket that was deleted, and the
+        credit beside it is counted there.
+        """
+        left, parts = dict(changes), []
         for hold in reversed(lease.holds):
             back = {
                 name: min(-left.get(name, 0), held)
                 for name, held in hold.amounts.items()
                 if left.get(name, 0) < 0 < held
             }
-            self._change_hold(hold, {name: -amount for name, amount in back.items()}, now_ms)
             for name, amount in back.items():
                 left[name] += amount
-        for hold in lease.holds:
-            here = {name: left.pop(name) for name in list(left) if name in hold.names}
-            self._change_hold(hold, here, now_ms)
+            parts.append({name: -amount for name, amount in back.items()})
+        for hold, part in zip(lease.holds, reversed(parts), strict=True):
+            for name in [name for name in left if name in hold.names]:
+                part[name] = part.get(name, 0) + left.pop(name)
+        for hold, part in zip(reversed(lease.holds), parts, strict=True):
+            self._change_hold(hold, part, now_ms)
 
     def _change_hold(self, hold: Hold, amounts: dict[str, int], now_ms: int) -> None:
         for name, amount in amounts.items():
