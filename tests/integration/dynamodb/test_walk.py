@@ -1,6 +1,5 @@
-"""The path of an acquire stays short enough to be followed by a reader."""
+"""`tools/walk.py` draws the way of an acquire through the modules."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,17 +7,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-MAX_MODULES, MAX_CALLS = 32, 80
 PROGRAM = """
-import json
 from tools.walk import walk
-calls = walk("dynamodb", {case!r}, {tree!r})
-print(json.dumps([len({{call.module for call in calls}}), len(calls)]))
+print(*(call.module for call in walk("dynamodb", {case!r}, {tree!r})))
 """
 
 
 def walked(case, tree):
-    """Walk in a process of its own: a profile function is of the whole process."""
+    """Return the modules of a walk, made in a process of its own.
+
+    A profile function is installed for the whole process.
+    """
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(case=case, tree=tree)],
         cwd=ROOT,
@@ -27,16 +26,16 @@ def walked(case, tree):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout.split()
 
 
 @pytest.mark.parametrize("tree", ["async", "sync"])
-def test_a_warm_acquire_visits_few_modules_and_functions(tree):
-    modules, calls = walked("warm", tree)
-    assert modules <= MAX_MODULES
-    assert calls <= MAX_CALLS
+def test_the_walk_of_a_warm_acquire_reaches_the_transport(tree):
+    modules = walked("warm", tree)
+    assert any("transport" in module for module in modules)
 
 
 def test_a_refused_acquire_that_is_cached_stays_in_the_process():
-    modules, _ = walked("refused", "async")
-    assert modules < MAX_MODULES
+    modules = walked("refused", "async")
+    assert modules
+    assert not any("transport" in module for module in modules)
