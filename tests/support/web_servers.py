@@ -2,29 +2,68 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import uvicorn
 
+ROOT = Path(__file__).parents[2]
+
 
 @asynccontextmanager
-async def asgi_server(app):
-    """Serve an ASGI application on this event loop; yields the port."""
-    listener = socket.create_server(("127.0.0.1", 0))
+async def asgi_server(app, unix_path=None):
+    """Serve an ASGI application on this event loop; yields the port, or the path of a socket."""
+    listener = listening(unix_path)
     config = uvicorn.Config(app, log_level="critical", lifespan="auto", ws="none")
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     while not server.started:  # noqa: ASYNC110 - it has no event
         await asyncio.sleep(0.005)
     try:
-        yield listener.getsockname()[1]
+        yield unix_path or listener.getsockname()[1]
     finally:
         server.should_exit = True
         await serving
+        listener.close()
+
+
+def listening(unix_path=None):
+    if unix_path is None:
+        return socket.create_server(("127.0.0.1", 0))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(unix_path))
+    listener.listen()
+    return listener
+
+
+@contextmanager
+def gunicorn_server(app, unix_path=None, **environment):
+    """Serve a WSGI application, named as gunicorn names it, in processes of gunicorn.
+
+    Yields the port, or the path of a unix socket. A client may connect before the worker has
+    started: the socket listens already.
+    """
+    listener = listening(unix_path)
+    number = listener.fileno()
+    command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{number}", "--log-level", "error"]
+    command += ["--graceful-timeout", "5", "--no-control-socket", app]
+    process = subprocess.Popen(
+        command, cwd=ROOT, pass_fds=[number], env={**os.environ, **environment}
+    )
+    try:
+        yield unix_path or listener.getsockname()[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
         listener.close()
 
 
@@ -52,6 +91,7 @@ class Reply:
     status: int
     headers: dict[str, str]
     body: bytes
+    header_list: list[tuple[str, str]] = field(default_factory=list)
 
     def json(self):
         return json.loads(self.body)
@@ -59,7 +99,8 @@ class Reply:
 
 def request_bytes(path, headers, body):
     lines = [f"{'POST' if body else 'GET'} {path} HTTP/1.1", "Host: test", "Connection: close"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    pairs = headers.items() if isinstance(headers, dict) else headers or ()
+    lines += [f"{name}: {value}" for name, value in pairs]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
@@ -68,10 +109,12 @@ def request_bytes(path, headers, body):
 def parsed(data):
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
-    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    pairs = [line.split(":", 1) for line in lines]
+    header_list = [(name.lower(), value.strip()) for name, value in pairs]
+    headers = dict(header_list)
     if headers.get("transfer-encoding") == "chunked":
         body = unchunked(body)
-    return Reply(int(first.split()[1]), headers, body)
+    return Reply(int(first.split()[1]), headers, body, header_list)
 
 
 def unchunked(data):
@@ -84,13 +127,26 @@ def unchunked(data):
 
 
 async def fetch(port, path="/", headers=None, body=None):
-    """Request a page and read the whole reply."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request_bytes(path, headers, body))
-    data = await reader.read()
+    """Request a page and read the whole reply; hang up if cancelled.
+
+    Headers are a dict, or pairs.
+    """
+    reader, writer = await connected(port)
+    try:
+        writer.write(request_bytes(path, headers, body))
+        data = await reader.read()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
     writer.close()
     await writer.wait_closed()
     return parsed(data)
+
+
+async def connected(port):
+    if isinstance(port, Path):
+        return await asyncio.open_unix_connection(port)
+    return await asyncio.open_connection("127.0.0.1", port)
 
 
 async def hang_up(port, path="/", until=b"", headers=None, body=None):
@@ -99,6 +155,16 @@ async def hang_up(port, path="/", until=b"", headers=None, body=None):
     writer.write(request_bytes(path, headers, body))
     await reader.readuntil(until)
     writer.transport.abort()
+
+
+async def wait_until(condition, seconds=20):
+    """Wait for what happens without a word; the condition may be async."""
+    async with asyncio.timeout(seconds):
+        while True:
+            met = condition()
+            if await met if isawaitable(met) else met:
+                return
+            await asyncio.sleep(0.01)
 
 
 def fetch_sync(port, path="/", headers=None, body=None):

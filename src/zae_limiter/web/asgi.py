@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.exceptions import ValidationError
-from zae_limiter.web.rules import (
+from zae_limiter.web.answers import (
     Headers,
     Refusal,
-    WebCharge,
-    WebOutcome,
-    WebRequest,
-    WebRule,
     find_error,
-    is_bad_key,
+    lease_headers,
     refusal,
+    unless_present,
 )
+from zae_limiter.web.requests import WebRequest
+from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
 
 if TYPE_CHECKING:
     from zae_limiter._async.limiter import RateLimiter
@@ -29,8 +26,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Key of the scope that says: this middleware answers rejections, so what it wraps may raise them.
-ANSWERS_REJECTIONS = "zae_limiter.answers_rejections"
+# Key of the scope under which what is inside of the middleware finds its HeldResponse. Rejections
+# may be raised there: the middleware answers them.
+HELD_RESPONSE = "zae_limiter.response"
 
 
 class AsgiMiddleware:
@@ -40,6 +38,10 @@ class AsgiMiddleware:
     application, becomes a 429, also one in a streaming generator that has not sent anything yet:
     the start of a response is held back until its first bytes. Without a limiter that is all it
     does. Other protocols, such as WebSockets, pass unlimited.
+
+    A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
+    lease is None. ``known_only`` answers keys of entities that are not registered by 401. The body
+    of a 429 names no limits unless ``details`` is set.
     """
 
     def __init__(
@@ -52,7 +54,10 @@ class AsgiMiddleware:
         resource: Callable[[WebRequest], Any] | str = "api",
         cost: Callable[[WebRequest], Any] | Mapping[str, int] | None = None,
         cost_after: Callable[[WebRequest, WebOutcome], Mapping[str, int] | None] | None = None,
-        style: HeaderStyle = "ietf",
+        style: HeaderStyle | None = "ietf",
+        key_optional: bool = False,
+        known_only: bool = False,
+        details: bool = False,
         **options: Any,
     ) -> None:
         self.app = app
@@ -63,6 +68,9 @@ class AsgiMiddleware:
             cost=cost,
             cost_after=cost_after,
             style=style,
+            key_optional=key_optional,
+            known_only=known_only,
+            details=details,
             options=options,
         )
         self._rule.check(limiter)
@@ -71,61 +79,57 @@ class AsgiMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope[ANSWERS_REJECTIONS] = True
-        response = _HeldResponse(receive, send)
+        response = scope[HELD_RESPONSE] = HeldResponse(receive, send)
         try:
             await self._serve(scope, response)
             await response.flush()
         except Exception as error:
-            rejection = find_error(error)
-            if rejection is None or response.is_started:
+            answered = find_error(error)
+            if answered is None or response.is_started:
                 raise
-            await response.answer(refusal(rejection, self._rule.style))
+            rule = self._rule
+            await response.answer(refusal(answered, rule.style, details=rule.details))
 
-    async def _serve(self, scope: Scope, response: _HeldResponse) -> None:
+    async def _serve(self, scope: Scope, response: HeldResponse) -> None:
+        state = scope.setdefault("state", {})
+        if self._limiter is None:
+            state.setdefault("lease", None)  # a middleware around this one may have set it
+            await self.app(scope, response.receive, response.send)
+            return
+        state["lease"] = None
         request = WebRequest.of_scope(scope)
-        charge = None if self._limiter is None else await charge_of(self._rule, request)
+        charge = await self._rule.charge_async(request)
         if charge is None:
             await self.app(scope, response.receive, response.send)
             return
-        try:
-            acquire = self._rule.acquire(self._limiter, charge)
-        except ValidationError as error:
-            if not is_bad_key(error):
-                raise
-            await response.answer(refusal(error))
-            return
+        await self._serve_charged(scope, response, request, charge)
+
+    async def _serve_charged(
+        self, scope: Scope, response: HeldResponse, request: WebRequest, charge: WebCharge
+    ) -> None:
+        rule = self._rule
+        acquire = await rule.acquire_async(self._limiter, charge)
         async with acquire as lease:
-            response.headers = list(lease.headers(self._rule.style).items())
-            scope.setdefault("state", {})["lease"] = lease
+            response.headers = lease_headers(lease, rule.style)
+            scope["state"]["lease"] = lease
             try:
                 await self.app(scope, response.receive, response.send)
             finally:
-                cost = self._rule.final_cost(request, response.outcome())
-                if cost is not None:
-                    await lease.settle(cost)
-
-
-async def charge_of(rule: WebRule, request: Any) -> WebCharge | None:
-    """Return what the request is charged; the functions of the rule may be async."""
-    entity_id, resource, amounts = [
-        await part if isawaitable(part) else part for part in rule.parts(request)
-    ]
-    return None if entity_id is None else WebCharge(entity_id, resource, amounts)
+                await rule.settle_async(lease, request, response.outcome())
 
 
 def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode()) for name, value in headers]
 
 
-class _HeldResponse:
+class HeldResponse:
     """Passes a response on, but holds its start back until the first bytes of its body."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
         self._start: Message | None = None
-        self.headers: Headers = []
+        self.headers: dict[str, str] = {}
         self.is_started = False
         self._status: int | None = None
         self._bytes = 0
@@ -160,8 +164,9 @@ class _HeldResponse:
         if start is None:
             return
         self.is_started = True
-        headers = [*start.get("headers", ()), *_encoded(self.headers)]
-        await self._send({**start, "headers": headers})
+        own = list(start.get("headers", ()))
+        added = unless_present(self.headers, [name.decode("latin-1") for name, _ in own])
+        await self._send({**start, "headers": [*own, *_encoded(list(added.items()))]})
 
     async def answer(self, answer: Refusal) -> None:
         """Send another response in place of one that has not started."""

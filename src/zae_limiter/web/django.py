@@ -3,20 +3,22 @@
     MIDDLEWARE = ["zae_limiter.web.django.RateLimitMiddleware", ...]
     ZAE_LIMITER = {
         "LIMITER": "shop.limits.limiter",  # the limiter, or a function that returns it
-        "KEY": "shop.limits.key",  # a function of the request; None leaves it unlimited
+        "KEY": "shop.limits.key",  # a function of the request
         "RESOURCE": "api",
         "COST": {"rpm": 1},
     }
 
-Other settings: ``COST_AFTER``, ``STYLE`` and ``OPTIONS`` of acquire. Without ``LIMITER`` only
-rejections that the views raise are answered.
+Other settings: ``KEY_OPTIONAL``, ``KNOWN_ONLY``, ``DETAILS``, ``COST_AFTER``, ``STYLE``, and
+``OPTIONS`` of acquire. Without ``LIMITER`` only rejections that the views raise are answered.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from inspect import iscoroutinefunction as is_async
-from typing import Any
+from typing import Any, Self
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
@@ -24,8 +26,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.module_loading import import_string
 
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
-from zae_limiter.web.rules import WebOutcome, WebRule, find_error, is_bad_key, refusal
+from zae_limiter.concurrency.async_shield import ashield
+from zae_limiter.concurrency.calls import ALastCalls
+from zae_limiter.web.answers import Error, find_error, lease_headers, refusal, unless_present
+from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
 
 
 class RateLimitMiddleware:
@@ -34,6 +38,8 @@ class RateLimitMiddleware:
     A rejection becomes a 429, also one that a view raises, or that a streaming response raises
     before its first bytes. Under WSGI the limiter is a ``SyncRateLimiter``; under ASGI it may be
     either, and a sync one runs in threads.
+
+    The lease ends with the request, however that ends, also if the response is never sent.
     """
 
     sync_capable = True
@@ -45,12 +51,15 @@ class RateLimitMiddleware:
         limiter = _imported(options.get("LIMITER"))
         self._limiter = limiter() if callable(limiter) else limiter
         self._rule = WebRule(
-            _imported(options.get("KEY")),
-            options.get("RESOURCE", "api"),
-            options.get("COST"),
-            _imported(options.get("COST_AFTER")),
-            options.get("STYLE", "ietf"),
-            options.get("OPTIONS", {}),
+            key=_imported(options.get("KEY")),
+            resource=options.get("RESOURCE", "api"),
+            cost=options.get("COST"),
+            cost_after=_imported(options.get("COST_AFTER")),
+            style=options.get("STYLE", "ietf"),
+            key_optional=options.get("KEY_OPTIONAL", False),
+            known_only=options.get("KNOWN_ONLY", False),
+            details=options.get("DETAILS", False),
+            options=options.get("OPTIONS", {}),
         )
         self._rule.check(self._limiter)
         self._is_async_limiter = self._limiter is not None and is_async(self._limiter.is_available)
@@ -60,23 +69,34 @@ class RateLimitMiddleware:
             raise ImproperlyConfigured("ZAE_LIMITER: under WSGI, LIMITER must be a SyncRateLimiter")
 
     def __call__(self, request: HttpRequest) -> Any:
+        if not hasattr(request, "lease") or self._limiter is not None:
+            request.lease = None
         if iscoroutinefunction(self):
             return self._answer_async(request)
         try:
             return self._serve(request)
-        except (RateLimitExceeded, RateLimiterUnavailable, ValidationError) as error:
-            return self._refused(error)
+        except Exception as error:  # noqa: BLE001 - raised again if it is none of ours
+            return self._answer(error)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Answer a rejection that a view has raised."""
-        rejection = find_error(error)
-        return None if rejection is None else self._refused(rejection)
+        answered = find_error(error)
+        return None if answered is None else self._refused(answered)
 
-    def _refused(self, error: Any) -> HttpResponse:
-        if isinstance(error, ValidationError) and not is_bad_key(error):
-            raise error  # a mistake of the settings
-        answer = refusal(error, self._rule.style)
+    def _answer(self, error: Exception) -> HttpResponse:
+        answered = find_error(error)
+        if answered is None:
+            raise error
+        return self._refused(answered)
+
+    def _refused(self, error: Error) -> HttpResponse:
+        answer = refusal(error, self._rule.style, details=self._rule.details)
         return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
+
+    def _add_headers(self, response: HttpResponseBase, lease: Any) -> None:
+        headers = lease_headers(lease, self._rule.style)
+        for name, value in unless_present(headers, response.headers).items():
+            response[name] = value
 
     # --- WSGI
 
@@ -85,22 +105,20 @@ class RateLimitMiddleware:
         if charge is None:
             return self._with_first_bytes(self.get_response(request))
         acquire = self._rule.acquire(self._limiter, charge)
-        lease = acquire.__enter__()
-        request.lease = lease
-        end = _FinalCost(self._rule, request, lease)
+        lease = request.lease = acquire.__enter__()
+        end = _SyncEnd(self._rule, request, acquire, lease)
         try:
             response = self._with_first_bytes(self.get_response(request))
+            end.status = response.status_code
+            self._add_headers(response, lease)
+            if response.streaming:
+                response.streaming_content = _limited_body(response.streaming_content, end)
+                return response
+            end.size, end.is_complete = len(response.content), True
         except BaseException as error:
-            acquire.__exit__(type(error), error, None)
+            end.run(error)
             raise
-        _add_headers(response, lease.headers(self._rule.style))
-        if response.streaming:
-            content: Iterable[bytes] = response.streaming_content
-            body = _settled_by(end, response.status_code, content, acquire)
-            response.streaming_content = body
-        else:
-            end.settle(response.status_code, len(response.content), True)
-            acquire.__exit__(None, None, None)
+        end.run()
         return response
 
     def _with_first_bytes(self, response: HttpResponseBase) -> HttpResponseBase:
@@ -116,31 +134,35 @@ class RateLimitMiddleware:
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
         try:
             return await self._serve_async(request)
-        except (RateLimitExceeded, RateLimiterUnavailable, ValidationError) as error:
-            return self._refused(error)
+        except Exception as error:  # noqa: BLE001 - raised again if it is none of ours
+            return self._answer(error)
 
     async def _serve_async(self, request: HttpRequest) -> HttpResponseBase:
         charge = None if self._limiter is None else self._rule.charge(request)
         if charge is None:
             return await self._with_first_bytes_async(await self.get_response(request))
-        acquire = _Acquire(self._rule.acquire(self._limiter, charge), self._is_async_limiter)
-        lease = await acquire.enter()
-        request.lease = lease
-        end = _FinalCost(self._rule, request, lease)
+        acquire = await self._acquire_async(charge)
+        lease = request.lease = await acquire.__aenter__()
+        end = _AsyncEnd(self._rule, request, acquire, lease)
         try:
             response = await self._with_first_bytes_async(await self.get_response(request))
+            end.status = response.status_code
+            self._add_headers(response, lease)
+            if response.streaming:
+                content = _as_async(response.streaming_content)
+                response.streaming_content = _AsyncLimitedBody(content, end)
+                return response
+            end.size, end.is_complete = len(response.content), True
         except BaseException as error:
-            await acquire.leave(error)
+            await end.run(error)
             raise
-        _add_headers(response, lease.headers(self._rule.style))
-        if response.streaming:
-            content = _as_async(response.streaming_content)
-            body = _settled_by_async(end, response.status_code, content, acquire)
-            response.streaming_content = body
-        else:
-            await end.settle_async(response.status_code, len(response.content), True)
-            await acquire.leave(None)
+        await end.run()
         return response
+
+    async def _acquire_async(self, charge: WebCharge) -> Any:
+        if self._is_async_limiter:
+            return await self._rule.acquire_async(self._limiter, charge)
+        return _InThreads(lambda: self._rule.acquire(self._limiter, charge))
 
     async def _with_first_bytes_async(self, response: HttpResponseBase) -> HttpResponseBase:
         if response.streaming:
@@ -158,48 +180,7 @@ def _imported(value: Any) -> Any:
     return import_string(value) if isinstance(value, str) else value
 
 
-def _add_headers(response: HttpResponseBase, headers: dict[str, str]) -> None:
-    for name, value in headers.items():
-        response[name] = value
-
-
-class _FinalCost:
-    """Settles the true cost of a request when its response has ended."""
-
-    def __init__(self, rule: WebRule, request: HttpRequest, lease: Any) -> None:
-        self._rule = rule
-        self._request = request
-        self._lease = lease
-
-    def settle(self, status: int, size: int, complete: bool) -> Any:
-        """Settle; for an async lease the result is to be awaited."""
-        cost = self._rule.final_cost(self._request, WebOutcome(status, size, complete))
-        return None if cost is None else self._lease.settle(cost)
-
-    async def settle_async(self, status: int, size: int, complete: bool) -> None:
-        settling = self.settle(status, size, complete)
-        if settling is not None:
-            await settling
-
-
-class _Acquire:
-    """An acquire of either tree, for async code."""
-
-    def __init__(self, acquire: Any, is_async_limiter: bool) -> None:
-        self._acquire = acquire
-        self._is_async = is_async_limiter
-
-    async def enter(self) -> Any:
-        if self._is_async:
-            return await self._acquire.__aenter__()
-        return await sync_to_async(self._acquire.__enter__, thread_sensitive=False)()
-
-    async def leave(self, error: BaseException | None) -> None:
-        arguments = (None if error is None else type(error), error, None)
-        if self._is_async:
-            await self._acquire.__aexit__(*arguments)
-        else:
-            await sync_to_async(self._acquire.__exit__, thread_sensitive=False)(*arguments)
+# --- streams
 
 
 def _joined(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -227,29 +208,158 @@ async def _in_threads(content: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _settled_by(
-    end: _FinalCost, status: int, content: Iterable[bytes], acquire: Any
-) -> Iterator[bytes]:
-    size, complete = 0, False
+def _limited_body(content: Iterable[bytes], end: _SyncEnd) -> Iterator[bytes]:
+    """Count the bytes of a stream; its last one, or an error, is the end of the request."""
     try:
         for chunk in content:
-            size += len(chunk)
+            end.size += len(chunk)
             yield chunk
-        complete = True
+        end.is_complete = True
     finally:
-        end.settle(status, size, complete)
-        acquire.__exit__(None, None, None)
+        end.run()
 
 
-async def _settled_by_async(
-    end: _FinalCost, status: int, content: AsyncIterator[bytes], acquire: _Acquire
-) -> AsyncIterator[bytes]:
-    size, complete = 0, False
-    try:
-        async for chunk in content:
-            size += len(chunk)
-            yield chunk
-        complete = True
-    finally:
-        await end.settle_async(status, size, complete)
-        await acquire.leave(None)
+class _AsyncLimitedBody:
+    """Does the same for an async stream, also for one that is dropped before its first step.
+
+    Django drops it without a word if the client hangs up while another middleware works on the
+    response; a generator would never learn of that.
+    """
+
+    def __init__(self, content: AsyncIterator[bytes], end: _AsyncEnd) -> None:
+        self._content = content
+        self._end = end
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await anext(self._content)
+        except StopAsyncIteration:
+            self._end.is_complete = True
+            await self._end.run()
+            raise
+        except BaseException:
+            await self._end.run()
+            raise
+        self._end.size += len(chunk)
+        return chunk
+
+    def __del__(self) -> None:
+        self._end.run_later()
+
+
+# --- ends
+
+
+class _RequestEnd:
+    """The end of a request, which settles its true cost and ends its lease, once.
+
+    ``size`` counts the bytes that were handed on, ``is_complete`` says whether they are all.
+    """
+
+    def __init__(self, rule: WebRule, request: HttpRequest, acquire: Any, lease: Any) -> None:
+        self._rule = rule
+        self._request = request
+        self._acquire = acquire
+        self._lease = lease
+        self._lock = threading.Lock()
+        self.status: int | None = None
+        self.size = 0
+        self.is_complete = False
+        self.is_over = False
+        # Django closes the request with its last response, whichever that is: another middleware
+        # may have put an error page in place of the response that was limited.
+        self._close_request = request.close
+        request.close = self._close
+
+    def _close(self) -> None:
+        try:
+            self._close_request()
+        finally:
+            self.run_later()
+
+    def run_later(self) -> None:
+        """End the lease, if that has not begun, outside of the code that serves the request."""
+        raise NotImplementedError
+
+    def _begins(self) -> bool:
+        """Note that the end has begun; return False if it had begun before."""
+        with self._lock:
+            begins, self.is_over = not self.is_over, True
+        return begins
+
+    def _outcome(self) -> WebOutcome:
+        return WebOutcome(self.status, self.size, self.is_complete)
+
+
+class _SyncEnd(_RequestEnd):
+    """The end of a request under WSGI."""
+
+    def run(self, error: BaseException | None = None) -> None:
+        """Settle and end the lease; without effect from the second time on."""
+        if not self._begins():
+            return
+        try:
+            self._rule.settle(self._lease, self._request, self._outcome())
+        finally:
+            self._acquire.__exit__(None if error is None else type(error), error, None)
+
+    def run_later(self) -> None:
+        """End the lease at once: under WSGI a request has its thread to itself."""
+        self.run()
+
+
+class _AsyncEnd(_RequestEnd):
+    """The end of a request under ASGI; a cancellation does not stop it."""
+
+    def __init__(self, rule: WebRule, request: HttpRequest, acquire: Any, lease: Any) -> None:
+        super().__init__(rule, request, acquire, lease)
+        self._background = ALastCalls()
+
+    async def run(self, error: BaseException | None = None) -> None:
+        """Settle and end the lease; without effect from the second time on."""
+        if self._begins():
+            await ashield(lambda: self._run(error))
+
+    def run_later(self) -> None:
+        """End the lease on the event loop; Django closes requests in threads."""
+        if not self.is_over:
+            self._background.run(self.run)
+
+    async def _run(self, error: BaseException | None) -> None:
+        try:
+            await self._rule.settle_async(self._lease, self._request, self._outcome())
+        finally:
+            await self._acquire.__aexit__(None if error is None else type(error), error, None)
+
+
+class _InThreads:
+    """An acquire of a SyncRateLimiter, for async code."""
+
+    def __init__(self, make_acquire: Callable[[], Any]) -> None:
+        self._make_acquire = make_acquire
+        self._acquire: Any = None
+        self._lease: Any = None
+
+    async def __aenter__(self) -> Any:
+        try:
+            await ashield(lambda: _in_thread(self._enter))
+        except asyncio.CancelledError:
+            if self._lease is not None:  # of a request that will not be served
+                self._lease.settle(dict.fromkeys(self._lease.consumed, 0))
+                await self.__aexit__(None, None, None)
+            raise
+        return self._lease
+
+    def _enter(self) -> None:
+        self._acquire = self._make_acquire()
+        self._lease = self._acquire.__enter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        await ashield(lambda: _in_thread(self._acquire.__exit__, *error))
+
+
+async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    return await sync_to_async(function, thread_sensitive=False)(*arguments)

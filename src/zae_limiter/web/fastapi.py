@@ -9,9 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
-from zae_limiter.web.asgi import ANSWERS_REJECTIONS, charge_of
-from zae_limiter.web.rules import Error, WebCharge, WebRule, is_bad_key, refusal
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.web.answers import Error, body_of, lease_headers, refusal
+from zae_limiter.web.asgi import HELD_RESPONSE, HeldResponse
+from zae_limiter.web.keys import RefusedKey
+from zae_limiter.web.rules import WebRule
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import Acquire
@@ -26,32 +28,49 @@ def rate_limit(
     key: Callable[[Request], Any] | str,
     resource: Callable[[Request], Any] | str = "api",
     cost: Callable[[Request], Any] | Mapping[str, int] | None = None,
-    style: HeaderStyle = "ietf",
+    style: HeaderStyle | None = "ietf",
+    key_optional: bool = False,
+    known_only: bool = False,
+    details: bool = False,
     **options: Any,
 ) -> Callable[[Request, Response], AsyncIterator[Lease | None]]:
     """Return a dependency that charges the request and yields its lease.
 
-    ``lease: Annotated[Lease, Depends(rate_limit(limiter, key=header("x-api-key")))]``
+    ``lease: Annotated[Lease, Depends(rate_limit(limiter, key=hashed_header("x-api-key")))]``
 
     Key, resource and cost are values or functions of the request, async ones included. The lease
     lasts until the response has ended, also while it streams; the endpoint settles a cost that is
-    known later: ``await lease.settle(tpm=812)``. The charge is kept if the request fails. For a key
-    of None nothing is charged, and the lease is None. Other options go to ``acquire``.
+    known later: ``await lease.settle(tpm=812)``. The charge is kept if the request fails. Other
+    options go to ``acquire``.
 
-    A rejection is a 429 whose ``detail`` is ``as_dict()``; inside of an ``AsgiMiddleware`` its body
-    is ``as_dict()`` itself. ``Depends(..., scope="function")`` would end the lease too early.
+    A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
+    lease is None. ``known_only`` answers keys of entities that are not registered by 401.
+
+    A rejection is a 429 that says in its ``detail`` when to retry; ``details`` adds the limits.
+    Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``.
+
+    ``Depends(..., scope="function")`` would end the lease too early.
     """
-    rule = WebRule(key=key, resource=resource, cost=cost, style=style, options=options)
+    rule = WebRule(
+        key=key,
+        resource=resource,
+        cost=cost,
+        style=style,
+        key_optional=key_optional,
+        known_only=known_only,
+        details=details,
+        options=options,
+    )
+    rule.check(limiter)
 
     async def charged(request: Request, response: Response) -> AsyncIterator[Lease | None]:
-        charge = await charge_of(rule, request)
-        if charge is None:
+        # Entered and left by hand: an error of the endpoint is not one of the acquire.
+        acquire, lease = await _entered(rule, limiter, request)
+        if acquire is None:
             yield None
             return
-        # Entered and left by hand: an error of the endpoint is not one of the acquire.
-        acquire, lease = await _entered(rule, limiter, charge, request)
-        response.headers.update(lease.headers(style))
         try:
+            response.headers.update(lease_headers(lease, style))
             yield lease
         except BaseException as error:
             await acquire.__aexit__(type(error), error, None)
@@ -62,25 +81,27 @@ def rate_limit(
 
 
 async def _entered(
-    rule: WebRule, limiter: RateLimiter, charge: WebCharge, request: Request
-) -> tuple[Acquire, Lease]:
+    rule: WebRule, limiter: RateLimiter, request: Request
+) -> tuple[Acquire | None, Lease | None]:
     """Charge the request; a rejection becomes a response of FastAPI."""
+    held: HeldResponse | None = request.scope.get(HELD_RESPONSE)
     try:
-        acquire: Acquire = rule.acquire(limiter, charge)
+        charge = await rule.charge_async(request)
+        if charge is None:
+            return None, None
+        acquire: Acquire = await rule.acquire_async(limiter, charge)
         return acquire, await acquire.__aenter__()
     except (RateLimitExceeded, RateLimiterUnavailable) as error:
-        if ANSWERS_REJECTIONS in request.scope:
+        if held is not None:
             raise
-        raise http_exception(error, rule.style) from error
-    except ValidationError as error:
-        if not is_bad_key(error):
-            raise
-        raise HTTPException(400, str(error)) from error
+        raise http_exception(error, rule) from error
+    except RefusedKey as error:
+        raise http_exception(error, rule) from error
 
 
-def http_exception(error: Error, style: HeaderStyle = "ietf") -> HTTPException:
-    """Turn a rejection or an outage into the exception that FastAPI answers with its status."""
-    answer = refusal(error, style)
-    detail: Any = error.as_dict() if isinstance(error, RateLimitExceeded) else str(error)
+def http_exception(error: Error, rule: WebRule) -> HTTPException:
+    """Turn a refusal into the exception that FastAPI answers with its status."""
+    answer = refusal(error, rule.style, details=rule.details)
     headers = {name: value for name, value in answer.headers if not name.startswith("Content-")}
+    detail: Any = body_of(error, details=rule.details)
     return HTTPException(answer.status, detail, headers)

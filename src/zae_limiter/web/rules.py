@@ -1,79 +1,26 @@
-"""What a request is charged, and how a rejection is answered; the same for every framework."""
+"""What a request is charged, and what it has cost in the end; the same for every framework."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from zae_limiter.exceptions import (
-    RateLimiterUnavailable,
-    RateLimitExceeded,
-    ValidationError,
-)
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.headers import rate_limit_headers
+from zae_limiter.web.keys import RefusedKey
+from zae_limiter.web.known import KnownEntities
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle
 
-# When the store is to be asked again; a breaker looks once a second.
-_RETRY_OUTAGE_S: Final = "1"
-DEFAULT_COST: Final[Mapping[str, int]] = {"rpm": 1}
+_DEFAULT_COST: Final[Mapping[str, int]] = {"rpm": 1}
 
-Headers = list[tuple[str, str]]
-Error = RateLimitExceeded | RateLimiterUnavailable
+_UNSETTLED: Final = "cost_after failed; the charge of its request stays as it is: %r"
 
-
-class WebRequest:
-    """A request of an ASGI or WSGI server: method, path, headers and the client's address.
-
-    ``native`` is the server's own mapping: the scope or the environ.
-    """
-
-    __slots__ = ("client", "headers", "method", "native", "path")
-
-    def __init__(
-        self,
-        native: Mapping[str, Any],
-        method: str,
-        path: str,
-        headers: Iterable[tuple[str, str]],
-        client: str | None,
-    ) -> None:
-        self.native = native
-        self.method = method
-        self.path = path
-        self.headers = {name.lower(): value for name, value in headers}
-        self.client = client
-
-    @classmethod
-    def of_scope(cls, scope: Mapping[str, Any]) -> WebRequest:
-        """Read the scope of ASGI."""
-        headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
-        client = scope.get("client")
-        return cls(scope, scope["method"], scope["path"], headers, client[0] if client else None)
-
-    @classmethod
-    def of_environ(cls, environ: Mapping[str, Any]) -> WebRequest:
-        """Read the environ of WSGI."""
-        headers = [
-            (name.removeprefix("HTTP_").replace("_", "-"), str(value))
-            for name, value in environ.items()
-            if name.startswith("HTTP_") or name in ("CONTENT_TYPE", "CONTENT_LENGTH")
-        ]
-        method, path = environ.get("REQUEST_METHOD", "GET"), environ.get("PATH_INFO", "")
-        return cls(environ, method, path, headers, environ.get("REMOTE_ADDR"))
-
-
-def header(name: str) -> Callable[[Any], str | None]:
-    """Return a key function: the value of a header, or None, which leaves a request unlimited."""
-    wanted = name.lower()
-
-    def key(request: Any) -> str | None:
-        value: str | None = request.headers.get(wanted)
-        return value or None
-
-    return key
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,93 +44,116 @@ class WebCharge(NamedTuple):
 class WebRule:
     """How requests are charged: the entity by ``key``, the resource, and the cost.
 
-    Each is a value or a function of the request. A key of None leaves the request unlimited.
-    Without a cost, a request costs 1 of ``rpm``.
+    Each is a value or a function of the request. A request without a key (None) is answered by 401,
+    or is not limited with ``key_optional``. Without a cost, a request costs 1 of ``rpm``.
     ``cost_after`` is a function of the request and its ``WebOutcome``: the true cost, settled when
-    the response has ended. ``options`` go to ``acquire``. A charge is kept if the request fails.
+    the response has ended. ``known_only`` refuses keys whose entity is not registered.
+    ``details`` puts the limits into the body of a 429. ``options`` go to ``acquire``. A charge is
+    kept if the request fails.
     """
 
     key: Callable[[Any], Any] | str | None = None
     resource: Callable[[Any], Any] | str = "api"
     cost: Callable[[Any], Any] | Mapping[str, int] | None = None
     cost_after: Callable[[Any, WebOutcome], Mapping[str, int] | None] | None = None
-    style: HeaderStyle = "ietf"
+    style: HeaderStyle | None = "ietf"
+    key_optional: bool = False
+    known_only: bool = False
+    details: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    _known: KnownEntities = field(default_factory=KnownEntities, init=False)
 
     def check(self, limiter: Any) -> None:
-        """Raise ValidationError if only one of limiter and key is given."""
+        """Raise ValidationError if only one of limiter and key is given, or for a bad style."""
         if (limiter is None) != (self.key is None):
             missing = "limiter" if limiter is None else "key"
             raise ValidationError(missing, None, "is needed to limit requests")
+        if self.style is not None:
+            rate_limit_headers((), self.style, now_ms=None)  # raises for an unknown one
 
-    def parts(self, request: Any) -> Iterator[Any]:
-        """Yield entity, resource and cost, which an async function may have left to be awaited."""
-        cost = DEFAULT_COST if self.cost is None else self.cost
-        for part in (self.key, self.resource, cost):
-            yield part(request) if callable(part) else part
+    @property
+    def waits(self) -> bool:
+        """Whether an acquire may wait for capacity."""
+        return self.options.get("timeout") is not None
 
     def charge(self, request: Any) -> WebCharge | None:
-        """Return what the request is charged, None if it is unlimited."""
-        entity_id, resource, amounts = self.parts(request)
-        return None if entity_id is None else WebCharge(entity_id, resource, amounts)
+        """Return what the request is charged; None if it has no key and needs none."""
+        key = self._required(_value(self.key, request))
+        if key is None:
+            return None
+        return WebCharge(key, _value(self.resource, request), _value(self._cost, request))
+
+    async def charge_async(self, request: Any) -> WebCharge | None:
+        """Do the same for functions that may be async."""
+        key = self._required(await _async_value(self.key, request))
+        if key is None:
+            return None
+        resource = await _async_value(self.resource, request)
+        return WebCharge(key, resource, await _async_value(self._cost, request))
+
+    @property
+    def _cost(self) -> Any:
+        return _DEFAULT_COST if self.cost is None else self.cost
+
+    def _required(self, key: Any) -> Any:
+        if key is None and not self.key_optional:
+            message = "the request has no key, by which this service limits requests"
+            raise RefusedKey(401, "key_required", message)
+        return key
 
     def acquire(self, limiter: Any, charge: WebCharge) -> Any:
         """Return the acquire of the charge, not yet entered."""
-        return limiter.acquire(*charge, **{"on_error": "keep", **self.options})
+        acquire = self._checked_acquire(limiter, charge)
+        if self.known_only:
+            self._known.check(limiter, charge.entity_id)
+        return acquire
 
-    def final_cost(self, request: Any, outcome: WebOutcome) -> Mapping[str, int] | None:
-        """Return what the request has really cost, None if that is not known."""
-        return None if self.cost_after is None else self.cost_after(request, outcome)
+    async def acquire_async(self, limiter: Any, charge: WebCharge) -> Any:
+        """Do the same for an async limiter."""
+        acquire = self._checked_acquire(limiter, charge)
+        if self.known_only:
+            await self._known.check_async(limiter, charge.entity_id)
+        return acquire
+
+    def _checked_acquire(self, limiter: Any, charge: WebCharge) -> Any:
+        try:
+            return limiter.acquire(*charge, **{"on_error": "keep", **self.options})
+        except ValidationError as error:
+            if error.field != "entity_id":
+                raise  # a mistake of the application; the key alone comes from the client
+            raise RefusedKey(400, "key_invalid", f"the key {error.reason}") from error
+
+    # --- the true cost
+
+    def settle(self, lease: Any, request: Any, outcome: WebOutcome) -> None:
+        """Settle what the request has really cost. An error in ``cost_after`` is logged.
+
+        The charge stays as it is then: the response is on its way, and an error would end nothing
+        but the lease.
+        """
+        try:
+            cost = None if self.cost_after is None else self.cost_after(request, outcome)
+            if cost is not None:
+                lease.settle(cost)
+        except Exception:
+            logger.exception(_UNSETTLED, lease)
+
+    async def settle_async(self, lease: Any, request: Any, outcome: WebOutcome) -> None:
+        """Do the same for a lease of either tree."""
+        try:
+            cost = None if self.cost_after is None else self.cost_after(request, outcome)
+            if cost is not None:
+                settling = lease.settle(cost)
+                if isawaitable(settling):
+                    await settling
+        except Exception:
+            logger.exception(_UNSETTLED, lease)
 
 
-# --- answers ---------------------------------------------------------------------------------
+def _value(part: Any, request: Any) -> Any:
+    return part(request) if callable(part) else part
 
 
-class Refusal(NamedTuple):
-    """The response to a request that is not served."""
-
-    status: int
-    headers: Headers
-    body: bytes
-
-    @property
-    def status_line(self) -> str:
-        """Return the status as WSGI wants it."""
-        return f"{self.status} {_PHRASES[self.status]}"
-
-
-_PHRASES: Final = {400: "Bad Request", 429: "Too Many Requests", 503: "Service Unavailable"}
-
-
-def refusal(error: Error | ValidationError, style: HeaderStyle = "ietf") -> Refusal:
-    """Answer 429 with the limits, 503 for an outage that blocks, 400 for a key that is no name."""
-    if isinstance(error, RateLimitExceeded):
-        return _json(429, error.as_dict(), list(error.headers(style).items()))
-    if isinstance(error, RateLimiterUnavailable):
-        message = "rate limits cannot be checked at the moment; try again later"
-        body = {"error": "rate_limiter_unavailable", "message": message}
-        return _json(503, body, [("Retry-After", _RETRY_OUTAGE_S)])
-    return _json(400, {"error": "invalid_request", "message": str(error)}, [])
-
-
-def _json(status: int, body: dict[str, Any], headers: Headers) -> Refusal:
-    data = json.dumps(body).encode()
-    described = [("Content-Type", "application/json"), ("Content-Length", str(len(data)))]
-    return Refusal(status, [*described, *headers], data)
-
-
-def is_bad_key(error: ValidationError) -> bool:
-    """Whether the key is no name of an entity: it comes from the client, all else from our code."""
-    return error.field == "entity_id"
-
-
-def find_error(error: BaseException) -> Error | None:
-    """Return the rejection or outage inside of an error: frameworks wrap those of a response."""
-    if isinstance(error, RateLimitExceeded | RateLimiterUnavailable):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            found = find_error(inner)
-            if found is not None:
-                return found
-    return None if error.__cause__ is None else find_error(error.__cause__)
+async def _async_value(part: Any, request: Any) -> Any:
+    value = _value(part, request)
+    return await value if isawaitable(value) else value

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
-from zae_limiter.web.rules import (
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.web.answers import (
     Headers,
     Refusal,
-    WebOutcome,
-    WebRequest,
-    WebRule,
     find_error,
-    is_bad_key,
+    lease_headers,
     refusal,
+    unless_present,
 )
+from zae_limiter.web.requests import WebRequest
+from zae_limiter.web.rules import WebOutcome, WebRule
 
 if TYPE_CHECKING:
     from zae_limiter._sync.lease import SyncLease
@@ -33,6 +33,10 @@ class WsgiMiddleware:
     The application finds the lease as ``environ["zae_limiter.lease"]``. A rejection, here or in the
     application, becomes a 429, also one in a streaming generator that has not sent anything yet.
     Without a limiter that is all it does.
+
+    A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
+    lease is None. ``known_only`` answers keys of entities that are not registered by 401. The body
+    of a 429 names no limits unless ``details`` is set.
     """
 
     def __init__(
@@ -45,7 +49,10 @@ class WsgiMiddleware:
         resource: Callable[[WebRequest], str] | str = "api",
         cost: Callable[[WebRequest], Mapping[str, int]] | Mapping[str, int] | None = None,
         cost_after: Callable[[WebRequest, WebOutcome], Mapping[str, int] | None] | None = None,
-        style: HeaderStyle = "ietf",
+        style: HeaderStyle | None = "ietf",
+        key_optional: bool = False,
+        known_only: bool = False,
+        details: bool = False,
         **options: Any,
     ) -> None:
         self.app = app
@@ -56,6 +63,9 @@ class WsgiMiddleware:
             cost=cost,
             cost_after=cost_after,
             style=style,
+            key_optional=key_optional,
+            known_only=known_only,
+            details=details,
             options=options,
         )
         self._rule.check(limiter)
@@ -64,8 +74,7 @@ class WsgiMiddleware:
         request = WebRequest.of_environ(environ)
         response = _WsgiResponse(self._rule, request, start_response)
         try:
-            if self._limiter is not None:
-                self._charge(request, environ, response)
+            self._charge(request, environ, response)
             response.open(self.app(environ, response.start))
         except BaseException as error:
             response.close(error)
@@ -77,16 +86,20 @@ class WsgiMiddleware:
         return response
 
     def _charge(self, request: WebRequest, environ: Environ, response: _WsgiResponse) -> None:
+        if self._limiter is None:
+            environ.setdefault("zae_limiter.lease", None)  # one around this may have set it
+            return
+        environ["zae_limiter.lease"] = None
         charge = self._rule.charge(request)
         if charge is not None:
             acquire = self._rule.acquire(self._limiter, charge)
             environ["zae_limiter.lease"] = response.enter(acquire)
 
     def _answer(self, error: BaseException) -> Refusal | None:
-        if isinstance(error, ValidationError) and is_bad_key(error):
-            return refusal(error)
-        rejection = find_error(error)
-        return None if rejection is None else refusal(rejection, self._rule.style)
+        answered = find_error(error)
+        if answered is None:
+            return None
+        return refusal(answered, self._rule.style, details=self._rule.details)
 
 
 class _WsgiResponse:
@@ -139,7 +152,9 @@ class _WsgiResponse:
             assert self._started_with is not None, "an application starts its response first"
             status, headers = self._started_with
             if self._lease is not None:
-                headers = [*headers, *self._lease.headers(self._rule.style).items()]
+                own = [name for name, _ in headers]
+                added = unless_present(lease_headers(self._lease, self._rule.style), own)
+                headers = [*headers, *added.items()]
             self._write = self._start_response(status, headers)
         return self._write  # type: ignore[no-any-return]
 
@@ -176,9 +191,7 @@ class _WsgiResponse:
         status = int(self._started_with[0][:3]) if self._started_with else None
         try:
             outcome = WebOutcome(status, self._bytes, self._ended)
-            cost = self._rule.final_cost(self._request, outcome)
-            if cost is not None:
-                self._lease.settle(cost)
+            self._rule.settle(self._lease, self._request, outcome)
         finally:
             acquire.__exit__(None if error is None else type(error), error, None)
 
@@ -189,10 +202,10 @@ def init_flask(app: Any, limiter: SyncRateLimiter | None = None, **options: Any)
     Options are those of ``WsgiMiddleware``. Views find the lease as
     ``request.environ["zae_limiter.lease"]``. Without a limiter only rejections are answered.
     """
-    style = options.get("style", "ietf")
+    style, details = options.get("style", "ietf"), options.get("details", False)
 
     def answer(error: Any) -> Any:
-        refused = refusal(error, style)
+        refused = refusal(error, style, details=details)
         return app.response_class(refused.body, refused.status, refused.headers)
 
     app.register_error_handler(RateLimitExceeded, answer)

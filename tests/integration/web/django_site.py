@@ -3,9 +3,12 @@
 import asyncio
 
 import django
+from asgiref.sync import iscoroutinefunction
 from django.conf import settings
 from django.http import JsonResponse, StreamingHttpResponse
+from django.test import override_settings
 from django.urls import path
+from django.utils.decorators import sync_and_async_middleware
 
 current = {}  # the limiter of the test that runs
 
@@ -20,11 +23,35 @@ def key(request):
 
 def cost_after(request, outcome):
     current["outcome"] = outcome
+    if request.GET.get("faulty"):
+        raise LookupError("a mistake of the application")
     return {"tpm": outcome.body_bytes} if request.GET.get("measured") else None
 
 
+@sync_and_async_middleware
+def around(get_response):
+    """A middleware around the limits, which does to a response what a test says."""
+    if iscoroutinefunction(get_response):
+
+        async def pass_async(request):
+            response = await get_response(request)
+            if "around" in current:
+                await current["around"]()
+            return response
+
+        return pass_async
+
+    def pass_sync(request):
+        response = get_response(request)
+        if "around" in current:
+            current["around"]()
+        return response
+
+    return pass_sync
+
+
 def hello(request):
-    return JsonResponse({"hello": "world"})
+    return JsonResponse({"lease": None if request.lease is None else request.lease.consumed})
 
 
 def inner(request):
@@ -60,12 +87,26 @@ async def async_stream(request):
     return StreamingHttpResponse(body())
 
 
+async def hold(request):
+    current["held"].append(request.GET["name"])
+    await current["release"].wait()
+    return JsonResponse({})
+
+
 async def chat(request):
     return StreamingHttpResponse(await current["chat"]())
 
 
-views = (hello, chat, inner, async_inner, stream, async_stream)
-urlpatterns = [path(view.__name__, view) for view in views]
+views = (hello, chat, hold, inner, async_inner, stream, async_stream)
+urlpatterns = [path("", hello), *[path(view.__name__, view) for view in views]]
+
+
+LIMITED = {
+    "LIMITER": limiter,
+    "KEY": key,
+    "COST": {"rpm": 1, "tpm": 50},
+    "COST_AFTER": cost_after,
+}
 
 
 def configure():
@@ -74,13 +115,15 @@ def configure():
             ALLOWED_HOSTS=["*"],
             ROOT_URLCONF=__name__,
             SECRET_KEY="test",
-            MIDDLEWARE=["zae_limiter.web.django.RateLimitMiddleware"],
-            ZAE_LIMITER={
-                "LIMITER": limiter,
-                "KEY": key,
-                "COST": {"rpm": 1, "tpm": 50},
-                "COST_AFTER": cost_after,
-            },
+            MIDDLEWARE=[f"{__name__}.around", "zae_limiter.web.django.RateLimitMiddleware"],
+            ZAE_LIMITER=LIMITED,
             LOGGING_CONFIG=None,
         )
         django.setup()
+
+
+def handler(kind, **changes):
+    """Return a handler of Django whose settings differ from those of the site."""
+    configure()
+    with override_settings(ZAE_LIMITER={**LIMITED, **changes}):
+        return kind()

@@ -137,7 +137,7 @@ async def test_django_cancels_the_generator(limiter, charged):
     django_site.configure()
     django_site.current.update(limiter=limiter, chat=chat)
     async with asgi_server(ASGIHandler()) as port:
-        await hang_up(port, "/chat", b"w5 ")
+        await hang_up(port, "/chat", b"w5 ", {"x-api-key": "client"})
         await settled(charged)
     assert await charged() == (1, INPUT + upstream.delivered)
     assert upstream.is_closed

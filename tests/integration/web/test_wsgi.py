@@ -24,7 +24,6 @@ def limited(app, limiter, **options):
 def test_requests_are_limited_by_their_key(sync_limiter):
     with wsgi_server(limited(hello, sync_limiter)) as port:
         replies = [fetch_sync(port, "/", KEY) for _ in range(4)]
-        assert fetch_sync(port, "/").status == 200, "without a key nothing is limited"
     assert [each.status for each in replies] == [200, 200, 200, 429]
     assert replies[0].body == b"hello world"
     assert "r=2" in replies[0].headers["ratelimit"]
@@ -32,9 +31,26 @@ def test_requests_are_limited_by_their_key(sync_limiter):
     assert int(replies[3].headers["retry-after"]) > 80_000
 
 
-def test_a_key_that_is_no_name_is_a_bad_request(sync_limiter):
-    with wsgi_server(limited(hello, sync_limiter)) as port:
-        assert fetch_sync(port, "/", {"x-api-key": "a#b"}).status == 400
+def test_a_request_without_a_key_has_no_lease(sync_limiter):
+    def look(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [repr(environ["zae_limiter.lease"]).encode()]
+
+    with wsgi_server(limited(look, sync_limiter, key_optional=True)) as port:
+        assert fetch_sync(port, "/").body == b"None"
+    with wsgi_server(web.WsgiMiddleware(look)) as port:
+        assert fetch_sync(port, "/").body == b"None"
+
+
+def test_headers_that_the_application_sets_stand(sync_limiter):
+    def own(environ, start_response):
+        headers = environ["zae_limiter.lease"].headers()
+        start_response("200 OK", list(headers.items()))
+        return [b"own"]
+
+    with wsgi_server(limited(own, sync_limiter)) as port:
+        reply = fetch_sync(port, "/", KEY)
+    assert len([name for name, _ in reply.header_list if name == "ratelimit"]) == 1
 
 
 @pytest.mark.parametrize(("policy", "status"), [("allow", 200), ("block", 503)])

@@ -1,0 +1,135 @@
+"""Key functions: which entity a request is charged to."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.web.requests import WebRequest
+
+_SECRET_VARIABLE: Final = "ZAEL_KEY_SECRET"
+_DIGEST_BYTES: Final = 16  # 128 bits: two keys never meet, and ids stay short
+
+
+class RefusedKey(Exception):
+    """The key of a request is missing or unusable; the request is answered with ``status``.
+
+    The message is for the client: it names neither entities nor limits.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
+        super().__init__(message)
+
+
+def client_address(request: Any) -> str | None:
+    """Return the address of the client as the server sees it: a key for any framework.
+
+    Behind a proxy it is the address of the proxy, unless the server is configured to trust the
+    proxy's headers. A server on a unix socket knows no address; then this is None.
+    """
+    client = getattr(request, "client", None)
+    if client is None:  # Django
+        client = getattr(request, "META", {}).get("REMOTE_ADDR")
+    address = client if client is None or isinstance(client, str) else client.host
+    return address or None
+
+
+def header(name: str, *, allow_comma: bool = False) -> Callable[[Any], str | None]:
+    """Return a key function: the value of a header, or None if the request lacks the header.
+
+    The value becomes an entity id that operators see; for a secret use ``hashed_header``. Of an
+    ``Authorization`` header the key is the credentials without their scheme.
+
+    A header that comes twice with different values is answered by 400: the application might
+    authenticate one value while the other one is charged. WSGI servers and Django join the values
+    of a repeated header with commas, so there a comma is a 400, too. ``allow_comma=True`` is for
+    keys that contain commas.
+    """
+    wanted = name.lower()
+
+    def key(request: Any) -> str | None:
+        value = _single_value(request, wanted, allow_comma)
+        if wanted == "authorization" and value is not None:
+            value = _credentials(value)
+        return value or None
+
+    return key
+
+
+def hashed_header(
+    name: str, secret: str | bytes | None = None, *, allow_comma: bool = False
+) -> Callable[[Any], str | None]:
+    """Return a key function: a digest of the value of a header, as ``hashed_key`` makes it.
+
+    So no API key becomes an id that operators, logs and the store see. All else is as with
+    ``header``. Without a secret it is that of ``ZAEL_KEY_SECRET``; raises ValidationError if
+    both are missing.
+    """
+    value_of = header(name, allow_comma=allow_comma)
+    used = _secret(secret)
+
+    def key(request: Any) -> str | None:
+        value = value_of(request)
+        # Servers decode headers as Latin-1: this gives back the bytes that the client has sent.
+        return None if value is None else _digest(value.encode("latin-1", "replace"), used)
+
+    return key
+
+
+def hashed_key(value: str, secret: str | bytes | None = None) -> str:
+    """Return the entity id that ``hashed_header`` gives to the requests of a key.
+
+    It is needed to register the entity of a key, or to set its limits. It does not change while
+    the secret stays the same.
+    """
+    return _digest(value.encode(), _secret(secret))
+
+
+def _secret(given: str | bytes | None) -> bytes:
+    secret = given or os.environ.get(_SECRET_VARIABLE)
+    if not secret:
+        raise ValidationError(
+            "secret",
+            None,
+            f"is needed to hash keys: pass secret=, or set {_SECRET_VARIABLE}, the same in every "
+            "process and after every restart",
+        )
+    return secret.encode() if isinstance(secret, str) else secret
+
+
+def _digest(value: bytes, secret: bytes) -> str:
+    return f"key-{hmac.digest(secret, value, 'sha256')[:_DIGEST_BYTES].hex()}"
+
+
+def _single_value(request: Any, name: str, allow_comma: bool) -> str | None:
+    values, are_joined = _values(request, name)
+    if not values:
+        return None
+    is_repeated = any(value != values[0] for value in values)
+    if is_repeated or (are_joined and not allow_comma and "," in values[0]):
+        raise RefusedKey(400, "key_ambiguous", f"send one {name} header with one value")
+    return values[0]
+
+
+def _values(request: Any, name: str) -> tuple[list[str], bool]:
+    """Return all values of a header, and whether the server has joined them into one."""
+    if isinstance(request, WebRequest):
+        return request.header_values(name), request.joins_headers
+    if hasattr(request.headers, "getlist"):  # Starlette, FastAPI
+        return request.headers.getlist(name), False
+    value = request.headers.get(name)  # Django
+    return ([] if value is None else [value]), True
+
+
+def _credentials(value: str) -> str:
+    """Return the part after the scheme, in which servers ignore case and space.
+
+    Otherwise "Bearer x", "bearer x" and "BEARER  x" would have a limit each.
+    """
+    return value.partition(" ")[2].strip() or value
