@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Key of the scope under which what is inside of the middleware finds its HeldResponse. Rejections
 # may be raised there: the middleware answers them.
 HELD_RESPONSE = "zae_limiter.response"
+# Of a body that arrives while its request waits for capacity. A larger one stays with the server,
+# and its client is no longer watched.
+MOST_READ_AHEAD_BYTES = 256 * 1024
 
 
 class AsgiMiddleware:
@@ -83,6 +88,8 @@ class AsgiMiddleware:
         try:
             await self._serve(scope, response)
             await response.flush()
+        except ClientGone:
+            return  # nobody is left to be answered
         except Exception as error:
             answered = find_error(error)
             if answered is None or response.is_started:
@@ -109,6 +116,8 @@ class AsgiMiddleware:
     ) -> None:
         rule = self._rule
         acquire = await rule.acquire_async(self._limiter, charge)
+        if rule.waits:
+            acquire = WatchedAcquire(acquire, response)
         async with acquire as lease:
             response.headers = lease_headers(lease, rule.style)
             scope["state"]["lease"] = lease
@@ -134,12 +143,27 @@ class HeldResponse:
         self._status: int | None = None
         self._bytes = 0
         self._ended = self._disconnected = False
+        self._read_ahead: deque[Message] = deque()
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        message = self._read_ahead.popleft() if self._read_ahead else await self._receive()
         if message["type"] == "http.disconnect" and not self._ended:
             self._disconnected = True
         return message
+
+    async def read_until_disconnect(self) -> bool:
+        """Read ahead until the client hangs up; return False if too much comes before that.
+
+        The messages are kept for ``receive``.
+        """
+        size = 0
+        while size <= MOST_READ_AHEAD_BYTES:
+            message = await self._receive()
+            self._read_ahead.append(message)
+            if message["type"] == "http.disconnect":
+                return True
+            size += len(message.get("body", b""))
+        return False
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
@@ -181,3 +205,37 @@ class HeldResponse:
     def outcome(self) -> WebOutcome:
         """Return how the response has ended. After a disconnect servers ignore what is sent."""
         return WebOutcome(self._status, self._bytes, self._ended and not self._disconnected)
+
+
+class ClientGone(Exception):
+    """The client has hung up while its request waited for capacity; nothing was charged."""
+
+
+class WatchedAcquire:
+    """An acquire that gives up its place in the waiting line if the client hangs up."""
+
+    def __init__(self, acquire: Any, response: HeldResponse) -> None:
+        self._acquire = acquire
+        self._response = response
+
+    async def __aenter__(self) -> Any:
+        patience = asyncio.timeout(None)
+        try:
+            async with patience:
+                watching = asyncio.create_task(self._watch(patience))
+                try:
+                    return await self._acquire.__aenter__()
+                finally:
+                    watching.cancel()
+        except TimeoutError:
+            if patience.expired():
+                raise ClientGone from None
+            raise
+
+    async def _watch(self, patience: asyncio.Timeout) -> None:
+        """Let the time of the acquire expire when the client hangs up."""
+        if await self._response.read_until_disconnect():
+            patience.reschedule(asyncio.get_running_loop().time())
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._acquire.__aexit__(*error)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.web.answers import Error, body_of, lease_headers, refusal
-from zae_limiter.web.asgi import HELD_RESPONSE, HeldResponse
+from zae_limiter.web.asgi import HELD_RESPONSE, HeldResponse, WatchedAcquire
 from zae_limiter.web.keys import RefusedKey
 from zae_limiter.web.rules import WebRule
 
@@ -47,7 +47,8 @@ def rate_limit(
     lease is None. ``known_only`` answers keys of entities that are not registered by 401.
 
     A rejection is a 429 that says in its ``detail`` when to retry; ``details`` adds the limits.
-    Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``.
+    Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``, and a
+    client that hangs up while it waits (``timeout``) leaves the line.
 
     ``Depends(..., scope="function")`` would end the lease too early.
     """
@@ -82,14 +83,16 @@ def rate_limit(
 
 async def _entered(
     rule: WebRule, limiter: RateLimiter, request: Request
-) -> tuple[Acquire | None, Lease | None]:
+) -> tuple[Acquire | WatchedAcquire | None, Lease | None]:
     """Charge the request; a rejection becomes a response of FastAPI."""
     held: HeldResponse | None = request.scope.get(HELD_RESPONSE)
     try:
         charge = await rule.charge_async(request)
         if charge is None:
             return None, None
-        acquire: Acquire = await rule.acquire_async(limiter, charge)
+        acquire: Acquire | WatchedAcquire = await rule.acquire_async(limiter, charge)
+        if held is not None and rule.waits:
+            acquire = WatchedAcquire(acquire, held)
         return acquire, await acquire.__aenter__()
     except (RateLimitExceeded, RateLimiterUnavailable) as error:
         if held is not None:
