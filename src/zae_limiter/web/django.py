@@ -275,6 +275,7 @@ class _RequestEnd:
         request.close = self._close
 
     def _close(self) -> None:
+        vars(self._request).pop("close", None)  # so that the two do not refer to each other
         try:
             self._close_request()
         finally:

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import io
 import logging
+import weakref
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
@@ -105,6 +106,29 @@ async def test_a_response_that_another_middleware_drops_ends_the_lease(site, one
             return (await fetch(port, "/stream", KEY)).status == 200
 
         await until(is_free)
+
+
+def test_a_request_that_has_ended_is_freed_without_the_collector(site, one_slot_sync):
+    """Bodies that were uploaded may be large."""
+    seen = []
+    site["limiter"] = one_slot_sync
+    application = WSGIHandler()
+    request_class = application.request_class
+
+    class Noted(request_class):
+        def __init__(self, environ):
+            super().__init__(environ)
+            seen.append(weakref.ref(self))
+
+    application.request_class = Noted
+    gc.collect()
+    gc.disable()
+    try:
+        with wsgi_server(application) as port:
+            assert fetch_sync(port, "/hello", KEY).status == 200
+        assert seen[0]() is None
+    finally:
+        gc.enable()
 
 
 # --- Django under ASGI
