@@ -230,14 +230,30 @@ class BucketContract(Contract):
         ]
         assert (found.total_capacity, found.total_available) == (20, 15)
 
-    async def test_the_capacity_does_not_count_limits_that_only_a_call_brought(
-        self, world: World
+    @pytest.mark.parametrize("stored", [True, False])
+    async def test_the_capacity_counts_entities_whose_calls_bring_their_limits(
+        self, world: World, stored: bool
     ) -> None:
-        await world.configure(RPM)
-        await world.take(limits=[Limit.per_minute("rpm", 100)], rpm=30)
-        await world.take("other", rpm=4)
+        if stored:
+            await world.configure(RPM)
+        for capacity in (50, 100):
+            await world.take(limits=[Limit.per_minute("rpm", capacity)], rpm=10)
+        await world.take("other", limits=[RPM], rpm=4)
         found = await world.limiter.get_resource_capacity(API, "rpm")
-        assert (found.total_capacity, found.total_available) in [(10, 6), (20, 16)]
+        # Beside stored limits each limit of calls has a level; without them there is one level.
+        left = 90 if stored else 30
+        assert [(each.entity_id, each.capacity, each.available) for each in found.entities] == [
+            ("other", 10, 6),
+            (USER, 100, left),
+        ]
+        assert (found.total_capacity, found.total_available) == (110, 6 + left)
+
+    async def test_the_capacity_leaves_out_buckets_without_the_limit(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.take(rpm=4)
+        await world.take("other", limits=[TPM], tpm=7)
+        found = await world.limiter.get_resource_capacity(API, "rpm")
+        assert [(each.entity_id, each.available) for each in found.entities] == [(USER, 6)]
 
     async def test_a_refused_first_acquire_leaves_no_bucket(self, world: World) -> None:
         await world.configure(RPM)

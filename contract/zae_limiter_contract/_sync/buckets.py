@@ -228,14 +228,30 @@ class BucketContract(Contract):
         ]
         assert (found.total_capacity, found.total_available) == (20, 15)
 
-    def test_the_capacity_does_not_count_limits_that_only_a_call_brought(
-        self, world: World
+    @pytest.mark.parametrize("stored", [True, False])
+    def test_the_capacity_counts_entities_whose_calls_bring_their_limits(
+        self, world: World, stored: bool
     ) -> None:
-        world.configure(RPM)
-        world.take(limits=[Limit.per_minute("rpm", 100)], rpm=30)
-        world.take("other", rpm=4)
+        if stored:
+            world.configure(RPM)
+        for capacity in (50, 100):
+            world.take(limits=[Limit.per_minute("rpm", capacity)], rpm=10)
+        world.take("other", limits=[RPM], rpm=4)
         found = world.limiter.get_resource_capacity(API, "rpm")
-        assert (found.total_capacity, found.total_available) in [(10, 6), (20, 16)]
+        # Beside stored limits each limit of calls has a level; without them there is one level.
+        left = 90 if stored else 30
+        assert [(each.entity_id, each.capacity, each.available) for each in found.entities] == [
+            ("other", 10, 6),
+            (USER, 100, left),
+        ]
+        assert (found.total_capacity, found.total_available) == (110, 6 + left)
+
+    def test_the_capacity_leaves_out_buckets_without_the_limit(self, world: World) -> None:
+        world.configure(RPM)
+        world.take(rpm=4)
+        world.take("other", limits=[TPM], tpm=7)
+        found = world.limiter.get_resource_capacity(API, "rpm")
+        assert [(each.entity_id, each.available) for each in found.entities] == [(USER, 6)]
 
     def test_a_refused_first_acquire_leaves_no_bucket(self, world: World) -> None:
         world.configure(RPM)

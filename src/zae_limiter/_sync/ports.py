@@ -111,7 +111,11 @@ class BucketStore(Protocol):
     def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
     ) -> ResourceCapacity:
-        """Sum one limit of a resource over all its entities, or those without a parent."""
+        """Sum one limit of a resource over all its entities, or over those without a parent.
+
+        Each entity that has a bucket there counts once: with its stored limit, or, if only calls
+        with limits of their own were made, with the largest limit of that name that they brought.
+        """
 
     def reset(
         self,

@@ -20,11 +20,11 @@ from zae_limiter.models.timestamps import MILLI
 
 
 def bucket_states(
-    entity_id: str, resource: str, image: BucketImage, now_ms: int, *, brought: bool = True
+    entity_id: str, resource: str, image: BucketImage, now_ms: int
 ) -> list[BucketState]:
     """Return one state per limit, with its level at ``now_ms``.
 
-    Limits that calls brought beside configured ones come last, or not at all.
+    Limits that calls brought beside configured ones come last.
     """
     if image.holds:
         image = swept(image, now_ms)
@@ -44,8 +44,25 @@ def bucket_states(
             running_pause_ms(image, now_ms),
         )
         for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
-        if brought or not is_alias(key)
     ]
+
+
+def counted_state(
+    entity_id: str, resource: str, image: BucketImage, limit_name: str, now_ms: int
+) -> BucketState | None:
+    """Return the state with which a bucket counts towards the capacity of its resource.
+
+    That is the state of its stored limit, or of the largest limit of that name that calls
+    brought if the stored one was never used there; None if the bucket has no such limit.
+    """
+    states = [
+        state
+        for state in bucket_states(entity_id, resource, image, now_ms)
+        if state.limit_name == limit_name
+    ]
+    if limit_name in image.limits:
+        return states[0]
+    return max(states, key=lambda state: state.capacity_milli, default=None)
 
 
 def statuses_after(

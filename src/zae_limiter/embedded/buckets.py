@@ -9,7 +9,7 @@ from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
 from zae_limiter.admission.image import HOUR_MS, BucketImage, running_pause_ms
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket
-from zae_limiter.admission.report import bucket_states, resource_capacity
+from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.request import (
     Charge,
     ChargeOutcome,
@@ -141,8 +141,6 @@ def states(
     entity_id: str | None,
     resource: str | None,
     clock: Callable[[], int],
-    *,
-    brought: bool = True,
 ) -> Listing[list[BucketState]]:
     """List the buckets of an entity, of a resource, or of both, one state per limit.
 
@@ -152,7 +150,7 @@ def states(
     for page in tables.bucket_pages(namespace_id, entity_id, resource):
         now_ms = clock()
         for row in page:
-            states.extend(bucket_states(*row[1:], now_ms, brought=brought))
+            states.extend(bucket_states(*row[1:], now_ms))
         yield
     return states
 
@@ -188,18 +186,16 @@ def capacity(
     parents_only: bool,
     clock: Callable[[], int],
 ) -> Listing[ResourceCapacity]:
-    """Sum one limit of a resource over its entities; an unknown entity has no parent.
-
-    Limits that calls brought beside the configured one are left out.
-    """
+    """Sum one limit of a resource over its entities; an unknown entity has no parent."""
     counted: list[BucketState] = []
     for page in tables.bucket_pages(namespace_id, None, resource):
         now_ms = clock()
         for row in page:
             entity = tables.get_entity(namespace_id, row.entity_id) if parents_only else None
             if entity is None or entity.is_parent:
-                listed = bucket_states(*row[1:], now_ms, brought=False)
-                counted.extend(state for state in listed if state.limit_name == limit_name)
+                state = counted_state(*row[1:], limit_name, now_ms)
+                if state is not None:
+                    counted.append(state)
         yield
     return resource_capacity(resource, limit_name, counted)
 

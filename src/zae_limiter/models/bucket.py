@@ -94,7 +94,11 @@ class EntityCapacity:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCapacity:
-    """One limit of a resource, summed over the entities that have a bucket there."""
+    """One limit of a resource, summed over the entities that have a bucket there.
+
+    An entity counts once: with its stored limit, or with the limit of its calls if only calls with
+    limits of their own have used the bucket.
+    """
 
     resource: str
     limit_name: str

@@ -99,7 +99,11 @@ class BucketMethods(RepositoryMixin):
     async def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
-        """Sum one limit of a resource over all entities, or over those without a parent."""
+        """Sum one limit of a resource over all its entities, or over those without a parent.
+
+        Each entity that has a bucket there counts once: with its stored limit, or, if only calls
+        with limits of their own were made, with the largest limit of that name that they brought.
+        """
         return await self._context.engine.buckets.capacity(
             self._context.namespace_id,
             check_resource(resource),

@@ -10,7 +10,7 @@ from zae_limiter._async.engines.dynamodb.partitions import InTurn, Merged, Unord
 from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.report import bucket_states, resource_capacity
+from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
 from zae_limiter.admission.shards.tree import is_whole
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.parallel import Parallel
@@ -49,8 +49,6 @@ class BucketQueries:
         entity_id: str | None,
         resource: str | None,
         clock: Clock,
-        *,
-        brought: bool = True,
     ) -> list[BucketState]:
         """Return all buckets of an entity, of a resource, or of both."""
         images = await self._images(namespace_id, entity_id, resource, clock)
@@ -58,18 +56,20 @@ class BucketQueries:
         return [
             state
             for (entity, name), image in sorted(images.items())
-            for state in bucket_states(entity, name, image, now_ms, brought=brought)
+            for state in bucket_states(entity, name, image, now_ms)
         ]
 
     async def capacity(
         self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
     ) -> ResourceCapacity:
-        """Sum one limit over its entities; limits of calls are left out.
-
-        An entity that is not registered has no parent.
-        """
-        of_resource = await self.states(namespace_id, None, resource, clock, brought=False)
-        states = [state for state in of_resource if state.limit_name == limit_name]
+        """Sum one limit over its entities; an entity that is not registered has no parent."""
+        images = await self._images(namespace_id, None, resource, clock)
+        now_ms = clock()
+        counted = (
+            counted_state(entity_id, resource, image, limit_name, now_ms)
+            for (entity_id, _), image in sorted(images.items())
+        )
+        states = [state for state in counted if state is not None]
         if parents_only:
             children = await self._children(namespace_id, {state.entity_id for state in states})
             states = [state for state in states if state.entity_id not in children]
