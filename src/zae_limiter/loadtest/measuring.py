@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -32,11 +33,21 @@ def own_figures() -> dict[str, float]:
     stats = [repository.get_stats() for repository in repositories]
     return {
         "cpu_s": time.process_time(),
+        "cpu_wait_s": _cpu_wait_s(),
         "wall_s": time.monotonic(),
         "writes": sum(each.writes for each in stats),
         "calls": sum(each.calls for each in stats),
         "lost_settlements": sum(each.lost_settlements for each in repositories),
     }
+
+
+def _cpu_wait_s() -> float:
+    """Return the seconds in which the main thread could run but had no core; 0 if unknown."""
+    try:
+        fields = Path("/proc/self/schedstat").read_text(encoding="ascii").split()
+    except OSError:  # only Linux counts them
+        return 0.0
+    return int(fields[1]) / 10**9
 
 
 def attach_figures(environment: Environment) -> None:
@@ -123,10 +134,16 @@ class Measurement:
     def _worker(self, client_id: str) -> WorkerFigures:
         last = self._last[client_id]
         first = self._first.get(client_id, {})
-        wall_s = last["wall_s"] - first.get("wall_s", last["wall_s"])
-        cpu_s = last["cpu_s"] - first.get("cpu_s", last["cpu_s"])
+
+        def share(name: str) -> float:
+            """Return seconds of the test as a share of its duration."""
+            wall_s = last["wall_s"] - first.get("wall_s", last["wall_s"])
+            seconds = last[name] - first.get(name, last[name])
+            return round(seconds / wall_s, 3) if wall_s else 0.0
+
         return WorkerFigures(
-            cpu_share=round(cpu_s / wall_s, 3) if wall_s else 0.0,
+            cpu_share=share("cpu_s"),
+            cpu_wait_share=share("cpu_wait_s"),
             writes=int(last["writes"] - first.get("writes", 0)),
             calls=int(last["calls"] - first.get("calls", 0)),
             lost_settlements=int(last["lost_settlements"]),

@@ -12,6 +12,7 @@ MANY_REJECTED = 0.5
 BUSY_WORKER = 0.85  # of a core: a worker is one thread
 BUSY_MACHINE = 0.9  # of all cores of the machine that workers run on
 IDLE_USERS = 0.5  # of the users' time
+ELSEWHERE = "move the store or the workers elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class WorkerFigures:
     """What one worker process has used and asked of the store since the test began."""
 
     cpu_share: float  # of one core
+    cpu_wait_share: float = 0.0  # of the time: the worker could run, but had no core
     writes: int = 0
     calls: int = 0
     lost_settlements: int = 0
@@ -89,12 +91,17 @@ class LoadReport:
         cpu = max((worker.cpu_share for worker in self.workers), default=0.0)
         if cpu >= BUSY_WORKER:
             return "client CPU", f"a worker used {cpu:.0%} of a core; add --workers"
-        if self.machine_share >= BUSY_MACHINE:  # also users that do not wait are kept waiting
-            busy = f"{self.machine_share:.0%} of this machine's CPU was in use, {cpu:.0%} of a core"
-            return "machine CPU", f"{busy} by a worker; move the store or the workers elsewhere"
-        waiting = self._idle_share()
-        if waiting >= IDLE_USERS:
-            return "users", f"users spent {waiting:.0%} of their time between calls; add --users"
+        # A worker without a core keeps its users from calling, which looks like a pause of theirs.
+        for worker in self.workers:
+            if worker.cpu_share + worker.cpu_wait_share >= BUSY_WORKER:
+                had = f"a worker had {worker.cpu_share:.0%} of a core and waited for one for"
+                return "machine CPU", f"{had} {worker.cpu_wait_share:.0%} of the time; {ELSEWHERE}"
+        pausing = self._idle_share()
+        if pausing >= IDLE_USERS:
+            return "users", f"users spent {pausing:.0%} of their time between calls; add --users"
+        if self.machine_share >= BUSY_MACHINE:
+            busy = f"{self.machine_share:.0%} of this machine's CPU was in use"
+            return "machine CPU", f"calls waited for the store while {busy}; {ELSEWHERE}"
         return "server", f"calls waited for the store; workers used at most {cpu:.0%} of a core"
 
     def _idle_share(self) -> float:

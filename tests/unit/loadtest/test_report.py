@@ -10,8 +10,8 @@ def row(kind, requests, total_ms=0.0, failures=0, name="gpt"):
     return RequestFigures(kind, name, requests, failures, 1.0, 2.0, 3.0, 4.0, 5.0, total_ms)
 
 
-def report(*rows, cpu=0.2, machine=0.3, users=10, seconds=10.0, **more):
-    workers = (WorkerFigures(cpu, writes=900, calls=1000),)
+def report(*rows, cpu=0.2, cpu_wait=0.0, machine=0.3, users=10, seconds=10.0, **more):
+    workers = (WorkerFigures(cpu, cpu_wait, writes=900, calls=1000),)
     return LoadReport(seconds, users, rows, workers, machine_share=machine, **more)
 
 
@@ -27,6 +27,10 @@ BUSY_USERS = 10 * 10.0 * 1000  # ms: all users wait for calls all the time
         (report(row("ACQUIRE", 100, BUSY_USERS / 10)), "users"),
         (report(row("ACQUIRE", 100, BUSY_USERS), machine=0.99), "machine CPU"),
         (report(row("ACQUIRE", 100, BUSY_USERS)), "server"),
+        # Others keep the machine busy: users with pauses do not notice, a starved worker does.
+        (report(row("ACQUIRE", 100, BUSY_USERS / 10), machine=0.99), "users"),
+        (report(row("ACQUIRE", 100, 500.0), users=5, cpu=0.05, machine=1.0), "users"),
+        (report(row("ACQUIRE", 100, BUSY_USERS / 10), cpu=0.4, cpu_wait=0.5), "machine CPU"),
     ],
 )
 def test_it_names_what_bounds_the_throughput(figures, bound):
