@@ -74,8 +74,9 @@ def stop_at(until: float) -> Progress:
 
     def stop(done: int, total: int) -> None:
         if done < total and time.monotonic() >= until:
+            changes = "1 change" if total == 1 else f"{total} changes"
             raise OutOfTime(
-                f"{done} of {total} changes were made before the function's time was over; "
+                f"{done} of {changes} were made before the function's time was over; "
                 "apply again to go on"
             )
 

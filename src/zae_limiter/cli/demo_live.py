@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zae_limiter.cli.console import Glyphs, is_live
-from zae_limiter.cli.formatting import format_number
+from zae_limiter.cli.formatting import count_of, format_number
 from zae_limiter.demo.scenario import DemoEntity, all_entities
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class BarView(ProgressView):
         title.add_row(Text(self._title, style="bold"), Text(time, style="cyan"))
         rows = self._rows_that_fit(progress)
         hidden = len(all_entities(progress.projects)) - len(rows)
-        more = f"  ({hidden} rows hidden)" if hidden else ""
+        more = f"  ({count_of(hidden, 'row')} hidden)" if hidden else ""
         totals = Text.assemble(_totals(progress), (more, "dim"), no_wrap=True)
         return Group(title, Text(), self._bars(progress, rows), Text(), totals)
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from zae_limiter.cli.console import Glyphs
-from zae_limiter.cli.formatting import format_number, format_short_number
+from zae_limiter.cli.formatting import count_of, format_number, format_short_number
 
 if TYPE_CHECKING:
     from zae_limiter.demo.invariant import Window
@@ -130,7 +130,7 @@ def _aligned(cells: list[str]) -> list[str]:
 
 def _summary(result: DemoResult) -> str:
     return (
-        f"{format_number(result.acquires)} acquires in {result.seconds:.1f} s "
+        f"{count_of(result.acquires, 'acquire')} in {result.seconds:.1f} s "
         f"({format_number(round(result.acquires_per_second))}/s) on {result.engine}: "
         f"{format_number(result.admitted)} admitted, {format_number(result.limited)} limited"
     )
@@ -142,23 +142,24 @@ def _notes(result: DemoResult) -> list[tuple[str, str]]:
     if result.holds and any(use.used > use.allowed for use in uses):
         notes.append("over 100%: in debt, which is repaid before the next call is admitted")
     if result.lost_settlements:
-        lost = format_number(result.lost_settlements)
-        notes.append(f"{lost} settlements were lost in an outage, so debts are not checked")
+        lost = count_of(result.lost_settlements, "settlement")
+        were = "was" if result.lost_settlements == 1 else "were"
+        notes.append(f"{lost} {were} lost in an outage, so debts are not checked")
     return [(note, "dim") for note in notes]
 
 
 def _verdict(glyphs: Glyphs, result: DemoResult) -> list[tuple[str, str]]:
     allowed = "capacity + refill + given back"
     if result.holds:
-        windows = format_number(sum(window.windows for window in result.windows))
+        windows = count_of(sum(window.windows for window in result.windows), "window")
         fullest = max((_share(window) for window in result.windows), default=0.0)
-        where = f"in all {windows} windows of {len(result.windows)} limits"
+        where = f"in all {windows} of {count_of(len(result.windows), 'limit')}"
         return [
             (f"invariant holds: admitted {glyphs.at_most} {allowed}", "bold green"),
             (f"  {where}; the fullest is at {100 * fullest:.1f}%", "green"),
         ]
     worst = sorted(result.violations, key=_share, reverse=True)
-    limits = f"{len(worst)} of {len(result.windows)} limits"
+    limits = f"{len(worst)} of {count_of(len(result.windows), 'limit')}"
     return [
         (f"invariant VIOLATED in {limits}: admitted > {allowed}", "bold red"),
         *((f"  {_describe_window(window)}", "red") for window in worst),

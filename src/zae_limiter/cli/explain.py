@@ -10,6 +10,7 @@ import click
 from zae_limiter.cli.errors import FAILED, LIMITED, did_you_mean
 from zae_limiter.cli.formatting import (
     LEVELS,
+    count_of,
     describe_limits,
     format_duration,
     format_hour,
@@ -233,9 +234,9 @@ def _answer(explanation: Explanation) -> str:
             f"paused for {left} more, whatever it holds"
         )
     if worst.limit.is_concurrent:
-        free, slots = max(0, worst.available), worst.limit.capacity
+        free, slots = max(0, worst.available), count_of(worst.limit.capacity, "slot")
         return (
-            f"LIMITED, ask again in {wait}: {short} has {free:,} of {slots:,} slots free; "
+            f"LIMITED, ask again in {wait}: {short} has {free:,} of {slots} free; "
             "they return when calls in flight end"
         )
     if worst.available < 0:

@@ -236,7 +236,7 @@ def apply(
                 planned["revision"],
                 lock_timeout,
                 lambda done, total: show(
-                    f"applied {format_number(done)} of {format_number(total)} changes"
+                    f"applied {format_number(done)} of {count_of(total, 'change')}"
                 ),
             )
     if output == "json":

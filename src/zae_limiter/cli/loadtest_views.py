@@ -35,8 +35,8 @@ class LoadView:
     def begin(self, plan: LoadPlan, where: str, place: str = "on this machine") -> None:
         """Print the first line."""
         workers = count_of(plan.workers, "worker")
-        users = f"up to {plan.users} users" if plan.mode == "tune" else count_of(plan.users, "user")
-        steps = "steps of " if plan.mode == "tune" else ""
+        at_most, steps = ("up to ", "steps of ") if plan.mode == "tune" else ("", "")
+        users = at_most + count_of(plan.users, "user")
         self.say(f"load test {place}: {workers}, {users}, {steps}{plan.seconds:g} s, on {where}")
 
     def show(self, message: dict[str, Any]) -> None:
@@ -153,9 +153,9 @@ def _print_ledger(ledger: dict[str, Any]) -> None:
         print_line(f"ledger: {problem}")
     if not problems:
         print_line(
-            f"ledger holds: {format_number(ledger['admitted'])} acquires, no limit of "
+            f"ledger holds: {count_of(ledger['admitted'], 'acquire')}, no limit of "
             f"{format_number(ledger['limits'])} admitted too much in "
-            f"{format_number(ledger['windows'])} windows (the fullest at {ledger['fullest']:.0%}); "
+            f"{count_of(ledger['windows'], 'window')} (the fullest at {ledger['fullest']:.0%}); "
             "usage is what users counted"
         )
 

@@ -80,7 +80,7 @@ def _migrate(store: StoreLocation, dry_run: bool) -> MigrationReport:
     with status("migrating") as update:
 
         def progress(done: MigrationProgress) -> None:
-            update(f"migrating: {format_number(done.read)} items read")
+            update(f"migrating: {count_of(done.read, 'item')} read")
 
         builder = SyncRepository.builder().url(store.url or f"dynamodb://{store.stack()[0]}")
         return builder.migrate(dry_run=dry_run, on_progress=progress)
