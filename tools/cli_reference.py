@@ -36,6 +36,8 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
   store something create a missing SQLite file, commands that only read do not; a missing table is
   created by `deploy`, `local up --name` and `namespace register --create-table` only.
 - **Namespace**: `--namespace`, `-N` or `ZAEL_NAMESPACE`, else `default`. It must be registered.
+  `bucket list`, `entity list` and `usage` read all of them with `--all-namespaces`, `-A`. Where
+  they find nothing, a hint names the namespaces that hold some (of the first ten).
 - **Output**: tables for people, in colour only on a terminal without `NO_COLOR`; `--output json`
   for programs. The fields of the JSON are listed with each command: some may be added, none is
   removed or changes its meaning. Tokens are whole unless the name ends in `_milli` (thousandths),
@@ -50,6 +52,8 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
   `zsh_source` and `fish_source` likewise.
 - **Charts**: `--plot` draws in the terminal (`pip install plotext`, the extra `[plot]`), `--output
   png` and `svg` into a file (`pip install matplotlib`, the extra `[report]`).
+- **CSV**: a text that begins with `=`, `+`, `-` or `@` gets a `'` in front, so that no spreadsheet
+  computes it. Numbers stay numbers.
 """
 
 

@@ -5,12 +5,24 @@ Made to be mailed or archived: charts are inline SVG, and all texts are escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
-from zae_limiter.usage_series import UsageSeries, axis_ticks, labelled_windows, usage_series
-from zae_limiter.visualization import COLOURS, through_children_text
+from zae_limiter.usage_series import (
+    UsageChart,
+    UsageSeries,
+    axis_ticks,
+    labelled_windows,
+    usage_chart,
+)
+from zae_limiter.visualization import (
+    LABEL_LENGTH,
+    LARGEST_IN_COLOUR,
+    colours,
+    shortened,
+    through_children_text,
+)
 
 MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
@@ -26,29 +38,41 @@ _STYLE = (
     "color:#222;background:#fff}h1{font-size:1.4em}h2{font-size:1.1em;margin:1.6em 0 .4em}"
     "table{border-collapse:collapse;margin:.6em 0}th,td{padding:.2em .7em;text-align:left;"
     "border-bottom:1px solid #ddd}.n{text-align:right;font-variant-numeric:tabular-nums}"
-    "svg{width:100%;height:auto}.q{color:#666}"
+    "svg{width:100%;height:auto}.q{color:#666}.k{display:inline-block;margin-right:1.2em}"
+    ".w td:first-child{white-space:nowrap}"
+    ".k i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}"
 )
 _EACH_TOKEN_ONCE = (
-    "Totals over several entities count each token once: what parents used through their children "
-    "is shown apart."
+    "Totals and charts of several entities count each token once: tokens that parents used through "
+    "their children count for the children."
 )
 _APPROXIMATE = "Rejected calls are approximate."
 
 
 def usage_page(
-    subject: str, windows: Sequence[UsageSnapshot], window_type: str, summary: UsageSummary
+    windows: Sequence[UsageSnapshot], window_type: str, summary: UsageSummary, place: str = ""
 ) -> str:
-    """Return a page with totals, a chart for each limit, and a table of the windows."""
-    unit = "hours" if window_type == "hourly" else "days" if window_type == "daily" else "months"
-    span = f"{summary.min_window_start} to {summary.max_window_start}"
-    parts = [f"<p>{summary.window_count:,} {unit} with usage, {escape(span)}.</p>"]
-    if not windows:
-        parts = ["<p>No usage is recorded for that.</p>"]
-    else:
-        parts += [_totals(summary, unit.removesuffix("s")), *_charts(windows, window_type)]
-        parts += ["<h2>Windows</h2>", _windows(windows)]
-        parts.append(f'<p class="q">{_EACH_TOKEN_ONCE} {_APPROXIMATE} Times are in UTC.</p>')
-    return _page(f"Usage of {subject}", parts)
+    """Return a page with totals, a chart for each limit, and a table of the windows.
+
+    ``place`` is where the entities are, such as a namespace, for the headline.
+    """
+    chart = usage_chart(windows, window_type, LARGEST_IN_COLOUR, place)
+    if chart is None:
+        return _page("Usage", ["<p>No usage is recorded for that.</p>"])
+    unit = chart.series[0].unit
+    parts = [
+        f"<p>{_count(summary.window_count, unit)} with usage.</p>",
+        _totals(summary, unit),
+        *_charts(chart),
+        "<h2>Windows</h2>",
+        _windows(windows),
+        f'<p class="q">{_EACH_TOKEN_ONCE} {_APPROXIMATE} Times are in UTC.</p>',
+    ]
+    return _page(chart.headline, parts)
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
 
 
 def ranking_page(subject: str, ranking: UsageRanking) -> str:
@@ -89,7 +113,8 @@ def _totals(summary: UsageSummary, unit: str) -> str:
         for name, total in sorted(summary.total.items())
     ]
     heads = ("limit", "total", "through children", f"average per {unit}")
-    rejected = f"<p>{summary.rejected:,} calls were rejected.</p>"
+    were = "was" if summary.rejected == 1 else "were"
+    rejected = f"<p>{_count(summary.rejected, 'call')} {were} rejected.</p>"
     return _table(heads, rows, texts=1) + rejected
 
 
@@ -111,7 +136,7 @@ def _windows(windows: Sequence[UsageSnapshot]) -> str:
     left_out = ""
     if len(windows) > MAX_ROWS:
         left_out = f"<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
-    return _table(heads, rows, texts=3) + left_out
+    return _table(heads, rows, texts=3, kind="w") + left_out
 
 
 def _entities(usages: Sequence[EntityUsage]) -> str:
@@ -130,7 +155,9 @@ def _entities(usages: Sequence[EntityUsage]) -> str:
     return _table(heads, rows, texts=1)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int) -> str:
+def _table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, kind: str = ""
+) -> str:
     """Return a table; columns after the first ``texts`` are aligned to the right."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
@@ -143,25 +170,34 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int) -
 
     body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     head = f"<tr>{line('th', heads)}</tr>"
-    return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    return f'<table class="{kind}">\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
 # --- charts ----------------------------------------------------------------------------------
 
 
-def _charts(windows: Sequence[UsageSnapshot], window_type: str) -> list[str]:
+def _charts(chart: UsageChart) -> list[str]:
+    legend = _legend(chart) if len(chart.parts) > 1 else ""
     parts = []
-    for index, series in enumerate(usage_series(windows, window_type)):
+    for series in chart.series:
         parts.append(f"<h2>{escape(series.title)}</h2>")
-        parts.append(svg_chart(series, COLOURS[index % len(COLOURS)]))
+        parts.append(legend + svg_chart(series))
     return parts
 
 
-def svg_chart(series: UsageSeries, colour: str) -> str:
-    """Return bars over windows as an SVG element; negative ones hang below the zero line."""
+def _legend(chart: UsageChart) -> str:
+    entries = "".join(
+        f'<span class="k"><i style="background:{colour}"></i>'
+        f"{escape(shortened(part.label, LABEL_LENGTH))}</span>"
+        for part, colour in zip(chart.parts, colours(chart.parts), strict=True)
+    )
+    return f"<p>{entries}</p>"
+
+
+def svg_chart(series: UsageSeries) -> str:
+    """Return stacked bars over windows as an SVG element; negative ones hang below zero."""
     ticks = axis_ticks(series, Y_TICKS)
     low, high = ticks[0], ticks[-1]
-    step = (WIDTH - LEFT - RIGHT) / len(series.totals)
 
     def y(value: int) -> float:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
@@ -172,26 +208,43 @@ def svg_chart(series: UsageSeries, colour: str) -> str:
         f'<text x="{LEFT - 6}" y="{y(tick) + 4}" text-anchor="end">{tick:,}</text>'
         for tick in ticks
     )
+    step = _step(series)
     labels = "".join(
         f'<text x="{LEFT + step * (index + 0.5):.1f}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"{escape(series.label(index))}</text>"
         for index in labelled_windows(series, MAX_LABELS)
     )
-    shapes = []
-    for index, total in enumerate(series.totals):
-        left, top, bottom = LEFT + step * index, y(max(total, 0)), y(min(total, 0))
-        if total:
-            shapes.append((index, f"M{left:.1f} {top}h{step * 0.9:.2f}V{bottom}H{left:.1f}z"))
-    if len(shapes) <= MAX_TITLED_BARS:
-        bars = "".join(
-            f'<path d="{shape}"><title>{escape(series.label(index))}: '
-            f"{series.totals[index]:,} {series.quantity}</title></path>"
-            for index, shape in shapes
-        )
-    else:
-        bars = f'<path d="{"".join(shape for _, shape in shapes)}"/>'
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="11" '
-        f'aria-label="{escape(series.title)}">'
-        f'{lines}<g fill="{colour}">{bars}</g>{labels}</svg>'
+        f'aria-label="{escape(series.title)}">{lines}{_bars(series, y)}{labels}</svg>'
     )
+
+
+def _step(series: UsageSeries) -> float:
+    """Return the distance from one bar to the next."""
+    return (WIDTH - LEFT - RIGHT) / len(series.starts)
+
+
+def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
+    """Return a group of shapes for each part, with a text for each bar if there are few."""
+    step = _step(series)
+    drawn = sum(amount != 0 for part in series.parts for amount in part.totals)
+    groups = []
+    stacks = zip(series.parts, series.stacks(), colours(series.parts), strict=True)
+    for part, bars, colour in stacks:
+        shapes = []
+        for index, (bottom, top) in enumerate(bars):
+            if bottom != top:
+                left = LEFT + step * index
+                shape = f"M{left:.1f} {y(top)}h{step * 0.9:.2f}V{y(bottom)}H{left:.1f}z"
+                shapes.append((index, shape))
+        if drawn <= MAX_TITLED_BARS:
+            paths = "".join(
+                f'<path d="{shape}"><title>{escape(part.label)}, {escape(series.label(index))}: '
+                f"{part.totals[index]:,} {series.quantity}</title></path>"
+                for index, shape in shapes
+            )
+        else:
+            paths = f'<path d="{"".join(shape for _, shape in shapes)}"/>'
+        groups.append(f'<g fill="{colour}">{paths}</g>')
+    return "".join(groups)

@@ -93,23 +93,17 @@ class TopUsage:
         ]
         self._sums = {}
         parents = [usage for usage in usages if any(usage.through_children.values())]
-        consumers = [usage for usage in usages if self._own(usage) > 0]
-        self._parents = self._first([*self._parents, *parents], self._used)
-        self._consumers = self._first([*self._consumers, *consumers], self._own)
+        consumers = [usage for usage in usages if own_amount(usage, self._by) > 0]
+        self._parents = self._first([*self._parents, *parents], used_amount)
+        self._consumers = self._first([*self._consumers, *consumers], own_amount)
 
     def _first(
-        self, usages: list[EntityUsage], amount: Callable[[EntityUsage], int]
+        self, usages: list[EntityUsage], amount: Callable[[EntityUsage, str | None], int]
     ) -> list[EntityUsage]:
-        return nsmallest(self._limit, usages, key=lambda usage: (-amount(usage), usage.entity_id))
+        def rank(usage: EntityUsage) -> tuple[int, str]:
+            return -amount(usage, self._by), usage.entity_id
 
-    def _used(self, usage: EntityUsage) -> int:
-        return usage.total_events if self._by is None else usage.counters.get(self._by, 0)
-
-    def _own(self, usage: EntityUsage) -> int:
-        """Return what counts for the entity itself; a parent's acquires are not told apart."""
-        if self._by is None:
-            return 0 if any(usage.through_children.values()) else usage.total_events
-        return usage.counters.get(self._by, 0) - usage.through_children.get(self._by, 0)
+        return nsmallest(self._limit, usages, key=rank)
 
     def end(self) -> UsageRanking:
         """Return the ranking, after the last pass."""
@@ -120,3 +114,15 @@ class TopUsage:
             consumers=self._consumers,
             parents=self._parents,
         )
+
+
+def used_amount(usage: EntityUsage, by: str | None) -> int:
+    """Return everything that counts for an entity: tokens of a limit, or admitted acquires."""
+    return usage.total_events if by is None else usage.counters.get(by, 0)
+
+
+def own_amount(usage: EntityUsage, by: str | None) -> int:
+    """Return what counts for the entity itself; a parent's acquires are not told apart."""
+    if by is None:
+        return 0 if any(usage.through_children.values()) else usage.total_events
+    return usage.counters.get(by, 0) - usage.through_children.get(by, 0)

@@ -1,8 +1,8 @@
-"""Usage as series over time, for charts: totals per window, and which windows to label."""
+"""Usage as series over time, for charts: stacks of entities, and which windows to label."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,39 +14,55 @@ MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled a
 STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days=1)}
 LONGEST_MONTH = timedelta(days=31)  # added to the first of any month, it reaches the next one
 
-Totals = dict[str, dict[datetime, int]]  # by limit and window
+REJECTED = ""  # in the place of a limit's name, which is never empty
+
+Amounts = dict[str, dict[str, dict[datetime, int]]]  # by limit, entity and window
 
 
 class SeriesKind(StrEnum):
-    """What a series counts."""
+    """The quantity that a series counts."""
 
     TOKENS = "tokens"
-    THROUGH_CHILDREN = "through children"
     REJECTED = "rejected"
 
 
-class UsageSeries(NamedTuple):
-    """Usage of one limit per window, or rejected calls; gaps are zeros.
+class UsagePart(NamedTuple):
+    """The share of one entity in a series, or of the rest: all entities that are not named."""
 
-    Of several entities together, tokens are counted once: what parents used through their children
-    is a series of its own.
+    label: str
+    totals: tuple[int, ...]
+    is_rest: bool = False
+
+
+class UsageSeries(NamedTuple):
+    """Usage of one limit per window, or rejected calls, divided by entity; gaps are zeros.
+
+    Over several entities each token counts once: for the entity that used it, not for the parent
+    of that entity. ``through_children`` is the part of one entity's tokens that its children used.
     """
 
     limit_name: str
     window_type: str
     starts: tuple[datetime, ...]
-    totals: tuple[int, ...]
-    entities: int = 1
+    parts: tuple[UsagePart, ...]
     kind: SeriesKind = SeriesKind.TOKENS
+    through_children: int = 0
+    is_deduplicated: bool = False
+
+    @property
+    def totals(self) -> tuple[int, ...]:
+        """The sums of all parts, window by window."""
+        return tuple(map(sum, zip(*(part.totals for part in self.parts), strict=True)))
 
     @property
     def title(self) -> str:
+        total = sum(self.totals)
         if self.kind is SeriesKind.REJECTED:
-            return f"rejected calls per {self.unit} (approximate)"
-        if self.kind is SeriesKind.THROUGH_CHILDREN:
-            return f"{self.limit_name} of parents through children: net tokens per {self.unit}"
-        several = f", {self.entities} entities, each token once" if self.entities > 1 else ""
-        return f"{self.limit_name}: net tokens per {self.unit}{several}"
+            return f"rejected calls per {self.unit}, {total:,} in all (approximate)"
+        title = f"{self.limit_name}: net tokens per {self.unit}, {total:,} in all"
+        if self.through_children:
+            title += f", {self.through_children:,} of them through children"
+        return title + (", each token once" if self.is_deduplicated else "")
 
     @property
     def unit(self) -> str:
@@ -58,6 +74,26 @@ class UsageSeries(NamedTuple):
         """What the numbers are: ``tokens`` or ``calls``."""
         return "calls" if self.kind is SeriesKind.REJECTED else "tokens"
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The lowest and the highest point of the stacks; parts below zero hang under it."""
+        low = high = 0
+        for amounts in zip(*(part.totals for part in self.parts), strict=True):
+            low = min(low, sum(amount for amount in amounts if amount < 0))
+            high = max(high, sum(amount for amount in amounts if amount > 0))
+        return low, high
+
+    def stacks(self) -> Iterator[list[tuple[int, int]]]:
+        """Yield, part by part, the bottom and the top of its bar in each window."""
+        above, below = [0] * len(self.starts), [0] * len(self.starts)
+        for part in self.parts:
+            bars = []
+            for index, amount in enumerate(part.totals):
+                ends = above if amount > 0 else below
+                bars.append((ends[index], ends[index] + amount))
+                ends[index] += amount
+            yield bars
+
     def label(self, index: int) -> str:
         """Return a short text for the window at ``index``."""
         style = {"hour": "%m-%d %H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}[self.unit]
@@ -68,53 +104,122 @@ class UsageSeries(NamedTuple):
         return next_start(self.starts[index], WindowType(self.window_type))
 
 
-def usage_series(snapshots: Iterable[UsageSnapshot], window_type: str) -> list[UsageSeries]:
-    """Return one series for each limit, sorted by name, all over the same windows.
+class UsageChart(NamedTuple):
+    """A headline and a series for each limit; every series has the same parts in the same order."""
 
-    Series of what parents used through children, and of rejected calls, follow if there are any.
+    headline: str
+    series: tuple[UsageSeries, ...]
+
+    @property
+    def parts(self) -> tuple[UsagePart, ...]:
+        """The parts of the first series, for a legend: the largest entities, and the rest."""
+        return self.series[0].parts
+
+
+def usage_chart(
+    snapshots: Iterable[UsageSnapshot], window_type: str, largest: int, place: str = ""
+) -> UsageChart | None:
+    """Return series for each limit, sorted by name, and for rejected calls; None without usage.
+
+    The ``largest`` entities are parts of their own: those with the largest share in any of the
+    series. ``place`` is where the entities are, such as a namespace, for the headline.
     """
     selected = [snapshot for snapshot in snapshots if snapshot.window_type == window_type]
-    entities = len({snapshot.entity_id for snapshot in selected})
-    tokens: Totals = {}
-    through: Totals = {}
-    rejected: Totals = {}
-    used_starts: set[datetime] = set()
+    if not selected:
+        return None
+    several = len({snapshot.entity_id for snapshot in selected}) > 1
+    amounts: Amounts = {}
     for snapshot in selected:
         start = datetime.fromisoformat(snapshot.window_start).astimezone(UTC)
-        used_starts.add(start)
-        _add(tokens, start, snapshot.own if entities > 1 else snapshot.counters)
-        _add(through, start, snapshot.through_children)
-        _add(rejected, start, {"": snapshot.rejected})
-    if not used_starts:
-        return []
-    starts = _range(min(used_starts), max(used_starts), WindowType(window_type))
-    kinds = (
-        (SeriesKind.TOKENS, tokens),
-        (SeriesKind.THROUGH_CHILDREN, _without_zeros(through)),
-        (SeriesKind.REJECTED, _without_zeros(rejected)),
-    )
-    return [
+        used = snapshot.own if several else snapshot.counters
+        for name, amount in (*used.items(), (REJECTED, snapshot.rejected)):
+            totals = amounts.setdefault(name, {}).setdefault(snapshot.entity_id, {})
+            totals[start] = totals.get(start, 0) + amount
+    starts = _all_starts(amounts, WindowType(window_type))
+    named, rest = _ranked(amounts, largest)
+    through = _through_children(selected)
+    series = [
         UsageSeries(
-            name,
-            window_type,
-            starts,
-            tuple(limit_totals.get(start, 0) for start in starts),
-            entities,
-            kind,
+            limit_name=name,
+            window_type=window_type,
+            starts=starts,
+            parts=_parts(by_entity, named, rest, starts),
+            kind=SeriesKind.REJECTED if name == REJECTED else SeriesKind.TOKENS,
+            through_children=0 if several else through.get(name, 0),
+            is_deduplicated=several and bool(through.get(name)),
         )
-        for kind, totals in kinds
-        for name, limit_totals in sorted(totals.items())
+        for name, by_entity in sorted(amounts.items(), key=lambda each: (not each[0], each[0]))
+        if name != REJECTED or _has_any(by_entity)
     ]
+    resources = sorted({snapshot.resource for snapshot in selected})
+    who = named[0] if len(named) == 1 else f"{len(named) + len(rest):,} entities"
+    where = resources[0] if len(resources) == 1 else f"{len(resources):,} resources"
+    when = _time_of(starts, WindowType(window_type))
+    headline = f"Usage of {who}{f' in {place}' if place else ''} on {where} {when}"
+    return UsageChart(headline, tuple(series))
 
 
-def _add(totals: Totals, start: datetime, amounts: Mapping[str, int]) -> None:
-    for name, amount in amounts.items():
-        limit_totals = totals.setdefault(name, {})
-        limit_totals[start] = limit_totals.get(start, 0) + amount
+def _all_starts(amounts: Amounts, window: WindowType) -> tuple[datetime, ...]:
+    used = {
+        start for by_entity in amounts.values() for each in by_entity.values() for start in each
+    }
+    return _range(min(used), max(used), window)
 
 
-def _without_zeros(totals: Totals) -> Totals:
-    return {name: by_start for name, by_start in totals.items() if any(by_start.values())}
+def _ranked(amounts: Amounts, largest: int) -> tuple[list[str], list[str]]:
+    """Return the entities with the largest share in any series, and all others with usage.
+
+    The named ones are sorted by their tokens: the largest consumer is the base of the stacks.
+    """
+    of_tokens: dict[str, float] = {}
+    of_all: dict[str, float] = {}
+    for limit_name, by_entity in amounts.items():
+        sums = {name: abs(sum(each.values())) for name, each in by_entity.items()}
+        total = sum(sums.values()) or 1
+        for name, amount in sums.items():
+            of_all[name] = max(of_all.get(name, 0.0), amount / total)
+            if limit_name != REJECTED:
+                of_tokens[name] = max(of_tokens.get(name, 0.0), amount / total)
+    ranked = sorted(of_all, key=lambda name: (-of_all[name], name))
+    used = [name for name in ranked if of_all[name]] or ranked[:1]
+    named = sorted(used[:largest], key=lambda name: (-of_tokens.get(name, 0.0), name))
+    return named, used[largest:]
+
+
+def _parts(
+    by_entity: dict[str, dict[datetime, int]],
+    named: list[str],
+    rest: list[str],
+    starts: tuple[datetime, ...],
+) -> tuple[UsagePart, ...]:
+    def totals(entities: list[str]) -> tuple[int, ...]:
+        each = [by_entity.get(name, {}) for name in entities]
+        return tuple(sum(amounts.get(start, 0) for amounts in each) for start in starts)
+
+    parts = [UsagePart(name, totals([name])) for name in named]
+    if rest:
+        label = "1 other" if len(rest) == 1 else f"{len(rest):,} others"
+        parts.append(UsagePart(label, totals(rest), is_rest=True))
+    return tuple(parts)
+
+
+def _through_children(snapshots: Iterable[UsageSnapshot]) -> dict[str, int]:
+    through: dict[str, int] = {}
+    for snapshot in snapshots:
+        for name, amount in snapshot.through_children.items():
+            through[name] = through.get(name, 0) + amount
+    return through
+
+
+def _has_any(by_entity: dict[str, dict[datetime, int]]) -> bool:
+    return any(any(amounts.values()) for amounts in by_entity.values())
+
+
+def _time_of(starts: tuple[datetime, ...], window: WindowType) -> str:
+    """Return the length of the windows, and the time from the first to the end of the last."""
+    style = "%Y-%m-%d %H:%M" if window is WindowType.HOURLY else "%Y-%m-%d"
+    first, end = starts[0], next_start(starts[-1], window)
+    return f"by {window.unit}, {first.strftime(style)} to {end.strftime(style)} UTC"
 
 
 def _range(first: datetime, last: datetime, window: WindowType) -> tuple[datetime, ...]:
@@ -166,8 +271,9 @@ def _round_spans() -> Iterator[int]:
 
 
 def axis_ticks(series: UsageSeries, count: int) -> list[int]:
-    """Return about ``count`` round numbers that span zero and all totals."""
-    low, high = min(0, *series.totals), max(1, *series.totals)
+    """Return about ``count`` round numbers that span zero and all stacks."""
+    low, high = series.extent
+    high = max(high, 1)
     step = next(number for number in _round_numbers() if (high - low) / number <= count)
     return list(range(low // step * step, (-(-high // step) + 1) * step, step))
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from html import escape
 from itertools import pairwise
 
 import pytest
@@ -16,13 +17,15 @@ from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.models.usage import UsageSnapshot, WindowType
 from zae_limiter.testing import FakeClock
 from zae_limiter.usage_series import (
+    UsageChart,
+    UsagePart,
     UsageSeries,
     axis_ticks,
     labelled_windows,
     next_start,
-    usage_series,
+    usage_chart,
 )
-from zae_limiter.visualization import plot_chart, save_chart
+from zae_limiter.visualization import plot_chart, save_chart, shortened
 
 DAY = "2026-01-01"
 FIRST_HOUR = 1_767_225_600 // 3600
@@ -147,9 +150,10 @@ def test_a_plot_fits_the_terminal_and_names_its_axes(used, columns):
     text = ANSI.sub("", seen.output).replace("\r", "")
     lines = text.splitlines()
     assert max(map(len, lines)) <= columns
+    assert "Usage of key-1 in namespace default on gpt-4 by hour" in text.replace("\n", " ")
     assert [line.strip() for line in lines if "net tokens" in line] == [
-        "rpm: net tokens per hour",
-        "tpm: net tokens per hour",
+        "rpm: net tokens per hour, 48 in all",
+        "tpm: net tokens per hour, 60,000 in all",
     ]
     assert sum(line.strip() == "hour (UTC)" for line in lines) == 2
     assert len(re.findall(r"\n *01-01 00:00 .* 01-02 00:00 .*\n", text)) == 2
@@ -157,10 +161,15 @@ def test_a_plot_fits_the_terminal_and_names_its_axes(used, columns):
     assert "█" in text
 
 
-def test_a_plot_says_how_many_entities_it_adds_up(cli, used):
+def test_a_plot_stacks_entities_under_a_headline(cli, used):
     pytest.importorskip("plotext")
     found = cli("usage", "summary", "-r", "gpt-4", "--window", "daily", "--plot", "--url", used)
-    assert "tpm: net tokens per day, 2 entities, each token once" in found.out
+    head, _, _ = found.out.partition("\n\n")
+    assert " ".join(head.splitlines()) == (
+        "Usage of 2 entities in namespace default on gpt-4 by day, 2026-01-01 to 2026-01-03 UTC "
+        "██ key-1   ▓▓ key-2"
+    )
+    assert "rpm: net tokens per day, 56 in all" in found.out
     assert "average per day" in found.out
 
 
@@ -199,27 +208,72 @@ def snapshot(hour, entity_id="a", **counters):
     return UsageSnapshot(entity_id, "r", f"{DAY}T{hour:02d}:00:00Z", "", "hourly", counters, 1)
 
 
-def test_a_series_adds_entities_up_and_fills_gaps_with_zeros():
-    rpm, tpm = usage_series(
-        [snapshot(1, rpm=1), snapshot(1, "b", rpm=2), snapshot(4, tpm=-5)], "hourly"
-    )
+def test_a_series_stacks_entities_and_fills_gaps_with_zeros():
+    snapshots = [snapshot(1, rpm=1), snapshot(1, "b", rpm=2), snapshot(4, tpm=-5)]
+    rpm, tpm = usage_chart(snapshots, "hourly", 6).series
+    assert rpm.parts == (UsagePart("a", (1, 0, 0, 0)), UsagePart("b", (2, 0, 0, 0)))
     assert rpm.totals == (3, 0, 0, 0)
     assert tpm.totals == (0, 0, 0, -5)
     assert [rpm.label(index) for index in (0, 3)] == ["01-01 01:00", "01-01 04:00"]
-    assert rpm.entities == 2
-    assert usage_series([], "hourly") == []
+    assert usage_chart([], "hourly", 6) is None
+
+
+def test_the_largest_entities_are_named_and_the_rest_is_one_part():
+    amounts = {"e": 5, "a": 1, "d": 4, "b": 2, "c": 3, "none": 0}
+    snapshots = [snapshot(1, name, rpm=amount) for name, amount in amounts.items()]
+    snapshots.append(replace(snapshot(1, "stopped", rpm=0), rejected=9))
+    chart = usage_chart(snapshots, "hourly", 3, "all namespaces")
+    rpm, rejected = chart.series
+    assert rpm.parts == (
+        UsagePart("e", (5,)),
+        UsagePart("d", (4,)),
+        UsagePart("stopped", (0,)),
+        UsagePart("3 others", (6,), is_rest=True),
+    )
+    assert [part.totals for part in rejected.parts] == [(0,), (0,), (9,), (0,)]
+    assert chart.headline == (
+        "Usage of 6 entities in all namespaces on r by hour, "
+        "2026-01-01 01:00 to 2026-01-01 02:00 UTC"
+    )
+    *_, rest = usage_chart(snapshots, "hourly", 5).parts
+    assert rest == UsagePart("1 other", (1,), is_rest=True)
 
 
 def test_a_series_counts_tokens_of_children_and_parents_once():
     parent = replace(snapshot(1, "team", rpm=5), through_children={"rpm": 3})
     child = replace(snapshot(1, "key", rpm=3), rejected=4)
-    rpm, through, rejected = usage_series([parent, child], "hourly")
-    assert (rpm.totals, through.totals, rejected.totals) == ((5,), (3,), (4,))
-    assert "each token once" in rpm.title
-    assert "through children" in through.title
-    assert (rejected.title, rejected.quantity) == ("rejected calls per hour (approximate)", "calls")
-    alone, of_children = usage_series([parent], "hourly")
-    assert (alone.totals, of_children.totals) == ((5,), (3,))
+    rpm, rejected = usage_chart([parent, child], "hourly", 6).series
+    assert (rpm.totals, rejected.totals) == ((5,), (4,))
+    assert rpm.parts == (UsagePart("key", (3,)), UsagePart("team", (2,)))
+    assert rpm.title == "rpm: net tokens per hour, 5 in all, each token once"
+    assert rejected.title == "rejected calls per hour, 4 in all (approximate)"
+    assert rejected.quantity == "calls"
+    (alone,) = usage_chart([parent], "hourly", 6).series
+    assert alone.totals == (5,)
+    assert alone.title == "rpm: net tokens per hour, 5 in all, 3 of them through children"
+
+
+def test_parts_below_zero_hang_under_it():
+    amounts = {"a": 9, "b": -4, "c": 2}
+    snapshots = [snapshot(1, name, rpm=amount) for name, amount in amounts.items()]
+    (rpm,) = usage_chart(snapshots, "hourly", 6).series
+    assert list(rpm.stacks()) == [[(0, 9)], [(0, -4)], [(9, 11)]]
+    assert rpm.extent == (-4, 11)
+
+
+def test_a_long_name_is_shortened_in_its_middle():
+    assert shortened("short", 9) == "short"
+    assert shortened("tenant-0123456789-key", 9) == "tena…-key"
+    assert shortened("tenant-0123456789-key", 9, "...") == "ten...key"
+
+
+def test_odd_names_are_drawn_as_they_are(tmp_path):
+    pytest.importorskip("matplotlib")
+    names = ("_hidden", "a$b$c", "<b>&", "用户")
+    chart = usage_chart([snapshot(1, name, rpm=1) for name in names], "hourly", 6, "$x$")
+    save_chart(chart, str(tmp_path / "usage.svg"), "svg")
+    drawn = (tmp_path / "usage.svg").read_text()
+    assert [f"<!-- {escape(name, quote=False)} -->" in drawn for name in names] == [True] * 4
 
 
 def test_a_series_of_months():
@@ -227,27 +281,31 @@ def test_a_series_of_months():
         UsageSnapshot("a", "r", f"{month}-01T00:00:00Z", "", "monthly", {"rpm": 5}, 1)
         for month in ("2025-11", "2026-02")
     )
-    (rpm,) = usage_series([first, last], "monthly")
+    chart = usage_chart([first, last], "monthly", 6)
+    (rpm,) = chart.series
     assert rpm.totals == (5, 0, 0, 5)
     assert [rpm.label(index) for index in range(4)] == ["2025-11", "2025-12", "2026-01", "2026-02"]
     assert rpm.unit == "month"
     assert [rpm.label(index) for index in labelled_windows(rpm, 2)] == ["2025-11", "2026-01"]
+    assert chart.headline == "Usage of a on r by month, 2025-11-01 to 2026-03-01 UTC"
 
 
-@pytest.mark.parametrize("windows", [3, 500])
+@pytest.mark.parametrize("windows", [3, 501])
 def test_negative_hours_are_drawn_below_zero(tmp_path, windows):
     start = datetime(2026, 1, 1, tzinfo=UTC)
     totals = (7, -7, 3) * (windows // 3)
     starts = tuple(start + timedelta(hours=hour) for hour in range(len(totals)))
-    series = UsageSeries("rpm", "hourly", starts, totals)
+    parts = (UsagePart("a", totals), UsagePart("b", totals))
+    series = UsageSeries("rpm", "hourly", starts, parts)
     ticks = axis_ticks(series, 5)
-    assert ticks[0] <= -7
-    assert ticks[-1] >= 7
+    assert ticks[0] <= -14
+    assert ticks[-1] >= 14
     pytest.importorskip("plotext")
-    text = plot_chart([series], 100, str, ascii_only=False)
+    chart = UsageChart("headline", (series,))
+    text = plot_chart(chart, 100, str, ascii_only=False)
     assert re.search(rf"\n *{ticks[0]}┤", text)
     pytest.importorskip("matplotlib")
-    save_chart([series], str(tmp_path / "usage.svg"), "svg")
+    save_chart(chart, str(tmp_path / "usage.svg"), "svg")
     assert (tmp_path / "usage.svg").stat().st_size
 
 
@@ -256,7 +314,7 @@ def constant(window, count):
     starts = [datetime(2026, 1, 1, 2 if window == "hourly" else 0, tzinfo=UTC)]
     while len(starts) < count:
         starts.append(next_start(starts[-1], WindowType(window)))
-    return UsageSeries("x", window, tuple(starts), (5,) * count)
+    return UsageSeries("x", window, tuple(starts), (UsagePart("a", (5,) * count),))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +345,8 @@ def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
             found = labelled_windows(series, most)
             assert 1 <= len(found) <= most
             assert len({b - a for a, b in pairwise(found)}) <= 1
-        lines = plot_chart([series], columns, str, ascii_only=False).splitlines()
+        chart = UsageChart("headline", (series,))
+        lines = plot_chart(chart, columns, str, ascii_only=False).splitlines()
         assert max(map(len, lines)) <= columns
         assert len(re.findall("┬", lines[-3])) == len(lines[-2].split()) / (
             2 if window == "hourly" else 1
@@ -304,7 +363,8 @@ def test_labels_are_evenly_apart_and_none_is_lost(window, columns):
     ],
 )
 def test_axes_have_round_numbers(totals, ticks):
-    (series,) = usage_series([snapshot(i, x=total) for i, total in enumerate(totals)], "hourly")
+    snapshots = [snapshot(hour, x=total) for hour, total in enumerate(totals)]
+    (series,) = usage_chart(snapshots, "hourly", 6).series
     assert axis_ticks(series, 5) == ticks
 
 

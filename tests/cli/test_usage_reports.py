@@ -92,6 +92,25 @@ def test_buckets_show_what_they_rejected(cli, family):
     assert lines[2].split()[-1] == "4"
 
 
+# --- CSV -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", "=+-@")
+def test_a_cell_of_csv_is_never_a_formula(cli, tmp_path, first):
+    url = f"sqlite:///{tmp_path}/formulas.db?synchronous=OFF"
+    entity_id = f"{first}cmd|' /C calc'!A0"
+    with SyncRepository.open(url=url) as repository:
+        limiter = SyncRateLimiter(repository)
+        with limiter.acquire(entity_id, "gpt-4", {"rpm": 1}, [Limit.per_day("rpm", 9)]) as lease:
+            lease.adjust(rpm=-4)
+    for command in ("list", "top", "list -A", "top -A"):
+        out = cli("usage", *command.split(), "--output", "csv", "--url", url).out
+        rows = list(csv.reader(io.StringIO(out)))
+        assert all(row[0][:1] not in first for row in rows)
+        assert f"'{entity_id}" in rows[1]
+        assert "-3" in rows[1]  # a number stays one
+
+
 # --- HTML ------------------------------------------------------------------------------------
 
 
@@ -136,10 +155,20 @@ def test_a_page_is_self_contained_and_shows_everything(cli, family, command):
     text = cli("usage", command, "--output", "html", "--url", family).out
     page = Page(text)
     check_self_contained(page, text)
-    assert page.tags.count("svg") == 2 + 2 + 1  # tokens, through children, rejected
+    assert page.tags.count("svg") == 2 + 1  # one for each limit, and one of rejected calls
+    assert "rpm: net tokens per hour, 25 in all, each token once" in page.texts
+    assert any(text.startswith("Usage of 3 entities in namespace default") for text in page.texts)
+    assert "1 hour with usage." in page.texts
     assert ODD_NAME in page.texts
     assert "rpm 5, tpm 1,200" in page.texts
     assert "4 calls were rejected." in page.texts
+
+
+def test_a_page_counts_one_call_in_the_singular():
+    window = UsageSnapshot("key", "r", "2026-01-01T00:00:00Z", "", "hourly", {"rpm": 1}, 1)
+    summary = UsageSummary(1, {"rpm": 1}, {"rpm": 1.0}, "x", "y", window_count=1, rejected=1)
+    texts = Page(usage_page([window], "hourly", summary)).texts
+    assert {"1 hour with usage.", "1 call was rejected."} <= set(texts)
 
 
 def test_a_page_of_the_largest_consumers_goes_to_a_file(cli, family, tmp_path):
@@ -166,7 +195,7 @@ def test_a_page_of_many_windows_stays_small():
         for hour in range(24)
     ] * 3
     summary = UsageSummary(len(windows), {"rpm": 1}, {"rpm": 1.0}, "x", "y", window_count=672)
-    text = usage_page("key", windows, "hourly", summary)
+    text = usage_page(windows, "hourly", summary)
     page = Page(text)
     assert len(text) < 400_000
     assert page.tags.count("tr") == 2 + 1 + MAX_ROWS

@@ -31,7 +31,8 @@ def test_a_table_has_a_line_for_each_window():
 def test_a_plot_has_a_panel_for_each_limit(formatter):
     pytest.importorskip("plotext")
     text = format_usage_snapshots([snapshot(1, rpm=5), snapshot(3, rpm=9)], formatter, width=60)
-    assert "rpm: net tokens per hour" in text
+    assert "rpm: net tokens per hour, 14 in all" in text
+    assert text.startswith("Usage of user-1 on gpt-4 by hour, 2026-01-01 01:00 to")
     assert max(map(len, text.splitlines())) <= 60
 
 

@@ -12,12 +12,14 @@ from zae_limiter.cli.completion import complete_resource
 from zae_limiter.cli.console import confirm
 from zae_limiter.cli.errors import did_you_mean, suggested
 from zae_limiter.cli.formatting import (
+    count_of,
     format_duration,
     format_hour,
     format_rate,
     format_time,
     format_tokens,
 )
+from zae_limiter.cli.namespace_pages import Namespaces
 from zae_limiter.cli.options import (
     check_resource_name,
     entity_argument,
@@ -34,10 +36,24 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.lookups import BucketView
     from zae_limiter.cli.store import StoreLocation
+    from zae_limiter.models.bucket import BucketState
 
 
 # As in zae_limiter.models.bucket, which is not imported here: help must not import the library.
 MAX_PAUSE_S = 600
+PAUSE = Seconds(0, MAX_PAUSE_S)
+WITHOUT_RESOURCE = "--all-resources is about all of them; leave out RESOURCE"
+
+optional_resource = click.argument(
+    "resource",
+    metavar="[RESOURCE]",
+    required=False,
+    callback=check_resource_name,
+    shell_complete=complete_resource,
+)
+all_resources_option = click.option(
+    "--all-resources", is_flag=True, help="All resources of the entity, instead of RESOURCE."
+)
 
 
 @click.group(cls=CommandGroup)
@@ -56,13 +72,7 @@ bucket.add_command(list_buckets)
 
 @bucket.command("show")
 @entity_argument
-@click.argument(
-    "resource",
-    metavar="[RESOURCE]",
-    required=False,
-    callback=check_resource_name,
-    shell_complete=complete_resource,
-)
+@optional_resource
 @store_options
 @output_option
 def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:
@@ -84,16 +94,23 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
     """
     from zae_limiter.cli.lookups import view_buckets
 
+    def fetch(
+        other: SyncRepository, size: int, cursor: str | None
+    ) -> tuple[list[BucketState], str | None]:
+        return other.get_buckets(entity_id, resource), None
+
     with store.open() as repository:
         buckets = view_buckets(repository, entity_id, resource)
         if not buckets:
             print_hint(output, _unused(repository, entity_id, resource))
+            Namespaces(repository, are_all=False).hint(output, fetch, with_all=False)
     _report(output, entity_id, buckets)
 
 
 @bucket.command()
 @entity_argument
-@resource_argument
+@optional_resource
+@all_resources_option
 @yes_option
 @principal_option
 @store_options
@@ -101,39 +118,57 @@ def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, out
 def reset(
     store: StoreLocation,
     entity_id: str,
-    resource: str,
+    resource: str | None,
+    all_resources: bool,
     yes: bool,
     principal: str | None,
     output: str,
 ) -> None:
     """Fill every limit of a bucket and cancel its debts. Usage keeps what was consumed.
 
+    With --all-resources, all buckets of the entity.
+
     \b
-    Example:
+    Examples:
       zae-limiter bucket reset key-7 gpt-4
+      zae-limiter bucket reset key-7 --all-resources
 
     JSON: as bucket show, after the reset.
     """
     from zae_limiter.cli.lookups import view_buckets
 
+    if all_resources and resource is not None:
+        raise click.UsageError(WITHOUT_RESOURCE)
+    if not all_resources and resource is None:
+        raise click.UsageError("give RESOURCE, or --all-resources")
     with store.open() as repository:
         before = view_buckets(repository, entity_id, resource)
         if not before:
             raise click.ClickException(_unused(repository, entity_id, resource))
-        levels = ", ".join(
-            f"{view.state.limit_name} from {format_tokens(view.state.tokens_milli)} "
-            f"to {format_tokens(view.state.capacity_milli)}"
-            for view in before
-        )
+        resources = list(dict.fromkeys(view.state.resource for view in before))
+        where = repr(resource) if resource else count_of(len(resources), "resource")
         confirm(
-            f"This fills the bucket of {entity_id!r} on {resource!r} ({levels}): its calls are "
-            "admitted again, debts are cancelled",
-            "Reset it?",
+            f"This fills {'the bucket' if resource else 'all buckets'} of {entity_id!r} on {where} "
+            f"({_changes(before, resource)}): its calls are admitted again, debts are cancelled",
+            "Reset it?" if resource else "Reset them?",
             yes=yes,
         )
-        repository.reset_bucket(entity_id, resource, principal)
+        for name in resources:
+            repository.reset_bucket(entity_id, name, principal)
         after = view_buckets(repository, entity_id, resource)
     _report(output, entity_id, after)
+
+
+def _changes(before: list[BucketView], resource: str | None) -> str:
+    """Return what a reset does to each limit, by resource if it is about several."""
+    by_resource: dict[str, list[str]] = {}
+    for view in before:
+        state = view.state
+        levels = f"{format_tokens(state.tokens_milli)} to {format_tokens(state.capacity_milli)}"
+        by_resource.setdefault(state.resource, []).append(f"{state.limit_name} from {levels}")
+    if resource is not None:
+        return ", ".join(by_resource[resource])
+    return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in by_resource.items())
 
 
 @bucket.command("top-up")
@@ -179,16 +214,18 @@ def top_up(
 
 @bucket.command()
 @entity_argument
-@resource_argument
-@click.argument("pause_s", type=Seconds(0, MAX_PAUSE_S), metavar="SECONDS")
+@optional_resource
+@click.argument("pause_s", type=PAUSE, metavar="SECONDS", required=False)
+@all_resources_option
 @principal_option
 @store_options
 @output_option
 def pause(
     store: StoreLocation,
     entity_id: str,
-    resource: str,
-    pause_s: float,
+    resource: str | None,
+    pause_s: float | None,
+    all_resources: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -196,29 +233,54 @@ def pause(
 
     For at most 600 seconds; 0 lifts the pause, and a shorter one than is under way changes
     nothing. Calls are rejected with what is left of it as their waiting time. Levels and usage
-    stay as they are. A bucket that was never used is paused, too.
+    stay as they are. A bucket that was never used is paused, too. With --all-resources, the
+    entity is paused on every resource that has limits or is in use; a resource that is used for
+    the first time later is not paused.
 
     \b
     Examples:
       zae-limiter bucket pause key-7 gpt-4 30
       zae-limiter bucket pause key-7 gpt-4 0
+      zae-limiter bucket pause key-7 300 --all-resources
 
     JSON: as bucket show, after the change.
     """
     from zae_limiter.cli.lookups import is_known_entity, similar_entities, view_buckets
 
+    resource, seconds = _pause_target(resource, pause_s, all_resources)
     with store.open() as repository:
         is_known = is_known_entity(repository, entity_id)
-        repository.pause(entity_id, resource, pause_s, principal)
+        resources = [resource] if resource else repository.list_resources()
+        for name in resources:
+            repository.pause(entity_id, name, seconds, principal)
         after = view_buckets(repository, entity_id, resource)
         if not is_known:
             suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
             print_hint(output, f"{entity_id!r} was not known before{suggestion}")
     _report(output, entity_id, after)
-    if pause_s and not after:
-        print_hint(
-            output, f"no limits are stored for {resource!r}; calls that bring theirs are paused"
-        )
+    limited = {view.state.resource for view in after}
+    unlimited = [name for name in resources if name not in limited]
+    if seconds and unlimited:
+        names = ", ".join(map(repr, unlimited))
+        print_hint(output, f"no limits are stored for {names}; calls that bring theirs are paused")
+
+
+def _pause_target(
+    resource: str | None, pause_s: float | None, all_resources: bool
+) -> tuple[str | None, float]:
+    """Return the resource, None for all of them, and the seconds.
+
+    With --all-resources the seconds are the second argument, which is otherwise the resource.
+    """
+    if not all_resources:
+        if pause_s is None:
+            raise click.UsageError("give RESOURCE and SECONDS, or --all-resources and SECONDS")
+        return resource, pause_s
+    if pause_s is not None:
+        raise click.UsageError(WITHOUT_RESOURCE)
+    if resource is None:
+        raise click.UsageError("give SECONDS: 0 lifts a pause")
+    return None, PAUSE.convert(resource, None, click.get_current_context())
 
 
 def _report(output: str, entity_id: str, buckets: list[BucketView]) -> None:

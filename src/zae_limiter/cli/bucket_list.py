@@ -12,6 +12,7 @@ from zae_limiter.cli.console import is_live, make_console, status
 from zae_limiter.cli.errors import did_you_mean
 from zae_limiter.cli.formatting import count_of
 from zae_limiter.cli.listing import Pages, end_json, stream_json, stream_table
+from zae_limiter.cli.namespace_pages import all_namespaces_option, open_namespaces
 from zae_limiter.cli.options import (
     check_entity,
     check_resource_name,
@@ -86,6 +87,7 @@ class Percent(click.ParamType[float]):
     help="Show it again every so many seconds (2 unless given), until Ctrl-C.",
 )
 @page_options("buckets", "bucket", "CURSOR")
+@all_namespaces_option
 @store_options
 @output_option
 def list_buckets(
@@ -99,6 +101,7 @@ def list_buckets(
     limit: int,
     list_all: bool,
     cursor: str | None,
+    all_namespaces: bool,
     output: str,
 ) -> None:
     """List levels, debts and waiting times of buckets.
@@ -113,12 +116,13 @@ def list_buckets(
       zae-limiter bucket list --limited
       zae-limiter bucket list --resource gpt-4 --near 90% --sort wait
       zae-limiter bucket list --entity key-7 --watch
+      zae-limiter bucket list --limited --all-namespaces
 
-    JSON: buckets (each: entity_id, resource, rejected, limits (each: limit_name, level_milli,
-    debt_milli (thousandths of a token), capacity, refill_amount, refill_period_seconds, used_pct,
-    retry_after_seconds (until one token), full_after_seconds, consumed_milli, from_call (the limit
-    was passed by calls), paused_until (null if it is not paused))), next_cursor (null at the end),
-    buckets_read (null if not all were read).
+    JSON: buckets (each: namespace, entity_id, resource, rejected, limits (each: limit_name,
+    level_milli, debt_milli (thousandths of a token), capacity, refill_amount,
+    refill_period_seconds, used_pct, retry_after_seconds (until one token), full_after_seconds,
+    consumed_milli, from_call (the limit was passed by calls), paused_until (null if it is not
+    paused))), next_cursor (null at the end), buckets_read (null if not all were read).
     """
     from zae_limiter.cli.bucket_rows import BucketFilter, BucketPages
 
@@ -130,8 +134,8 @@ def list_buckets(
         )
     if watch is not None and (output == "json" or list_all):
         raise click.UsageError("--watch shows one table; leave out --output json and --all")
-    with store.open() as repository:
-        pages = BucketPages(repository, entity_id, resource)
+    with open_namespaces(store, all_namespaces) as namespaces:
+        pages = BucketPages(namespaces, entity_id, resource)
         if watch is not None:
             _watch(pages, bucket_filter, limit, cursor, pause_s=watch)
         elif bucket_filter.reads_all:
@@ -141,22 +145,22 @@ def list_buckets(
 
 
 def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, output: str) -> None:
-    from zae_limiter.cli.bucket_rows import HEADS, STYLES, bucket_json, bucket_rows
+    from zae_limiter.cli.bucket_rows import STYLES, bucket_json
 
     pages = Pages(source.fetch, limit, cursor)
     if output == "json":
         stream_json("buckets", pages, bucket_json)
         end_json(next_cursor=pages.next_cursor, buckets_read=None)
         return
-    stream_table(HEADS, pages, bucket_rows, styles=STYLES)
-    if not pages.item_count:
-        print_hint(output, _none(source))
+    stream_table(source.heads, pages, source.rows, styles=STYLES)
+    if not pages.item_count and cursor is None:
+        _hint_none(source, output)
     if pages.next_cursor is not None:
         print_hint(output, f"more: add --cursor {pages.next_cursor!r}, or --all")
 
 
 def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, output: str) -> None:
-    from zae_limiter.cli.bucket_rows import HEADS, STYLES, bucket_json, bucket_rows
+    from zae_limiter.cli.bucket_rows import STYLES, bucket_json
 
     read = 0
     with status("reading all buckets") as show:
@@ -172,28 +176,35 @@ def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, outp
         end_json(next_cursor=None, buckets_read=read)
         return
     if buckets:
-        rows = [row for bucket in buckets for row in bucket_rows(bucket)]
-        print_table(HEADS, rows, last_styles=STYLES)
+        rows = [row for bucket in buckets for row in source.rows(bucket)]
+        print_table(source.heads, rows, last_styles=STYLES)
+    if not read:
+        _hint_none(source, output)
+        return
     of_them = f"{wanted:,} of them match"
     if wanted > len(buckets):
         of_them += f", the first {len(buckets):,} are shown; more: raise --limit"
-    print_hint(output, f"read {count_of(read, 'bucket')}; {of_them}" if read else _none(source))
+    print_hint(output, f"read {count_of(read, 'bucket')}; {of_them}")
 
 
-def _none(source: BucketPages) -> str:
+def _hint_none(source: BucketPages, output: str) -> None:
     """Explain why there is no bucket, with the names that may have been meant."""
     from zae_limiter.cli.lookups import similar_entities, similar_resources
 
+    repository = source.namespaces.repository
     suggestion = ""
     of = ""
     if source.resource is not None:
         of += f" on {source.resource!r}"
-        suggestion = did_you_mean(source.resource, similar_resources(source.repository))
+        suggestion = did_you_mean(source.resource, similar_resources(repository))
     if source.entity_id is not None:
         of += f" of {source.entity_id!r}"
-        ids = similar_entities(source.repository, source.entity_id)
+        ids = similar_entities(repository, source.entity_id)
         suggestion = suggestion or did_you_mean(source.entity_id, ids)
-    return f"no bucket{of} is stored: nothing was charged, or all have expired{suggestion}"
+    print_hint(
+        output, f"no bucket{of} is stored: nothing was charged, or all have expired{suggestion}"
+    )
+    source.namespaces.hint(output, source.of_namespace)
 
 
 # --- watching --------------------------------------------------------------------------------
@@ -208,18 +219,18 @@ def _watch(
     pause_s: float,
 ) -> None:
     """Show the buckets again and again; Ctrl-C is how it ends, not an error."""
-    from zae_limiter.cli.bucket_rows import HEADS, STYLES, bucket_rows
+    from zae_limiter.cli.bucket_rows import STYLES
 
     def rows() -> list[tuple[object, ...]]:
         buckets = _current(source, bucket_filter, limit, cursor)
-        return [row for bucket in buckets for row in bucket_rows(bucket)]
+        return [row for bucket in buckets for row in source.rows(bucket)]
 
     console = make_console()
     try:
         if not is_live(console):
             while True:
                 print_line(_moment())
-                print_table(HEADS, rows(), last_styles=STYLES)
+                print_table(source.heads, rows(), last_styles=STYLES)
                 print_line("")
                 time.sleep(pause_s)
         from rich.live import Live
@@ -233,7 +244,7 @@ def _watch(
                 if hidden > 0:
                     caption += f"  {count_of(hidden, 'row')} more"
                 table = rich_table(
-                    HEADS, all_rows[:room], STYLES, width=console.width, caption=caption
+                    source.heads, all_rows[:room], STYLES, width=console.width, caption=caption
                 )
                 live.update(table, refresh=True)
                 time.sleep(pause_s)

@@ -17,6 +17,7 @@ from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.cli.namespace_pages import Namespaces
     from zae_limiter.models.bucket import BucketState
 
 BAR_WIDTH = 10  # characters: half of one is five per cent
@@ -42,6 +43,7 @@ class ListedBucket:
     entity_id: str
     resource: str
     limits: tuple[BucketView, ...]
+    namespace: str
 
     @property
     def rejected(self) -> int:
@@ -58,17 +60,32 @@ class ListedBucket:
 
 
 class BucketPages(NamedTuple):
-    """The buckets of an entity, of a resource, of both, or of the whole namespace."""
+    """The buckets of an entity, of a resource, of both, or of whole namespaces."""
 
-    repository: SyncRepository
+    namespaces: Namespaces
     entity_id: str | None
     resource: str | None
 
     def fetch(self, size: int, cursor: str | None) -> tuple[list[ListedBucket], str | None]:
-        states, next_cursor = self.repository.list_buckets(
+        found, next_cursor = self.namespaces.page(self.of_namespace, size, cursor)
+        return [bucket for _, bucket in found], next_cursor
+
+    def of_namespace(
+        self, repository: SyncRepository, size: int, cursor: str | None
+    ) -> tuple[list[ListedBucket], str | None]:
+        states, next_cursor = repository.list_buckets(
             size, cursor, entity_id=self.entity_id, resource=self.resource
         )
-        return list(_buckets(states)), next_cursor
+        return list(_buckets(states, repository.namespace_name)), next_cursor
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return (*self.namespaces.head, *HEADS)
+
+    def rows(self, bucket: ListedBucket) -> Iterator[tuple[object, ...]]:
+        """Yield a row for each limit."""
+        for row in bucket_rows(bucket):
+            yield (*self.namespaces.cell(bucket.namespace), *row)
 
     def all(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
         """Yield every bucket; ``on_page`` is called with the number of buckets read so far."""
@@ -121,7 +138,7 @@ class BucketFilter(NamedTuple):
         return (rank[1], rank[0]) if self.sort == "wait" else rank
 
 
-def _buckets(states: list[BucketState]) -> Iterator[ListedBucket]:
+def _buckets(states: list[BucketState], namespace: str) -> Iterator[ListedBucket]:
     for (entity_id, resource), group in groupby(states, lambda s: (s.entity_id, s.resource)):
         names: set[str] = set()
         limits = []
@@ -129,7 +146,7 @@ def _buckets(states: list[BucketState]) -> Iterator[ListedBucket]:
             # The stored limit comes first; a second one of that name was passed by calls.
             limits.append(BucketView(state, state.limit_name in names, False, None))
             names.add(state.limit_name)
-        yield ListedBucket(entity_id, resource, tuple(limits))
+        yield ListedBucket(entity_id, resource, tuple(limits), namespace)
 
 
 def bucket_rows(bucket: ListedBucket) -> Iterator[tuple[object, ...]]:
@@ -161,6 +178,7 @@ def _glyphs() -> Any:
 
 def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
     return {
+        "namespace": bucket.namespace,
         "entity_id": bucket.entity_id,
         "resource": bucket.resource,
         "rejected": bucket.rejected,

@@ -16,6 +16,12 @@ from zae_limiter.cli.formatting import (
     printable,
 )
 from zae_limiter.cli.listing import Pages, end_json, stream_json, stream_table
+from zae_limiter.cli.namespace_pages import (
+    InNamespace,
+    Namespaces,
+    all_namespaces_option,
+    open_namespaces,
+)
 from zae_limiter.cli.options import (
     check_any_resource,
     check_entity,
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     help="Only children of this entity.",
 )
 @page_options("entities", "entity", "ID")
+@all_namespaces_option
 @store_options
 @output_option
 def list_entities(
@@ -56,6 +63,7 @@ def list_entities(
     limit: int,
     list_all: bool,
     cursor: str | None,
+    all_namespaces: bool,
     output: str,
 ) -> None:
     """List entities, a page at a time.
@@ -70,18 +78,19 @@ def list_entities(
       zae-limiter entity list
       zae-limiter entity list --parent project-1 --limit 20
       zae-limiter entity list --with-custom-limits gpt-4 --all
+      zae-limiter entity list --all-namespaces
 
-    JSON: entities (each: entity_id, name, parent_id, cascade, metadata, created_at (empty:
-    in use, not registered)), next_cursor (null at the end).
+    JSON: entities (each: namespace, entity_id, name, parent_id, cascade, metadata, created_at
+    (empty: in use, not registered)), next_cursor (null at the end).
     """
     if with_custom_limits is not None and parent is not None:
         raise click.UsageError("give only one of --with-custom-limits and --parent")
     max_entities = None if list_all else limit
-    with store.open() as repository:
+    with open_namespaces(store, all_namespaces) as namespaces:
         if with_custom_limits is not None:
-            _list_ids(repository, with_custom_limits, max_entities, cursor, output)
+            _list_ids(namespaces, with_custom_limits, max_entities, cursor, output)
         else:
-            _list_entities(repository, parent, max_entities, cursor, output)
+            _list_entities(namespaces, parent, max_entities, cursor, output)
 
 
 @click.command("list-resources")
@@ -104,47 +113,74 @@ def list_resources(store: StoreLocation, output: str) -> None:
 
 
 def _list_ids(
-    repository: SyncRepository,
+    namespaces: Namespaces,
     resource: str,
     max_entities: int | None,
     cursor: str | None,
     output: str,
 ) -> None:
-    def fetch(size: int, after: str | None) -> tuple[list[str], str | None]:
+    def of_namespace(
+        repository: SyncRepository, size: int, after: str | None
+    ) -> tuple[list[str], str | None]:
         return repository.list_entities_with_custom_limits(resource, size, after)
+
+    def fetch(size: int, after: str | None) -> tuple[list[InNamespace[str]], str | None]:
+        return namespaces.page(of_namespace, size, after)
 
     pages = Pages(fetch, max_entities, cursor)
     if output == "json":
-        stream_json("entities", pages, lambda entity_id: {"entity_id": entity_id})
+        stream_json("entities", pages, lambda each: _id_json(*each))
         end_json(next_cursor=pages.next_cursor)
         return
-    for page in pages:
-        click.echo("\n".join(map(printable, page)))
+    if namespaces.are_all:
+        stream_table((*namespaces.head, "entity"), pages, lambda each: [each])
+    else:
+        for page in pages:
+            click.echo("\n".join(printable(entity_id) for _, entity_id in page))
     if not pages.item_count:
-        suggestion = did_you_mean(resource, repository.list_resources_with_entity_configs())
+        configured = namespaces.repository.list_resources_with_entity_configs()
+        suggestion = did_you_mean(resource, configured)
         print_hint(
             output, f"no entity has limits of its own on {describe_resource(resource)}{suggestion}"
         )
+        namespaces.hint(output, of_namespace)
     _hint_more(output, pages)
 
 
+def _id_json(namespace: str, entity_id: str) -> dict[str, Any]:
+    return {"namespace": namespace, "entity_id": entity_id}
+
+
 def _list_entities(
-    repository: SyncRepository,
+    namespaces: Namespaces,
     parent: str | None,
     max_entities: int | None,
     cursor: str | None,
     output: str,
 ) -> None:
-    def fetch(size: int, after: str | None) -> tuple[list[Entity], str | None]:
+    def of_namespace(
+        repository: SyncRepository, size: int, after: str | None
+    ) -> tuple[list[Entity], str | None]:
         return repository.list_entities(size, after, parent)
+
+    def fetch(size: int, after: str | None) -> tuple[list[InNamespace[Entity]], str | None]:
+        return namespaces.page(of_namespace, size, after)
 
     pages = Pages(fetch, max_entities, cursor)
     if output == "json":
-        stream_json("entities", pages, entity_json)
+        stream_json(
+            "entities",
+            pages,
+            lambda each: {"namespace": each.namespace, **entity_json(each.item)},
+        )
         end_json(next_cursor=pages.next_cursor)
         return
     heads = ("entity", "name", *(() if parent else ("parent",)), "cascade", "created=")
-    stream_table(heads, pages, lambda entity: [_row(entity, parent)])
+    stream_table(
+        (*namespaces.head, *heads),
+        pages,
+        lambda each: [(*namespaces.cell(each.namespace), *_row(each.item, parent))],
+    )
     if not pages.item_count:
         message = (
             f"entity {parent!r} has no children"
@@ -152,6 +188,7 @@ def _list_entities(
             else "no entity was created here, and none is in use"
         )
         print_hint(output, message)
+        namespaces.hint(output, of_namespace)
     _hint_more(output, pages)
 
 

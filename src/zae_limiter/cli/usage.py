@@ -8,6 +8,7 @@ import click
 
 from zae_limiter.cli.app import CommandGroup
 from zae_limiter.cli.console import status
+from zae_limiter.cli.namespace_pages import all_namespaces_option, open_namespaces
 from zae_limiter.cli.options import count_option, resource_filter, validation_callback
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_result
@@ -19,22 +20,25 @@ from zae_limiter.cli.usage_output import (
     print_page,
     print_ranking,
     print_ranking_csv,
+    print_summaries,
     print_summary,
     print_summary_csv,
     print_windows,
     ranking_json,
     snapshot_json,
-    summary_json,
+    summaries_json,
 )
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.store import StoreLocation
-    from zae_limiter.models.usage import UsageSnapshot, UsageSummary
+    from zae_limiter.cli.usage_reads import Summaries, Windows
+    from zae_limiter.models.usage import EntityUsage
 
 # A chart needs all windows in memory; this many are eleven years of hours of one entity.
 MAX_CHART_WINDOWS = 100_000
 DEFAULT_RANKED = 10
+KEY_DELIMITERS = 3  # in the key of a page of one namespace
 
 
 @click.group(cls=CommandGroup)
@@ -48,9 +52,13 @@ def usage() -> None:
 
 
 def _next_key(value: str) -> str:
-    from zae_limiter.usage_report import UsageQuery, page_of
+    from zae_limiter.usage_report import DELIMITER, UsageQuery, page_of
 
-    page_of((), UsageQuery.parse(None, None, None), 1, value)
+    name, _, rest = value.partition(DELIMITER)
+    has_namespace = bool(name) and value.count(DELIMITER) in (1, KEY_DELIMITERS + 1)
+    key = rest if has_namespace else value
+    if key or not has_namespace:  # nothing after a namespace: the page starts at its first window
+        page_of((), UsageQuery.parse(None, None, None), 1, key)
     return value
 
 
@@ -63,16 +71,22 @@ def _next_key(value: str) -> str:
     callback=validation_callback(_next_key),
     help="Continue after the page that returned this key.",
 )
+@all_namespaces_option
 @store_options
 def list_usage(
-    store: StoreLocation, options: UsageOptions, limit: int, next_key: str | None
+    store: StoreLocation,
+    options: UsageOptions,
+    limit: int,
+    next_key: str | None,
+    all_namespaces: bool,
 ) -> None:
     """List usage windows, oldest first.
 
     Shows the net tokens of each limit, adjustments and refunds included, the admitted calls, and
     the rejected calls (approximate): of an entity, of a resource, of both, or of the whole
     namespace. Tokens that a parent used through its children are in its own row and in theirs;
-    charts count them once.
+    charts count them once, and show the largest entities by name. With --all-namespaces the
+    windows of each namespace follow those of the one before.
 
     \b
     Examples:
@@ -81,77 +95,89 @@ def list_usage(
       zae-limiter usage list --resource gpt-4 --window daily --plot
       zae-limiter usage list --resource gpt-4 --output csv > usage.csv
       zae-limiter usage list --window daily --output html --file usage.html
+      zae-limiter usage list --all-namespaces --window monthly
 
-    JSON: snapshots (each: entity_id, resource, window_start, window_end, window_type, counters,
-    total_events, through_children (the part of counters that children count, too), rejected),
-    next_key (null at the end).
+    JSON: snapshots (each: namespace, entity_id, resource, window_start, window_end, window_type,
+    counters, total_events, through_children (the part of counters that children count, too),
+    rejected), next_key (null at the end).
     """
-    with store.open() as repository:
+    from zae_limiter.cli.usage_reads import UsageReader
+
+    summaries: Summaries = []
+    with open_namespaces(store, all_namespaces) as namespaces:
+        reader = UsageReader(namespaces, options)
         with status("reading usage"):
-            windows, next_page = _page(
-                repository, options, MAX_CHART_WINDOWS if options.reads_all else limit, next_key
+            windows, next_page = reader.page(
+                MAX_CHART_WINDOWS if options.reads_all else limit, next_key
             )
-            totals = _summary(repository, options) if options.output == "html" else None
+            if options.output == "html":
+                summaries = reader.summaries()
         if not windows and options.output != "json":
             print_hint("table", NO_USAGE)
-    is_part = next_page is not None
-    if totals is not None:
-        print_page(options, windows, totals, is_part=is_part)
+            if next_key is None:
+                namespaces.hint("table", reader.of_namespace)
+    if options.output == "html":
+        print_page(options, windows, summaries, namespaces, is_part=next_page is not None)
     elif options.is_chart:
-        draw_usage(windows, options.window, options.output, options.file, is_part=is_part)
+        draw_usage(options, windows, namespaces, is_part=next_page is not None)
     elif options.output == "json":
-        data = [snapshot_json(snapshot) for snapshot in windows]
+        data = [snapshot_json(*window) for window in windows]
         print_result("json", {"snapshots": data, "next_key": next_page})
     elif options.output == "csv":
-        print_csv(windows)
+        print_csv(windows, namespaces)
     elif windows:
-        print_windows(windows, options.window)
+        print_windows(windows, options.window, namespaces)
     if next_page is not None and not options.reads_all:
         print_hint(options.output, f"more: add --next-key {next_page!r}")
 
 
 @usage.command("summary")
 @usage_options
+@all_namespaces_option
 @store_options
-def summary(store: StoreLocation, options: UsageOptions) -> None:
+def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -> None:
     """Show totals, and averages per hour, day or month with usage.
 
     The total of one entity is all that it has used. Over several entities each token counts once:
-    what parents used through their children is shown apart.
+    what parents used through their children is shown apart. With --all-namespaces each namespace
+    has its own totals; JSON is then namespaces, a list of what is named below.
 
     \b
     Examples:
       zae-limiter usage summary --entity-id key-7
       zae-limiter usage summary --resource gpt-4 --window daily --plot
+      zae-limiter usage summary --all-namespaces
 
-    JSON: snapshot_count, window_count (hours, days or months with usage), total, average,
-    through_children (these by limit), rejected, min_window_start, max_window_start.
+    JSON: namespace, snapshot_count, window_count (hours, days or months with usage), total,
+    average, through_children (these by limit), rejected, min_window_start, max_window_start.
     """
-    with store.open() as repository:
-        windows: list[UsageSnapshot] = []
-        next_page = None
+    from zae_limiter.cli.usage_reads import UsageReader
+
+    windows: Windows = []
+    next_page = None
+    with open_namespaces(store, all_namespaces) as namespaces:
+        reader = UsageReader(namespaces, options)
         with status("reading usage"):
-            totals = _summary(repository, options)
+            summaries = reader.summaries()
             if options.reads_all:
-                windows, next_page = _page(repository, options, MAX_CHART_WINDOWS)
-        if not totals.snapshot_count and options.output != "json":
+                windows, next_page = reader.page(MAX_CHART_WINDOWS)
+        has_usage = any(each.snapshot_count for _, each in summaries)
+        if not has_usage and options.output != "json":
             print_hint("table", NO_USAGE)
-    is_part = next_page is not None
+            namespaces.hint("table", reader.of_namespace)
     if options.output == "html":
-        print_page(options, windows, totals, is_part=is_part)
+        print_page(options, windows, summaries, namespaces, is_part=next_page is not None)
     elif options.is_chart:
-        draw_usage(windows, options.window, options.output, options.file, is_part=is_part)
+        draw_usage(options, windows, namespaces, is_part=next_page is not None)
     if options.output == "json":
-        print_result("json", summary_json(totals))
+        print_result("json", summaries_json(summaries, namespaces))
     elif options.output == "csv":
-        print_summary_csv(totals)
-    elif options.output == "table" and totals.snapshot_count:
-        print_summary(
-            totals,
-            options.window,
-            after_chart=options.plot,
-            of_several=options.entity_id is None,
-        )
+        print_summary_csv(summaries, namespaces)
+    elif options.output == "table" and has_usage:
+        if all_namespaces:
+            print_summaries(summaries, options)
+        else:
+            print_summary(summaries[0].item, options)
 
 
 def _limit_name(value: str) -> str:
@@ -198,6 +224,7 @@ def _span(value: str) -> str:
     help="Output format; html is one page without outside parts, to mail.",
 )
 @file_option("File of the page, with --output html.")
+@all_namespaces_option
 @store_options
 def top(
     store: StoreLocation,
@@ -207,6 +234,7 @@ def top(
     limit: int,
     output: str,
     file: str | None,
+    all_namespaces: bool,
 ) -> None:
     """List the entities that used most.
 
@@ -217,40 +245,29 @@ def top(
     Examples:
       zae-limiter usage top --by tpm
       zae-limiter usage top --by tpm --last 7d --resource gpt-4
+      zae-limiter usage top --by tpm --all-namespaces
 
-    JSON: by (null: calls), start_time, end_time, consumers, parents (each: entity_id, counters,
-    through_children, total_events, rejected).
+    JSON: by (null: calls), start_time, end_time, consumers, parents (each: namespace, entity_id,
+    counters, through_children, total_events, rejected).
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")
-    with store.open() as repository:
+    from zae_limiter.cli.usage_reads import rank_usage
+
+    def consumers(
+        repository: SyncRepository, size: int, cursor: str | None
+    ) -> tuple[list[EntityUsage], str | None]:
+        return repository.get_top_usage(by, last, resource=resource, limit=size).consumers, None
+
+    with open_namespaces(store, all_namespaces) as namespaces:
         with status("reading usage"):
-            ranking = repository.get_top_usage(by, last, resource=resource, limit=limit)
+            ranking = rank_usage(namespaces, by, last, resource, limit)
         if not (ranking.consumers or ranking.parents) and output in ("table", "csv"):
             print_hint("table", NO_USAGE)
+            namespaces.hint("table", consumers)
     if output == "json":
         print_result("json", ranking_json(ranking))
     elif output == "csv":
-        print_ranking_csv(ranking)
+        print_ranking_csv(ranking, namespaces)
     else:
-        print_ranking(ranking, resource, file, as_page=output == "html")
-
-
-def _page(
-    repository: SyncRepository, options: UsageOptions, limit: int, next_key: str | None = None
-) -> tuple[list[UsageSnapshot], str | None]:
-    return repository.get_usage_snapshots(
-        options.entity_id,
-        options.resource,
-        options.window,
-        options.first_window,
-        options.end,
-        limit,
-        next_key,
-    )
-
-
-def _summary(repository: SyncRepository, options: UsageOptions) -> UsageSummary:
-    return repository.get_usage_summary(
-        options.entity_id, options.resource, options.window, options.first_window, options.end
-    )
+        print_ranking(ranking, namespaces, resource, file, as_page=output == "html")
