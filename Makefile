@@ -70,7 +70,8 @@ fix: $(DEV) ## Generate the sync mirror, format, and fix what lint can fix
 	$(BIN)/ruff check .
 
 docs: $(DOCS) ## Build the site in build/site; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "The site is in build/site; to read it: $(BIN)/python -m http.server --directory build/site"
 
 changelog: $(DEV) ## Write CHANGELOG.md from the messages of commits
 	$(BIN)/git-cliff --offline --output CHANGELOG.md
