@@ -88,7 +88,8 @@ def test_tables_over_all_namespaces_name_them_first(cli, listing):
     assert heads.startswith("namespace")
     assert {row.split()[0] for row in rows} == {"a"}
     option = "--next-key" if "usage" in listing else "--cursor"
-    assert f"more: add {option}" in found.err
+    assert "more: add" in found.err
+    assert option in found.err
 
 
 @on_both_engines

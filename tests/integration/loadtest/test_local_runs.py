@@ -55,6 +55,26 @@ def test_two_workers_on_dynamodb_and_a_ledger_that_holds(table, tmp_path):
     assert "<html" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow  # it keeps all cores busy for some seconds
+def test_users_with_pauses_are_not_bound_by_a_machine_that_others_keep_busy():
+    burn = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(burn) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        found = run(
+            *("loadtest", "run", *SIMPLE, "SimpleUser", "--users", "5", "--duration", "4"),
+            *("--output", "json"),
+        )
+    finally:
+        for process in others:
+            process.kill()
+            process.wait()
+    data = json.loads(found.stdout)
+    assert data["machine_cpu"] > 0.9
+    assert data["bound"] == "users", data["bound_reason"]
+    (worker,) = data["workers"]
+    assert worker["cpu_share"] + worker["cpu_wait_share"] < 0.85
+
+
 def test_a_lost_worker_is_reported_and_ctrl_c_ends_everything_with_a_report(tmp_path):
     pids = tmp_path / "pids"
     (tmp_path / "locustfile.py").write_text(
