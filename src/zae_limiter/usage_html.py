@@ -10,19 +10,15 @@ from html import escape
 
 from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
 from zae_limiter.usage_series import (
+    LABEL_LENGTH,
     UsageChart,
     UsageSeries,
     axis_ticks,
     labelled_windows,
+    shortened,
     usage_chart,
 )
-from zae_limiter.visualization import (
-    LABEL_LENGTH,
-    LARGEST_IN_COLOUR,
-    colours,
-    shortened,
-    through_children_text,
-)
+from zae_limiter.visualization import LARGEST_IN_COLOUR, colours, through_children_text
 
 MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape

@@ -14,6 +14,7 @@ MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled a
 STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days=1)}
 LONGEST_MONTH = timedelta(days=31)  # added to the first of any month, it reaches the next one
 
+LABEL_LENGTH = 40  # of an id in a legend or title
 REJECTED = ""  # in the place of a limit's name, which is never empty
 
 Amounts = dict[str, dict[str, dict[datetime, int]]]  # by limit, entity and window
@@ -38,7 +39,9 @@ class UsageSeries(NamedTuple):
     """Usage of one limit per window, or rejected calls, divided by entity; gaps are zeros.
 
     Over several entities each token counts once: for the entity that used it, not for the parent
-    of that entity. ``through_children`` is the part of one entity's tokens that its children used.
+    of that entity. ``through_children`` is the part of one entity's tokens that its children used,
+    ``most_rejected`` names the entity that most calls of several were rejected of: its part may be
+    among the rest, since parts are those of the largest consumers.
     """
 
     limit_name: str
@@ -48,6 +51,7 @@ class UsageSeries(NamedTuple):
     kind: SeriesKind = SeriesKind.TOKENS
     through_children: int = 0
     is_deduplicated: bool = False
+    most_rejected: str = ""
 
     @property
     def totals(self) -> tuple[int, ...]:
@@ -58,7 +62,8 @@ class UsageSeries(NamedTuple):
     def title(self) -> str:
         total = sum(self.totals)
         if self.kind is SeriesKind.REJECTED:
-            return f"rejected calls per {self.unit}, {total:,} in all (approximate)"
+            most = f", most at {self.most_rejected}" if self.most_rejected else ""
+            return f"rejected calls per {self.unit}, {total:,} in all (approximate){most}"
         title = f"{self.limit_name}: net tokens per {self.unit}, {total:,} in all"
         if self.through_children:
             title += f", {self.through_children:,} of them through children"
@@ -121,8 +126,8 @@ def usage_chart(
 ) -> UsageChart | None:
     """Return series for each limit, sorted by name, and for rejected calls; None without usage.
 
-    The ``largest`` entities are parts of their own: those with the largest share in any of the
-    series. ``place`` is where the entities are, such as a namespace, for the headline.
+    The ``largest`` entities are parts of their own: those with the largest share of any limit's
+    tokens. ``place`` is where the entities are, such as a namespace, for the headline.
     """
     selected = [snapshot for snapshot in snapshots if snapshot.window_type == window_type]
     if not selected:
@@ -147,6 +152,7 @@ def usage_chart(
             kind=SeriesKind.REJECTED if name == REJECTED else SeriesKind.TOKENS,
             through_children=0 if several else through.get(name, 0),
             is_deduplicated=several and bool(through.get(name)),
+            most_rejected=_most(by_entity) if name == REJECTED else "",
         )
         for name, by_entity in sorted(amounts.items(), key=lambda each: (not each[0], each[0]))
         if name != REJECTED or _has_any(by_entity)
@@ -167,23 +173,31 @@ def _all_starts(amounts: Amounts, window: WindowType) -> tuple[datetime, ...]:
 
 
 def _ranked(amounts: Amounts, largest: int) -> tuple[list[str], list[str]]:
-    """Return the entities with the largest share in any series, and all others with usage.
+    """Return the entities with the largest shares of any limit's tokens, and all others with usage.
 
-    The named ones are sorted by their tokens: the largest consumer is the base of the stacks.
+    Entities that were only rejected come last.
     """
-    of_tokens: dict[str, float] = {}
-    of_all: dict[str, float] = {}
+    shares: dict[str, tuple[float, float]] = {}  # of tokens, of rejected calls
     for limit_name, by_entity in amounts.items():
         sums = {name: abs(sum(each.values())) for name, each in by_entity.items()}
         total = sum(sums.values()) or 1
         for name, amount in sums.items():
-            of_all[name] = max(of_all.get(name, 0.0), amount / total)
-            if limit_name != REJECTED:
-                of_tokens[name] = max(of_tokens.get(name, 0.0), amount / total)
-    ranked = sorted(of_all, key=lambda name: (-of_all[name], name))
-    used = [name for name in ranked if of_all[name]] or ranked[:1]
-    named = sorted(used[:largest], key=lambda name: (-of_tokens.get(name, 0.0), name))
-    return named, used[largest:]
+            tokens, rejected = shares.get(name, (0.0, 0.0))
+            if limit_name == REJECTED:
+                rejected = amount / total
+            else:
+                tokens = max(tokens, amount / total)
+            shares[name] = tokens, rejected
+    ranked = sorted(shares, key=lambda name: (-shares[name][0], -shares[name][1], name))
+    used = [name for name in ranked if any(shares[name])] or ranked[:1]
+    return used[:largest], used[largest:]
+
+
+def _most(by_entity: dict[str, dict[datetime, int]]) -> str:
+    """Return the entity with the largest sum, and that sum; empty if there is only one entity."""
+    sums = {name: sum(each.values()) for name, each in by_entity.items()}
+    name = min(sums, key=lambda name: (-sums[name], name))
+    return f"{shortened(name, LABEL_LENGTH)} ({sums[name]:,})" if len(sums) > 1 else ""
 
 
 def _parts(
@@ -283,3 +297,11 @@ def _round_numbers() -> Iterator[int]:
     while True:
         yield from (size, 2 * size, 5 * size)
         size *= 10
+
+
+def shortened(label: str, length: int, ellipsis: str = "…") -> str:
+    """Return a label with its middle left out if it is longer than ``length``."""
+    if len(label) <= length:
+        return label
+    kept = length - len(ellipsis)
+    return label[: kept - kept // 2] + ellipsis + label[-(kept // 2) :]

@@ -16,11 +16,13 @@ from typing import Any
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter.usage_series import (
+    LABEL_LENGTH,
     UsageChart,
     UsagePart,
     UsageSeries,
     axis_ticks,
     labelled_windows,
+    shortened,
     usage_chart,
 )
 
@@ -136,14 +138,6 @@ def plot_chart(
     return "\n\n".join(("\n".join(texts), *panels))
 
 
-def shortened(label: str, length: int, ellipsis: str = "…") -> str:
-    """Return a label with its middle left out if it is longer than ``length``."""
-    if len(label) <= length:
-        return label
-    kept = length - len(ellipsis)
-    return label[: kept - kept // 2] + ellipsis + label[-(kept // 2) :]
-
-
 def _markers(parts: Sequence[UsagePart], ascii_only: bool) -> list[str]:
     """Return the characters that parts are drawn with."""
     if len(parts) == 1:
@@ -223,7 +217,6 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 REST_COLOUR = "#B0B0B0"
 LARGEST_IN_COLOUR = len(COLOURS)
 MAX_BARS = 400  # windows; more are drawn as areas: bars would be thinner than a dot, and slow
-LABEL_LENGTH = 40  # of an id in a legend
 
 
 def colours(parts: Sequence[UsagePart]) -> list[str]:

@@ -23,9 +23,10 @@ from zae_limiter.usage_series import (
     axis_ticks,
     labelled_windows,
     next_start,
+    shortened,
     usage_chart,
 )
-from zae_limiter.visualization import plot_chart, save_chart, shortened
+from zae_limiter.visualization import plot_chart, save_chart
 
 DAY = "2026-01-01"
 FIRST_HOUR = 1_767_225_600 // 3600
@@ -227,16 +228,19 @@ def test_the_largest_entities_are_named_and_the_rest_is_one_part():
     assert rpm.parts == (
         UsagePart("e", (5,)),
         UsagePart("d", (4,)),
-        UsagePart("stopped", (0,)),
-        UsagePart("3 others", (6,), is_rest=True),
+        UsagePart("c", (3,)),
+        UsagePart("3 others", (3,), is_rest=True),
     )
-    assert [part.totals for part in rejected.parts] == [(0,), (0,), (9,), (0,)]
+    assert [part.totals for part in rejected.parts] == [(0,), (0,), (0,), (9,)]
+    assert rejected.title == (
+        "rejected calls per hour, 9 in all (approximate), most at stopped (9)"
+    )
     assert chart.headline == (
         "Usage of 6 entities in all namespaces on r by hour, "
         "2026-01-01 01:00 to 2026-01-01 02:00 UTC"
     )
     *_, rest = usage_chart(snapshots, "hourly", 5).parts
-    assert rest == UsagePart("1 other", (1,), is_rest=True)
+    assert rest == UsagePart("1 other", (0,), is_rest=True)
 
 
 def test_a_series_counts_tokens_of_children_and_parents_once():
@@ -246,7 +250,7 @@ def test_a_series_counts_tokens_of_children_and_parents_once():
     assert (rpm.totals, rejected.totals) == ((5,), (4,))
     assert rpm.parts == (UsagePart("key", (3,)), UsagePart("team", (2,)))
     assert rpm.title == "rpm: net tokens per hour, 5 in all, each token once"
-    assert rejected.title == "rejected calls per hour, 4 in all (approximate)"
+    assert rejected.title == "rejected calls per hour, 4 in all (approximate), most at key (4)"
     assert rejected.quantity == "calls"
     (alone,) = usage_chart([parent], "hourly", 6).series
     assert alone.totals == (5,)
