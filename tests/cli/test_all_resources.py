@@ -4,11 +4,15 @@ import re
 
 import pytest
 
-from tests.cli.stores import on_both_engines
+from tests.cli.stores import on_both_engines, on_dynamodb
+from tests.support.dynamodb.shared import shared_proxy
+from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter
+from zae_limiter.store_url import parse_url
 
 RESOURCES = ("gpt-4", "gpt-5", "o-1")
 ALL = "--all-resources"
+WRITES = ("UpdateItem", "PutItem", "TransactWriteItems")
 
 
 @pytest.fixture
@@ -19,6 +23,10 @@ def used(opened):
         with limiter.acquire(entity_id, resource, {"rpm": 10}, [Limit.per_day("rpm", 10)]):
             pass
     return limiter
+
+
+def is_changed(state):
+    return state.paused_until_ms is not None or state.tokens == state.capacity
 
 
 def is_refused(limiter, resource):
@@ -59,6 +67,26 @@ def test_a_reset_on_all_resources_fills_every_bucket(cli, used, opened):
     assert {(event.action, event.principal, event.resource) for event in events} == {
         ("bucket_reset", "ops", "gpt-4"),
         ("bucket_reset", "ops", "gpt-5"),
+    }
+
+
+@on_dynamodb
+@pytest.mark.parametrize("command", [["pause", "key-7", "60", ALL], ["reset", "key-7", ALL, "-y"]])
+@pytest.mark.usefixtures("used")
+def test_a_change_that_fails_halfway_says_how_far_it_came(cli, url, opened, command):
+    def is_second_write(exchange):
+        return exchange.operation in WRITES and b"gpt-5" in exchange.raw_body
+
+    proxy = shared_proxy()
+    stack = parse_url(url).place
+    with proxy.fault("deny", when=is_second_write):
+        line = cli("bucket", *command, "--url", store_url(stack, proxy.url)).error(1)
+    assert "after gpt-4; not done: gpt-5" in line
+    assert "run the command again" in line
+    changed = {event.resource for event in opened.get_audit_events("key-7") if event.resource}
+    assert "gpt-4" in changed
+    assert "gpt-5" not in {
+        state.resource for state in opened.get_buckets("key-7") if is_changed(state)
     }
 
 

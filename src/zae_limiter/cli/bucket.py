@@ -33,6 +33,8 @@ from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_line, print_result, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.cli.lookups import BucketView
     from zae_limiter.cli.store import StoreLocation
@@ -153,8 +155,7 @@ def reset(
             "Reset it?" if resource else "Reset them?",
             yes=yes,
         )
-        for name in resources:
-            repository.reset_bucket(entity_id, name, principal)
+        _change_each(resources, lambda name: repository.reset_bucket(entity_id, name, principal))
         after = view_buckets(repository, entity_id, resource)
     _report(output, entity_id, after)
 
@@ -251,8 +252,7 @@ def pause(
     with store.open() as repository:
         is_known = is_known_entity(repository, entity_id)
         resources = [resource] if resource else repository.list_resources()
-        for name in resources:
-            repository.pause(entity_id, name, seconds, principal)
+        _change_each(resources, lambda name: repository.pause(entity_id, name, seconds, principal))
         after = view_buckets(repository, entity_id, resource)
         if not is_known:
             suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
@@ -263,6 +263,22 @@ def pause(
     if seconds and unlimited:
         names = ", ".join(map(repr, unlimited))
         print_hint(output, f"no limits are stored for {names}; calls that bring theirs are paused")
+
+
+def _change_each(resources: list[str], change: Callable[[str], None]) -> None:
+    """Make a change on each resource. A failure after the first says which ones are left."""
+    from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable
+
+    for number, name in enumerate(resources):
+        try:
+            change(name)
+        except (PermissionDenied, RateLimiterUnavailable) as error:
+            if number == 0:
+                raise
+            done, left = ", ".join(resources[:number]), ", ".join(resources[number:])
+            raise click.ClickException(
+                f"{error}; it failed after {done}; not done: {left}; run the command again"
+            ) from error
 
 
 def _pause_target(
