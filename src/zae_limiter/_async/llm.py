@@ -15,15 +15,9 @@ from zae_limiter.concurrency.async_shield import ashield  # unasync: remove
 from zae_limiter.concurrency.calls import ALastCalls, aclose_quietly
 
 # sync: from zae_limiter.concurrency.shield import shield
-from zae_limiter.llm.estimates import (
-    CountTokens,
-    Estimate,
-    Estimator,
-    MaxTokens,
-    count_tokens,
-    resolve,
-)
+from zae_limiter.llm.estimates import Estimate, Estimator, MaxTokens, count_tokens, resolve
 from zae_limiter.llm.feedback import RequestCount, count_into, provider_wait
+from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.records import CallRecord, StreamRecord
 from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zae_limiter._sync.llm import SyncLlmCall, SyncLlmReservation, SyncLlmStream
     from zae_limiter.llm.chunks import StreamMeter
     from zae_limiter.llm.estimates import (
-        CountTokens,
         Estimate,
         Estimator,
         Learned,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         output_cap,
     )
     from zae_limiter.llm.feedback import count_request, provider_wait, retries_of
+    from zae_limiter.llm.inputs import CountTokens
     from zae_limiter.llm.usage import (
         ALL_TOKENS,
         DEFAULT_METER,

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from zae_limiter.llm.estimates import BYTES_PER_TOKEN, CountTokens, Estimate
+from zae_limiter.llm.estimates import BYTES_PER_TOKEN, Estimate
+from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.usage import Usage, counts_of, get, usage_from
 
 # A line of server-sent events that is longer is not parsed: no event of these APIs comes close.

@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.llm.inputs import CONFIGS, CountTokens, InputReader
 from zae_limiter.llm.usage import Usage, get
-
-CountTokens = Callable[[str], int]
 
 # Measured with two tokenizers: a third of the UTF-8 bytes was at least 0.92 of the tokens of prose,
 # code, JSON and eight scripts, and half of those of base64. A fourth of the characters, the usual
 # guess, is a fourth of the tokens of Chinese.
 BYTES_PER_TOKEN: Final = 3
-# Role and separators of one message; providers add 3 or 4.
-_PER_MESSAGE: Final = 4
-# What large images cost with most providers; the bytes of their base64 say nothing about it.
-_PER_ATTACHMENT: Final = 1_500
-# Text of this length without a space is encoded data, not language.
-_DATA_LENGTH: Final = 1_024
-# Fields of requests that the model reads.
-_READ: Final = (
-    "messages",
-    "input",
-    "prompt",
-    "system",
-    "instructions",
-    "contents",
-    "system_instruction",
-    "systemInstruction",
-    "tools",
-    "toolConfig",
-    "functions",
-    "response_format",
-)
 _CAPS: Final = (
     "max_completion_tokens",
     "max_output_tokens",
@@ -45,7 +23,6 @@ _CAPS: Final = (
     "maxOutputTokens",
     "maxTokens",
 )
-_CONFIGS: Final = ("inferenceConfig", "generationConfig", "generation_config", "config")
 _ANSWERS: Final = ("n", "candidate_count", "candidateCount")
 
 
@@ -79,44 +56,22 @@ def count_tokens(text: str) -> int:
 def estimate_input(request: Any, count: CountTokens = count_tokens) -> int:
     """Estimate the tokens that the model reads: messages, instructions, tools and attachments.
 
-    ``request`` holds the arguments of the SDK's call or the body of the HTTP request.
+    ``request`` holds the arguments of the SDK's call, or the parsed body of its HTTP request. Every
+    name and every text in it counts, apart from settings such as ``temperature``. An image, a sound
+    or a file counts as 1,500 tokens where the provider's format declares it, unless it is a text.
     """
     if request is None:
         raise ValidationError(
             "request", None, "is needed to estimate the input; or pass estimate= with numbers"
         )
-    tokens = 0
-    for name in _READ:
-        field = get(request, name) or get(get(request, *_CONFIGS), name)
-        if field is None:
-            continue
-        tokens += _PER_MESSAGE * (len(field) if isinstance(field, list | tuple) else 1)
-        for text in _texts(field):
-            is_data = len(text) > _DATA_LENGTH and " " not in text and text.isascii()
-            tokens += _PER_ATTACHMENT if is_data else count(text)
-    return max(1, tokens)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts inside of a value; the names of fields are read by the model, too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, bytes | bytearray):
-        yield "0" * (_DATA_LENGTH + 1)  # an attachment
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            if name not in ("role", "type"):
-                yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)
-    elif callable(dump := getattr(value, "model_dump", None)):
-        yield from _texts(dump(exclude_none=True))
+    reader = InputReader(count)
+    reader.read(request)
+    return max(1, reader.tokens)
 
 
 def output_cap(request: Any) -> int | None:
     """Return the most tokens that the request lets the model write, for all answers together."""
-    configs = [request, *[get(request, name) for name in _CONFIGS]]
+    configs = [request, *[get(request, name) for name in CONFIGS]]
     for config in configs:
         cap = get(config, *_CAPS)
         if type(cap) is int and cap >= 0:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from zae_limiter.llm.chunks import StreamMeter
-from zae_limiter.llm.estimates import CountTokens, Estimate
+from zae_limiter.llm.estimates import Estimate
 from zae_limiter.llm.feedback import RequestCount, is_refusal, retries_of
+from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.usage import Meter, Usage, costs, usage_of
 
 

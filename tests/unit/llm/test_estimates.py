@@ -1,7 +1,10 @@
 """Estimates before a call."""
 
+import base64
+import io
 from types import SimpleNamespace
 
+import pydantic
 import pytest
 
 from zae_limiter import ValidationError, llm
@@ -23,45 +26,153 @@ def test_a_third_of_the_bytes(text, tokens):
 
 
 @pytest.mark.parametrize(
-    "request_",
+    ("request_", "names"),
     [
-        {"messages": [{"role": "user", "content": "one two three"}]},
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "one two three"}]}]},
-        {"input": "one two three"},
-        {"prompt": "one two three"},
-        {"contents": [{"role": "user", "parts": [{"text": "one two three"}]}]},
-        {"contents": "one two three"},
+        ({"messages": [{"role": "user", "content": "one two three"}]}, 4),
+        ({"messages": [{"content": [{"type": "text", "text": "one two three"}]}]}, 5),
+        ({"input": "one two three"}, 1),
+        ({"prompt": "one two three"}, 1),
+        ({"contents": [{"role": "user", "parts": [{"text": "one two three"}]}]}, 5),
+        ({"contents": "one two three"}, 1),
+        ({"config": {"system_instruction": "one two three"}}, 1),
+        ({"extra_body": {"documents": ["one two three"]}}, 1),
+        (SimpleNamespace(prompt="one two three"), 1),
     ],
 )
-def test_the_text_of_every_request_is_found(request_):
-    assert llm.estimate_input(request_, words) == 3 + 4
+def test_every_text_and_every_name_counts(request_, names):
+    assert llm.estimate_input(request_, words) == 3 + names
 
 
 def test_instructions_and_tools_are_read_by_the_model_too():
     request = {
         "system": "one two",
         "messages": [{"role": "user", "content": "three"}],
-        "tools": [{"name": "four", "description": "five six"}],
+        "tools": [{"name": "four", "description": "five six", "strict": True}],
     }
-    assert llm.estimate_input(request, words) == 6 + 3 * 4
+    names = ["system", "messages", "role", "user", "content", "tools", "name", "description"]
+    assert llm.estimate_input(request, words) == 6 + len(names) + len(["strict", "True"])
 
 
-def test_instructions_of_gemini_are_in_its_config():
-    request = {"contents": "one", "config": {"system_instruction": "two three"}}
-    assert llm.estimate_input(request, words) == 3 + 2 * 4
+def test_settings_are_not_read_by_the_model():
+    request = {"input": "one"}
+    settings = {"model": "m", "temperature": 0.5, "max_tokens": 5, "user": "u", "stream": True}
+    assert llm.estimate_input(request | settings) == llm.estimate_input(request)
 
 
-def test_attachments_cost_what_they_cost_not_their_bytes():
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 900_000}}
-    request = {"messages": [{"role": "user", "content": [image]}]}
-    assert llm.estimate_input(request) == 1_500 + 4
-    inline = {"contents": [{"parts": [{"inline_data": {"data": b"\0" * 900_000}}]}]}
-    assert llm.estimate_input(inline) == 1_500 + 4
+PNG = b"\x89PNG\r\n" + b"\0" * 900_000
+ENCODED = base64.b64encode(PNG).decode()
+URL = f"data:image/png;base64,{ENCODED}"
 
 
-def test_objects_of_an_sdk_are_read_by_their_dump():
-    content = SimpleNamespace(model_dump=lambda exclude_none: {"parts": [{"text": "one two"}]})
-    assert llm.estimate_input({"contents": [content]}, words) == 2 + 4
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": URL, "detail": "high"}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/" + "a" * 2_000}},
+        {"type": "input_image", "image_url": URL},
+        {"type": "input_audio", "input_audio": {"data": ENCODED, "format": "wav"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": URL}},
+        {"type": "input_file", "filename": "a.pdf", "file_data": ENCODED},
+        {"type": "input_file", "file_id": "file-1"},
+        {"type": "image_generation_call", "id": "1", "result": ENCODED},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ENCODED}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+        {"type": "document", "source": {"media_type": "application/pdf", "data": ENCODED}},
+        {"type": "image", "source": {"media_type": "image/png", "data": io.BytesIO(PNG)}},
+        {"inline_data": {"mime_type": "image/png", "data": PNG}},
+        {"inlineData": {"mimeType": "image/png", "data": ENCODED}},
+        {"file_data": {"mime_type": "video/mp4", "file_uri": "https://example.com/a"}},
+        {"image": {"format": "png", "source": {"bytes": PNG}}},
+        {"document": {"format": "pdf", "name": "a", "source": {"s3Location": {"uri": "s3://a"}}}},
+    ],
+    ids=lambda part: "-".join(map(str, part.keys())) + str(part.get("type", "")),
+)
+@pytest.mark.parametrize("inside", ["message", "tool result"])
+def test_a_declared_attachment_costs_no_letters(part, inside):
+    content = [part] if inside == "message" else [{"type": "tool_result", "content": [part]}]
+    request = {"messages": [{"role": "user", "content": content}]}
+    assert 1_500 < llm.estimate_input(request) < 1_560
+
+
+LETTERS = "a" * 90_000
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "text", "text": URL},
+        {"type": "tool_use", "input": {"type": "image_url", "image_url": {"url": URL}}},
+        {"functionCall": {"name": "f", "args": {"inline_data": {"data": ENCODED}}}},
+        {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": LETTERS},
+        },
+        {"type": "document", "title": LETTERS, "source": {"type": "url", "url": "https://a"}},
+        {"type": "input_file", "filename": LETTERS, "file_data": URL},
+        {"document": {"format": "txt", "name": "a", "source": {"bytes": LETTERS.encode()}}},
+        {"document": {"format": "md", "name": "a", "source": {"bytes": b"\xe4" * 90_000}}},
+        {"inline_data": {"mime_type": "text/plain", "data": LETTERS.encode()}},
+        {"type": "image_url", "image_url": {"url": "data:," + LETTERS}},
+        {"type": "image_url", "image_url": {"url": "data:text/csv;base64," + LETTERS + "=" * 8}},
+        {"document": LETTERS},
+    ],
+    ids=lambda part: "-".join(map(str, part.keys())) + str(part.get("type", "")),
+)
+def test_what_is_read_as_text_counts_as_text(part):
+    request = {"messages": [{"role": "user", "content": [part]}]}
+    assert llm.estimate_input(request) > 90_000 * 3 / 4 / 4
+
+
+def test_a_text_may_be_sent_as_token_ids():
+    assert llm.estimate_input({"input": [123_456] * 900}) == 900 + 2
+    assert llm.estimate_input({"input": [[123_456] * 900] * 2}) == 1_800 + 2
+
+
+class Answer(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    text: str
+    refusal: str | None = None
+
+
+def lookup(city: str) -> str:
+    """Say what the weather is."""
+
+
+def test_objects_of_an_sdk_are_read_by_their_fields():
+    contents = [Answer(text="one two", more="three")]
+    assert llm.estimate_input({"contents": contents}, words) == 3 + len(
+        ["contents", "text", "more"]
+    )
+    assert llm.estimate_input(Answer(text="one"), words) == 2
+
+
+def test_classes_and_functions_are_read_as_an_sdk_describes_them():
+    schema = llm.estimate_input({"response_format": Answer.model_json_schema()})
+    assert llm.estimate_input({"response_format": Answer}) == schema
+    assert llm.estimate_input({"response_schema": list[Answer]}) > schema
+    tokens = llm.estimate_input({"tools": [lookup]})
+    assert tokens > llm.count_tokens("lookup(city: str) -> str Say what the weather is.")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    ["text", b"{}", ["messages"], 5, {"messages": iter([])}, {"messages": (m for m in [])}],
+)
+def test_a_request_that_cannot_be_read_is_refused(request_):
+    with pytest.raises(ValidationError, match="request"):
+        llm.estimate_input(request_)
+
+
+def test_nesting_without_end_is_refused():
+    cycle = []
+    cycle.append(cycle)
+    with pytest.raises(ValidationError, match="nested deeper"):
+        llm.estimate_input({"messages": cycle})
+    source = {}
+    source["source"] = source
+    with pytest.raises(ValidationError, match="nested deeper"):
+        llm.estimate_input({"messages": [{"content": [{"type": "image", **source}]}]})
 
 
 def test_an_input_is_never_estimated_as_nothing():
@@ -88,20 +199,20 @@ def test_the_cap_of_the_output(request_, cap):
 
 
 def test_max_tokens_reserves_the_cap_or_its_default():
-    assert MaxTokens()("gpt-4", CHAT) == Estimate(104, 50)
+    assert MaxTokens()("gpt-4", CHAT) == Estimate(110, 50)
     uncapped = {"input": "abc"}
-    assert MaxTokens()("gpt-4", uncapped) == Estimate(5, 1_024)
-    assert MaxTokens(default_output=0)("embed", uncapped) == Estimate(5, 0)
+    assert MaxTokens()("gpt-4", uncapped) == Estimate(3, 1_024)
+    assert MaxTokens(default_output=0)("embed", uncapped) == Estimate(3, 0)
 
 
 def test_learned_reserves_a_percentile_of_each_resource():
     learned = Learned(0.9, min_samples=10)
-    assert learned("gpt-4", CHAT) == Estimate(104, 50)  # nothing learned: the cap
+    assert learned("gpt-4", CHAT) == Estimate(110, 50)  # nothing learned: the cap
     for output in range(1, 11):
         learned.observe("gpt-4", Usage(1, output))
-    assert learned("gpt-4", CHAT) == Estimate(104, 9)
-    assert learned("gpt-4", {**CHAT, "max_tokens": 3}) == Estimate(104, 3)
-    assert learned("gpt-3", CHAT) == Estimate(104, 50)
+    assert learned("gpt-4", CHAT) == Estimate(110, 9)
+    assert learned("gpt-4", {**CHAT, "max_tokens": 3}) == Estimate(110, 3)
+    assert learned("gpt-3", CHAT) == Estimate(110, 50)
 
 
 def test_learned_forgets_old_calls_and_old_resources():

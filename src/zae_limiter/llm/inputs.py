@@ -1,0 +1,416 @@
+"""The tokens that a model reads: every name and every text of a request, and its attachments.
+
+Only the places where a provider's format declares an image, a sound, a video or a file hold an
+attachment. Everything else is text, however it looks: a data URL inside a message, or arguments of
+a tool that resemble an image, are read letter by letter.
+"""
+
+from __future__ import annotations
+
+import codecs
+import inspect
+import typing
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from types import SimpleNamespace
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from zae_limiter.exceptions import ValidationError
+
+CountTokens = Callable[[str], int]
+
+# What large images cost with most providers. The bytes of an attachment say little about it.
+PER_ATTACHMENT: Final = 1_500
+# Fields that hold settings, where a request has them at the top or in its configuration. Providers
+# do not show them to the model. A field that is missing here counts, so that none is overlooked.
+CONFIGS: Final = ("inferenceConfig", "generationConfig", "generation_config", "config")
+_BODIES: Final = frozenset({*CONFIGS, "extra_body", "additionalModelRequestFields"})
+_SETTINGS: Final = frozenset(
+    [
+        "audio",
+        "audio_timestamp",
+        "automatic_function_calling",
+        "background",
+        "best_of",
+        "cache_control",
+        "cached_content",
+        "cachedContent",
+        "candidate_count",
+        "candidateCount",
+        "dimensions",
+        "echo",
+        "encoding_format",
+        "extra_headers",
+        "extra_query",
+        "frequency_penalty",
+        "frequencyPenalty",
+        "guardrailConfig",
+        "http_options",
+        "include",
+        "inference_geo",
+        "labels",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "max_tool_calls",
+        "maxOutputTokens",
+        "maxTokens",
+        "media_resolution",
+        "metadata",
+        "modalities",
+        "model",
+        "modelId",
+        "n",
+        "parallel_tool_calls",
+        "performanceConfig",
+        "presence_penalty",
+        "presencePenalty",
+        "previous_response_id",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "reasoning_effort",
+        "requestMetadata",
+        "response_logprobs",
+        "response_mime_type",
+        "response_modalities",
+        "responseMimeType",
+        "responseModalities",
+        "safety_identifier",
+        "safety_settings",
+        "safetySettings",
+        "seed",
+        "service_tier",
+        "serviceTier",
+        "speech_config",
+        "speed",
+        "stop",
+        "stop_sequences",
+        "stopSequences",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "thinking",
+        "thinking_config",
+        "thinkingConfig",
+        "timeout",
+        "tool_choice",
+        "tool_config",
+        "toolChoice",
+        "top_k",
+        "top_logprobs",
+        "top_p",
+        "topK",
+        "topP",
+        "truncation",
+        "user",
+        "verbosity",
+    ]
+)
+# Fields of a request, and inside of messages, that hold messages or parts of messages.
+_TOP_PARTS: Final = frozenset(
+    ["messages", "input", "contents", "prompt", "system", "system_instruction", "systemInstruction"]
+)
+_INNER_PARTS: Final = frozenset(
+    [
+        "content",
+        "parts",
+        "output",
+        "toolResult",
+        "function_response",
+        "functionResponse",
+        "guardContent",
+    ]
+)
+# Fields of a part that declare an attachment; and those that do so in a part of one type only.
+_ATTACHED: Final = frozenset(
+    [
+        "audio",
+        "audio_url",
+        "document",
+        "document_url",
+        "file",
+        "file_data",
+        "file_id",
+        "file_url",
+        "fileData",
+        "image",
+        "image_url",
+        "inline_data",
+        "inlineData",
+        "input_audio",
+        "video",
+        "video_url",
+    ]
+)
+_ATTACHED_BY_TYPE: Final = {
+    "document": "source",
+    "image": "source",
+    "image_generation_call": "result",
+}
+# Fields of an attachment: where its bytes are, the bytes themselves, and what they are.
+_ADDRESSES: Final = frozenset(
+    [
+        "audio_url",
+        "document_url",
+        "file_id",
+        "file_uri",
+        "file_url",
+        "fileUri",
+        "id",
+        "image_url",
+        "s3Location",
+        "uri",
+        "url",
+        "video_url",
+    ]
+)
+_CONTENTS: Final = frozenset(["bytes", "data", "file_data", "result"])
+_MEDIA_TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
+_TEXT_FORMATS: Final = frozenset(["csv", "html", "md", "txt"])  # of documents on Bedrock
+_SNIFFED: Final = 4_096  # characters at the begin of encoded data show whether it is text
+_DEEPEST: Final = 100  # levels; parsers of providers refuse more, and a cycle has no end
+
+
+class InputReader:
+    """Adds up what a model reads of one request, in tokens."""
+
+    def __init__(self, count: CountTokens) -> None:
+        self.tokens = 0
+        self._count = count
+
+    def read(self, request: Any) -> None:
+        """Read the arguments of an SDK's call, or the parsed body of its request."""
+        fields = fields_of(request)
+        if fields is None and hasattr(request, "__dict__") and not callable(request):
+            fields = list(vars(request).items())
+        if fields is None:
+            raise ValidationError(
+                "request",
+                request,
+                "must hold the arguments of the call, or the parsed body of the request "
+                "(json.loads); or pass estimate= with numbers",
+            )
+        for name, value in fields:
+            if name in _BODIES:
+                self.read({} if value is None else value)
+            elif name not in _SETTINGS:
+                self._text(name)
+                self._value(value, name, parts=name in _TOP_PARTS)
+
+    def _value(self, value: Any, name: str, depth: int = 0, *, parts: bool = False) -> None:
+        """Read a value of any kind; ``parts`` says that its mappings may declare attachments."""
+        _check_depth(depth, name)
+        if isinstance(value, str):
+            self._text(value)
+        elif isinstance(value, int | float | None):
+            self._scalar(value, parts)
+        elif isinstance(value, type) or typing.get_origin(value) is not None:
+            self._schema(value, name, depth)
+        elif _is_binary(value):
+            self._contents(value, name, "")
+        elif isinstance(value, Iterator):
+            raise ValidationError(
+                f"request.{name}", value, "must be a list: an iterator can be read only once"
+            )
+        elif inspect.isroutine(value):  # which Gemini's SDK takes as a tool
+            self._text(_description(value))
+        elif (fields := fields_of(value)) is not None:
+            self._mapping(fields, name, depth + 1, parts=parts)
+        elif isinstance(value, Iterable):
+            self._items(list(value), name, depth + 1, parts=parts)
+        else:
+            self._text(str(value))
+
+    def _items(self, items: list[Any], name: str, depth: int, *, parts: bool) -> None:
+        if not items:
+            self._text("[]")
+        for item in items:
+            self._value(item, name, depth, parts=parts)
+
+    def _mapping(self, fields: Fields, name: str, depth: int, *, parts: bool) -> None:
+        if not fields:
+            self._text("{}")
+        attached = _attached_fields(fields) if parts else frozenset()
+        for inner, value in fields:
+            self._text(inner)
+            if inner in attached:
+                self._attachment(value, inner, depth, "")
+            else:
+                self._value(value, name, depth, parts=parts and inner in _INNER_PARTS)
+
+    def _attachment(self, value: Any, name: str, depth: int, media_type: str) -> None:
+        """Read a declared attachment: its contents, and the names and titles beside them."""
+        _check_depth(depth, name)
+        fields = None if isinstance(value, str) else fields_of(value)
+        if fields is None:
+            self._contents(value, name, media_type)
+            return
+        by_name = dict(fields)
+        if by_name.get("type") == "text":  # Anthropic's documents of plain text
+            self._mapping(fields, name, depth, parts=False)
+            return
+        declared = [each for key in _MEDIA_TYPES if isinstance(each := by_name.get(key), str)]
+        media_type = declared[0] if declared else media_type
+        for inner, each in fields:
+            self._text(inner)
+            if inner in _ADDRESSES or inner in _CONTENTS:
+                self._contents(each, inner, media_type)
+            elif inner in ("source", "content"):
+                self._nested_attachment(each, inner, depth + 1, media_type)
+            else:
+                self._value(each, name, depth + 1)
+
+    def _nested_attachment(self, value: Any, name: str, depth: int, media_type: str) -> None:
+        if isinstance(value, list | tuple):  # a document that consists of parts
+            self._value(value, name, depth, parts=True)
+        else:
+            self._attachment(value, name, depth, media_type)
+
+    def _contents(self, value: Any, name: str, media_type: str) -> None:
+        """Count contents that are text by their letters, and others as one attachment."""
+        text: str | None = None
+        if isinstance(value, bytes | bytearray | memoryview):
+            text = _text_of(bytes(value), media_type)
+        elif isinstance(value, str):
+            text = _text_of_string(value, name, media_type)
+        if text is None:
+            self.tokens += PER_ATTACHMENT
+        else:
+            self._text(text)
+
+    def _scalar(self, value: float | None, parts: bool) -> None:
+        if parts and type(value) is int:  # a text may be sent in the form of its token ids
+            self.tokens += 1
+        else:
+            self._text("null" if value is None else str(value))
+
+    def _schema(self, value: Any, name: str, depth: int) -> None:
+        """Read a class that an SDK sends in the form of its schema."""
+        schema = getattr(value, "model_json_schema", None)
+        if callable(schema):
+            self._value(schema(), name, depth + 1)
+            return
+        self._text(str(value))
+        for inner in typing.get_args(value):
+            self._value(inner, name, depth + 1)
+
+    def _text(self, text: str) -> None:
+        if text:
+            self.tokens += self._count(text)
+
+
+Fields = list[tuple[str, Any]]
+
+
+def fields_of(value: Any) -> Fields | None:
+    """Return the named fields of a dictionary or an object; None of a value without any."""
+    if isinstance(value, Mapping):
+        return [(str(name), field) for name, field in value.items()]
+    if isinstance(value, type):
+        return None
+    if callable(getattr(value, "model_dump", None)):  # pydantic yields fields and extra fields
+        return [(name, field) for name, field in value if field is not None]
+    if is_dataclass(value):
+        return [(each.name, getattr(value, each.name)) for each in dataclass_fields(value)]
+    return list(vars(value).items()) if isinstance(value, SimpleNamespace) else None
+
+
+def _check_depth(depth: int, name: str) -> None:
+    if depth > _DEEPEST:
+        raise ValidationError(
+            f"request.{name}",
+            "…",
+            f"is nested deeper than {_DEEPEST} levels; pass estimate= with numbers",
+        )
+
+
+def _is_binary(value: Any) -> bool:
+    """Tell whether a value is data, an open file, or an image, as Gemini's SDK takes it."""
+    return (
+        isinstance(value, bytes | bytearray | memoryview)
+        or callable(getattr(value, "read", None))
+        or type(value).__module__.startswith("PIL.")
+    )
+
+
+def _attached_fields(fields: Fields) -> frozenset[str]:
+    """Return the fields of one part that declare an attachment."""
+    by_name = dict(fields)
+    names = _ATTACHED & by_name.keys()
+    kind = by_name.get("type")
+    if isinstance(kind, str) and kind in _ATTACHED_BY_TYPE:
+        names |= {_ATTACHED_BY_TYPE[kind]}
+    if "uri" in by_name and any(name in by_name for name in _MEDIA_TYPES):
+        names |= {"uri"}  # a file that was uploaded before, as Gemini's SDK takes it
+    return names
+
+
+def _description(function: Any) -> str:
+    """Return what an SDK tells the model about a function."""
+    try:
+        signature = str(inspect.signature(function))
+    except (TypeError, ValueError):  # some built-in functions have none
+        signature = "()"
+    return f"{function.__name__}{signature} {inspect.getdoc(function) or ''}"
+
+
+# --- contents of attachments -----------------------------------------------------------------
+
+
+def _text_of_string(value: str, name: str, media_type: str) -> str | None:
+    """Return the text that a field of an attachment holds, None for an address or other data."""
+    if value[:5].lower() == "data:":
+        return _text_of_url(value)
+    if name in _CONTENTS:
+        return _text_of_base64(value, media_type)
+    return None if name in _ADDRESSES else value
+
+
+def _text_of_url(url: str) -> str | None:
+    """Return the text of a data URL, None if it holds something else."""
+    header, _, data = url[5:].partition(",")
+    media_type, *options = header.lower().split(";")
+    if "base64" in [option.strip() for option in options]:
+        return _text_of_base64(data, media_type)
+    return _text_of(unquote_to_bytes(data), media_type or "text/plain")
+
+
+def _text_of_base64(encoded: str, media_type: str) -> str | None:
+    try:
+        begin = _decoded(encoded[:_SNIFFED])
+        if _text_of(begin, media_type) is None:
+            return None
+        return _text_of(_decoded(encoded), "text/plain")
+    except ValueError:  # no base64: read as it stands
+        return encoded
+
+
+def _decoded(encoded: str) -> bytes:
+    """Decode base64 of either alphabet, with or without line breaks and padding."""
+    text = "".join(encoded.split()).rstrip("=").translate({ord("-"): "+", ord("_"): "/"})
+    text = text[:-1] if len(text) % 4 == 1 else text
+    return b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+def _text_of(data: bytes, media_type: str) -> str | None:
+    """Return data as text if it is declared as text, or if its begin reads as text."""
+    kind = media_type.lower()
+    if kind.startswith("text/") or kind in _TEXT_FORMATS or _reads_as_text(data[:_SNIFFED]):
+        return data.decode("utf-8", "replace")
+    return None
+
+
+def _reads_as_text(begin: bytes) -> bool:
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(begin)
+    except UnicodeDecodeError:
+        return False
+    return bool(text) and "\0" not in text
