@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from zae_limiter.llm.estimates import BYTES_PER_TOKEN, Estimate
 from zae_limiter.llm.inputs import CountTokens
-from zae_limiter.llm.usage import Usage, counts_of, get, usage_from
+from zae_limiter.llm.usage import Usage, counts_of, get, items_of, usage_from
 
 # A line of server-sent events that is longer is not parsed: no event of these APIs comes close.
 _LONGEST_LINE: Final = 4 * 1024 * 1024
@@ -118,7 +118,10 @@ class StreamMeter:
             elif text.startswith(b"{"):
                 try:
                     yield json.loads(text)
-                except ValueError:  # not ours to complain about: it is passed on as it came
+                except (
+                    ValueError,
+                    RecursionError,
+                ):  # not ours to complain about: it is passed on as it came
                     continue
 
 
@@ -139,10 +142,10 @@ def _read(chunk: Any) -> _Chunk:
 
 def _chat(chunk: Any) -> _Chunk:
     texts, is_last = [], False
-    for choice in get(chunk, "choices") or ():
+    for choice in items_of(get(chunk, "choices")):
         delta = get(choice, "delta", "message") or choice
         texts += _strings(delta, "content", "refusal", "reasoning_content", "reasoning", "text")
-        for tool in get(delta, "tool_calls") or ():
+        for tool in items_of(get(delta, "tool_calls")):
             texts += _strings(get(tool, "function"), "name", "arguments")
         is_last = is_last or get(choice, "finish_reason") is not None
     return _Chunk(texts, is_last)
@@ -172,8 +175,8 @@ def _bedrock_delta(event: Any) -> _Chunk:
 
 def _gemini(chunk: Any) -> _Chunk:
     texts, is_last = [], False
-    for candidate in get(chunk, "candidates") or ():
-        for part in get(get(candidate, "content"), "parts") or ():
+    for candidate in items_of(get(chunk, "candidates")):
+        for part in items_of(get(get(candidate, "content"), "parts")):
             texts += _strings(part, "text")
             call = get(part, "function_call", "functionCall")
             if call is not None:

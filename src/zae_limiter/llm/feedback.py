@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from zae_limiter.llm.usage import get
+from zae_limiter.llm.usage import get, items_of
 
 # Statuses by which a provider says that it did not begin: nothing was read or written.
 _REFUSED: Final = frozenset({400, 401, 402, 403, 404, 405, 409, 413, 415, 422, 429})
+_MOST_BELIEVED_S: Final = 86_400.0  # a day: a provider that asks for more has made a mistake
+_LONGEST: Final = 100  # characters of a moment or a duration; reading more takes quadratic time
+_MOST_RETRIES: Final = 1_000  # of one call; no SDK is set to more
 _RETRY_COUNT: Final = "x-stainless-retry-count"  # of the SDKs of OpenAI and Anthropic
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -46,7 +49,7 @@ def provider_wait(error: Any, now: datetime | None = None) -> float | None:
 
     Understands ``retry-after-ms``, ``retry-after`` (seconds or a date), the reset of what has run
     out in ``x-ratelimit-*`` and ``anthropic-ratelimit-*``, and Gemini's ``RetryInfo``. None if the
-    error is no 429 or 529, or says nothing about it.
+    error is no 429 or 529, or says nothing about it. At most a day is believed.
     """
     if status_of(error) not in (429, 529):
         return None
@@ -60,19 +63,26 @@ def provider_wait(error: Any, now: datetime | None = None) -> float | None:
     )
     for seconds in candidates:
         if seconds is not None and math.isfinite(seconds):
-            return max(0.0, seconds)
+            return min(max(0.0, seconds), _MOST_BELIEVED_S)
     return None
 
 
 def headers_of(answer: Any) -> dict[str, str]:
     """Return the headers of an error, a raw response or a stream, with names in lower case."""
-    response = get(answer, "response") or answer
-    metadata = get(response, "ResponseMetadata")
-    headers = get(metadata, "HTTPHeaders") or get(response, "headers")
+    response = get(answer, "response")
+    if (
+        response is None
+    ):  # not by its truth: a response of ``requests`` with a status of 429 is false
+        response = answer
+    headers = get(get(response, "ResponseMetadata"), "HTTPHeaders")
+    if headers is None:
+        headers = get(response, "headers")
     if headers is None:
         headers = get(get(answer, "sdk_http_response"), "headers")
-    items = getattr(headers, "items", None)
-    return {str(name).lower(): str(value) for name, value in items()} if callable(items) else {}
+    try:
+        return {str(name).lower(): str(value) for name, value in headers.items()}
+    except Exception:  # noqa: BLE001 - no headers, or those of another library, which may raise
+        return {}
 
 
 def _resets(headers: Mapping[str, str], now: datetime) -> Iterator[float]:
@@ -89,16 +99,17 @@ def _retry_infos(error: Any) -> Iterator[float]:
     """Yield the delays in the body of a Gemini error."""
     body = get(error, "details")
     details = get(get(body, "error") or body, "details")
-    for detail in details if isinstance(details, Iterable) else ():
+    for detail in items_of(details):
         delay = get(detail, "retryDelay")
-        seconds = _duration(delay) if isinstance(delay, str) else None
+        short = isinstance(delay, str) and len(delay) <= _LONGEST
+        seconds = _duration(delay) if short else None
         if seconds is not None:
             yield seconds
 
 
 def _moment(value: str | None, now: datetime) -> float | None:
     """Return the seconds until a moment: a number, a duration, or a date of either format."""
-    if value is None:
+    if value is None or len(value) > _LONGEST:
         return None
     seconds = _number(value)
     if seconds is None:
@@ -108,11 +119,11 @@ def _moment(value: str | None, now: datetime) -> float | None:
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             moment = parse(value)
-        except (ValueError, TypeError):
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return (moment - now).total_seconds()
+        except (ValueError, TypeError, LookupError, OverflowError):  # as dates far away do
             continue
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return (moment - now).total_seconds()
     return None
 
 
@@ -146,19 +157,18 @@ def retries_of(answer: Any) -> int:
     )
     for count in counts:
         if type(count) is int and count >= 0:
-            return count
+            return min(count, _MOST_RETRIES)
     return 0
 
 
 def _sent_retries(response: Any) -> int | None:
     """Read the count that the SDKs send along with each request."""
+    headers = get(get(response, "request"), "headers")
     try:
-        request = get(response, "request")
-    except RuntimeError:  # of a response without one
+        text = headers.get(_RETRY_COUNT)
+        return int(text) if isinstance(text, str) else None
+    except Exception:  # noqa: BLE001 - no such header, no number, or an object that may raise
         return None
-    headers = get(request, "headers")
-    text = headers.get(_RETRY_COUNT) if hasattr(headers, "get") else None
-    return int(text) if isinstance(text, str) and text.isdigit() else None
 
 
 class RequestCount:

@@ -194,7 +194,7 @@ class InputReader:
         if fields is None:
             raise ValidationError(
                 "request",
-                request,
+                type(request).__name__,
                 "must hold the arguments of the call, or the parsed body of the request "
                 "(json.loads); or pass estimate= with numbers",
             )
@@ -218,7 +218,9 @@ class InputReader:
             self._contents(value, name, "")
         elif isinstance(value, Iterator):
             raise ValidationError(
-                f"request.{name}", value, "must be a list: an iterator can be read only once"
+                f"request.{name}",
+                type(value).__name__,
+                "must be a list: an iterator can be read only once",
             )
         elif inspect.isroutine(value):  # which Gemini's SDK takes as a tool
             self._text(_description(value))

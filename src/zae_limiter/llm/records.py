@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from inspect import isawaitable
 from typing import Any
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.llm.chunks import StreamMeter
 from zae_limiter.llm.estimates import Estimate
 from zae_limiter.llm.feedback import RequestCount, is_refusal, retries_of
 from zae_limiter.llm.inputs import CountTokens
-from zae_limiter.llm.usage import Meter, Usage, costs, usage_of
+from zae_limiter.llm.usage import Meter, Usage, costs, get, usage_of
+from zae_limiter.models.limit import MAX_TOKENS
 
 
 class StreamRecord:
     """What is known about one stream; outlives the stream, which may be dropped unread."""
 
-    __slots__ = ("is_open", "meter", "requests")
+    __slots__ = ("is_open", "meter", "reader_id", "requests")
 
     def __init__(self, meter: StreamMeter, requests: int) -> None:
         self.meter = meter
         self.requests = requests
         self.is_open = True
+        self.reader_id: int | None = None  # the task or thread that has read it last
 
     def usage(self) -> Usage:
         """Return what the stream has used so far."""
@@ -54,8 +59,7 @@ class CallRecord:
     def record(self, response: Any) -> Usage | None:
         """Note a response; return the usage that it reports, if it does."""
         requests = 1 + retries_of(response)
-        if type(getattr(response, "retries_taken", None)) is int and hasattr(response, "parse"):
-            response = response.parse()  # a raw response of the OpenAI or Anthropic SDK
+        response = self._parsed(response)
         usage = usage_of(response)
         if usage is not None:
             self._reported.append(replace(usage, requests=requests))
@@ -65,6 +69,33 @@ class CallRecord:
         if answer.delivered_tokens:  # else nothing is known, and the estimate stays
             self._unreported.append(answer.usage(requests))
         return None
+
+    def _parsed(self, response: Any) -> Any:
+        """Return the answer inside a raw response of an SDK, and any other response as it is."""
+        given, parse = response, get(response, "parse")
+        if type(get(response, "retries_taken")) is int and callable(parse):
+            try:
+                response = parse()
+            except Exception:  # noqa: BLE001 - the SDK raises it where the caller parses it, too
+                return None
+        if isawaitable(response):
+            close = getattr(response, "close", None)
+            if close is not None:
+                close()  # else Python warns that it was never awaited
+            raise self._unreadable(
+                given,
+                "cannot be read without await: pass the result of `await response.parse()`, "
+                "or read it through call.stream(response.iter_bytes())",
+            )
+        is_stream = isinstance(response, Iterator | AsyncIterator)
+        if is_stream or hasattr(get(response, "stream"), "__iter__"):
+            raise self._unreadable(given, "is a stream: read it through call.stream(response)")
+        return response
+
+    def _unreadable(self, response: Any, reason: str) -> ValidationError:
+        """Return the error for a response that nobody can read; the call costs its estimate."""
+        self._unreported.append(self.estimate.usage)
+        return ValidationError("response", type(response).__name__, reason)
 
     def record_usage(self, usage: Usage) -> None:
         """Note a usage that was found out in another way."""
@@ -80,6 +111,11 @@ class CallRecord:
     def has_open_stream(self) -> bool:
         """Whether a stream was neither read to its end nor closed."""
         return any(stream.is_open for stream in self._streams)
+
+    def is_read_beside(self, caller_id: int) -> bool:
+        """Tell whether a task or thread other than the caller reads an open stream."""
+        readers = {stream.reader_id for stream in self._streams if stream.is_open}
+        return bool(readers - {None, caller_id})
 
     @property
     def is_silent(self) -> bool:
@@ -107,8 +143,9 @@ class CallRecord:
         return replace(usage, requests=max(usage.requests, self.sent.requests))
 
     def amounts(self, usage: Usage) -> dict[str, int]:
-        """Return what a usage costs of each limit."""
-        return costs(usage, self.meter)
+        """Return what a usage costs of each limit, as far as a limit can be charged."""
+        cost = costs(usage, self.meter)
+        return {name: min(amount, MAX_TOKENS) for name, amount in cost.items()}
 
     def _failed_usage(self, error: BaseException) -> Usage:
         """Return the cost of a call that has failed without an answer: its input was sent."""

@@ -131,17 +131,31 @@ _DETAILS: Final = {
 # Where a response or an event of a stream holds its usage: at the top, in the response that an
 # OpenAI event completes, in the message that an Anthropic stream starts, in Bedrock's last event.
 _HOLDERS: Final = ("response", "message", "metadata")
+# No call reads or writes a billion tokens: a larger count is a mistake of the provider.
+_MOST_BELIEVED: Final = 10**9
 _USAGES: Final = ("usage", "usage_metadata", "usageMetadata")
 
 
 def get(value: Any, *names: str) -> Any:
-    """Return the first field that is there and not None, of an object or a dictionary."""
+    """Return the first field that is there and not None, of an object or a dictionary.
+
+    Never raises: a field that cannot be read, such as the request of a response without one, is
+    not there.
+    """
     is_mapping = isinstance(value, Mapping)
     for name in names:
-        field = value.get(name) if is_mapping else getattr(value, name, None)
+        try:
+            field = value.get(name) if is_mapping else getattr(value, name, None)
+        except Exception:  # noqa: BLE001 - a property of another library may raise anything
+            continue
         if field is not None:
             return field
     return None
+
+
+def items_of(value: Any) -> list[Any] | tuple[Any, ...]:
+    """Return the items of a list, none of another value."""
+    return value if isinstance(value, list | tuple) else ()
 
 
 def usage_of(response: Any) -> Usage | None:
@@ -187,7 +201,7 @@ def _counts(usage: Any) -> dict[str, int]:
 
 def _whole(value: Any) -> int | None:
     """Take whole numbers only: a test double answers every name with something."""
-    return max(0, value) if type(value) is int else None
+    return min(max(0, value), _MOST_BELIEVED) if type(value) is int else None
 
 
 def usage_from(counts: Mapping[str, int], requests: int = 1) -> Usage:
