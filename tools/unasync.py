@@ -68,6 +68,7 @@ NAMES = {
     "AWorker": "Worker",
     "ablocking": "blocking",
     "acall": "call",
+    "acaller_id": "caller_id",
     "aclose_quietly": "close_quietly",
     "apages": "pages",
     "ainvoke": "invoke",

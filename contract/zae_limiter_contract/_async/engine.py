@@ -17,6 +17,7 @@ from zae_limiter_contract._async.idle import IdleContract
 from zae_limiter_contract._async.leases import LeaseContract
 from zae_limiter_contract._async.lifecycle import LifecycleContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
+from zae_limiter_contract._async.llm_calls import LlmCallContract
 from zae_limiter_contract._async.manifests import ManifestContract
 from zae_limiter_contract._async.namespaces import NamespaceContract
 from zae_limiter_contract._async.observing import HookContract, ShadowContract
@@ -55,6 +56,7 @@ class CallerContract(
     # sync: InterruptContract,
     # sync: InterruptedChangeContract,
     LeaseContract,
+    LlmCallContract,
     OutageContract,
     ProcessContract,
     RollbackContract,

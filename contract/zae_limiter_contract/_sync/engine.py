@@ -19,6 +19,7 @@ from zae_limiter_contract._sync.idle import IdleContract
 from zae_limiter_contract._sync.leases import LeaseContract
 from zae_limiter_contract._sync.lifecycle import LifecycleContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
+from zae_limiter_contract._sync.llm_calls import LlmCallContract
 from zae_limiter_contract._sync.manifests import ManifestContract
 from zae_limiter_contract._sync.namespaces import NamespaceContract
 from zae_limiter_contract._sync.observing import HookContract, ShadowContract
@@ -53,6 +54,7 @@ class CallerContract(
     InterruptContract,
     InterruptedChangeContract,
     LeaseContract,
+    LlmCallContract,
     OutageContract,
     ProcessContract,
     RollbackContract,

@@ -244,7 +244,24 @@ class Lease:
             settlements = await self._with_slots(self._slots, settlements)
         if settlements:
             await self._call.settle_quietly(settlements, ended)
-        lines = self._call.charging.waiting_lines if self._slots is not None else None
+        if self._slots is not None:
+            self._wake_slot_waiters()
+
+    async def _return_slots(self) -> None:
+        """Give the slots back before the block ends: the call in flight is over."""
+        with self._lock:
+            # The end of the block gives back what is left here: a slot that was given back twice
+            # would be another call's.
+            slots, self._slots = (self._slots, None) if self._open else (None, self._slots)
+        if slots is None:
+            return
+        settlements = await self._with_slots(slots, ())
+        if settlements:
+            await self._call.settle_quietly(settlements, Receipt())
+        self._wake_slot_waiters()
+
+    def _wake_slot_waiters(self) -> None:
+        lines = self._call.charging.waiting_lines
         if lines is not None and self._grant is not None:
             lines.slots_returned(self._grant)
 

@@ -12,9 +12,10 @@ from zae_limiter._async.lease import Lease
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.llm_feedback import ProviderPause, paused_entity
 from zae_limiter.concurrency.async_shield import ashield  # unasync: remove
-from zae_limiter.concurrency.calls import ALastCalls, aclose_quietly
+from zae_limiter.concurrency.calls import ALastCalls, acaller_id, aclose_quietly
 
 # sync: from zae_limiter.concurrency.shield import shield
+from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
 from zae_limiter.llm.estimates import Estimate, Estimator, MaxTokens, count_tokens, resolve
 from zae_limiter.llm.feedback import RequestCount, count_into, provider_wait
 from zae_limiter.llm.inputs import CountTokens
@@ -85,7 +86,7 @@ class LlmReservation:
         call = self._call()
         if exc is None and self._call_record.is_silent and call is not None:
             # It may be held by a generator that will read the stream.
-            self._settler.settle_when_dropped(call)
+            await self._settler.settle_when_dropped(call)
         else:
             await self._settler.leave(exc)
 
@@ -112,13 +113,19 @@ class _Settler:
         self._pause = pause
         self._background = ALastCalls()
         self._left = False
+        self._has_failed = False
         self._turn = [True]  # list.pop() lets one caller win
 
     async def leave(self, error: BaseException | None) -> None:
         """End the call with its block, unless an open stream does that later."""
         self._left = True
-        if error is not None or not self.record.has_open_stream:
+        self._has_failed = error is not None
+        self.provider_wait = None if error is None else provider_wait(error)
+        if not self.record.has_open_stream:
             await self._end(error)
+        elif error is not None:
+            is_read = self.record.is_read_beside(acaller_id())
+            await ashield(lambda: self._settle_so_far(error, holds_slots=is_read))
 
     async def stream_ended(self, stream: StreamRecord) -> None:
         """End the call with its last stream, unless the block goes on."""
@@ -133,11 +140,15 @@ class _Settler:
         finally:
             await aclose_quietly(source)
 
-    def settle_when_dropped(self, call: LlmCall) -> None:
-        """Leave the block without ending the call: it ends with its streams, or unused."""
+    async def settle_when_dropped(self, call: LlmCall) -> None:
+        """Leave the block without ending the call: it ends with its streams, or unused.
+
+        Its slots return at once: nothing shows that the call is still in flight.
+        """
         self._left = True
         dropped = weakref.finalize(call, self.run_later, lambda: self.leave(None))
         dropped.atexit = False  # too late to write; the estimate stays charged
+        await ashield(self.lease._return_slots)  # noqa: SLF001 - for us alone
 
     def run_later(self, call: Callable[[], Any]) -> None:
         """Settle for an owner that was dropped; called by the garbage collector, in any thread."""
@@ -155,8 +166,17 @@ class _Settler:
             self._turn.pop()
         except IndexError:
             return
-        self.provider_wait = None if error is None else provider_wait(error)
         await ashield(lambda: self._settle(error))
+
+    async def _settle_so_far(self, error: BaseException, *, holds_slots: bool) -> None:
+        """Settle a block that has failed; an open stream that is read on adds to the cost."""
+        if not holds_slots:
+            await self.lease._return_slots()  # noqa: SLF001 - for us alone
+        try:
+            await self.lease.settle(self.record.amounts(self.record.usage(error)), now=True)
+        except (RateLimiterUnavailable, LeaseExpiredError):
+            return  # the end of the stream writes it, or has just done so
+        await self._pause.pause(self.provider_wait)
 
     async def _settle(self, error: BaseException | None) -> None:
         usage = self.record.usage(error)
@@ -165,9 +185,10 @@ class _Settler:
         finally:
             await self._acquire.__aexit__(None, None, None)
         self.is_settled = True
-        if self._observe is not None and error is None and self.record.is_exact:
+        if self._observe is not None and not self._has_failed and self.record.is_exact:
             self._observe(self._resource, usage)
-        await self._pause.pause(self.provider_wait)
+        if error is not None:
+            await self._pause.pause(self.provider_wait)
 
 
 class LlmCall:
@@ -195,8 +216,16 @@ class LlmCall:
         ``source`` is what the SDK returns for a stream: its events, or the bytes of server-sent
         events; of Bedrock the whole response.
         """
-        events = source["stream"] if isinstance(source, Mapping) else source
-        iterator = aiter(events)
+        events = source["stream"] if isinstance(source, Mapping) and "stream" in source else source
+        try:
+            iterator = aiter(events)
+        except TypeError as error:
+            raise ValidationError(
+                "source",
+                type(events).__name__,
+                "is no stream of events or bytes; of a raw or streaming response of an SDK pass "
+                "response.iter_bytes(), and record a whole answer by call.record(response)",
+            ) from error
         return LlmStream(self, self._call_record.record_stream(source), events, iterator)
 
     def refund(self) -> None:
@@ -257,6 +286,7 @@ class LlmStream:
         return self
 
     async def __anext__(self) -> Any:
+        self._stream_record.reader_id = acaller_id()
         try:
             event = await anext(self._events)
         except StopAsyncIteration:

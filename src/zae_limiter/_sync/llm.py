@@ -13,8 +13,9 @@ from zae_limiter._sync.acquire import Acquire
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter._sync.llm_feedback import ProviderPause, paused_entity
-from zae_limiter.concurrency.calls import LastCalls, close_quietly
+from zae_limiter.concurrency.calls import LastCalls, caller_id, close_quietly
 from zae_limiter.concurrency.shield import shield
+from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
 from zae_limiter.llm.estimates import Estimate, Estimator, MaxTokens, count_tokens, resolve
 from zae_limiter.llm.feedback import RequestCount, count_into, provider_wait
 from zae_limiter.llm.inputs import CountTokens
@@ -112,13 +113,19 @@ class _Settler:
         self._pause = pause
         self._background = LastCalls()
         self._left = False
+        self._has_failed = False
         self._turn = [True]  # list.pop() lets one caller win
 
     def leave(self, error: BaseException | None) -> None:
         """End the call with its block, unless an open stream does that later."""
         self._left = True
-        if error is not None or not self.record.has_open_stream:
+        self._has_failed = error is not None
+        self.provider_wait = None if error is None else provider_wait(error)
+        if not self.record.has_open_stream:
             self._end(error)
+        elif error is not None:
+            is_read = self.record.is_read_beside(caller_id())
+            shield(lambda: self._settle_so_far(error, holds_slots=is_read))
 
     def stream_ended(self, stream: StreamRecord) -> None:
         """End the call with its last stream, unless the block goes on."""
@@ -134,10 +141,14 @@ class _Settler:
             close_quietly(source)
 
     def settle_when_dropped(self, call: SyncLlmCall) -> None:
-        """Leave the block without ending the call: it ends with its streams, or unused."""
+        """Leave the block without ending the call: it ends with its streams, or unused.
+
+        Its slots return at once: nothing shows that the call is still in flight.
+        """
         self._left = True
         dropped = weakref.finalize(call, self.run_later, lambda: self.leave(None))
         dropped.atexit = False  # too late to write; the estimate stays charged
+        shield(self.lease._return_slots)  # noqa: SLF001 - for us alone
 
     def run_later(self, call: Callable[[], Any]) -> None:
         """Settle for an owner that was dropped; called by the garbage collector, in any thread."""
@@ -155,8 +166,17 @@ class _Settler:
             self._turn.pop()
         except IndexError:
             return
-        self.provider_wait = None if error is None else provider_wait(error)
         shield(lambda: self._settle(error))
+
+    def _settle_so_far(self, error: BaseException, *, holds_slots: bool) -> None:
+        """Settle a block that has failed; an open stream that is read on adds to the cost."""
+        if not holds_slots:
+            self.lease._return_slots()  # noqa: SLF001 - for us alone
+        try:
+            self.lease.settle(self.record.amounts(self.record.usage(error)), now=True)
+        except (RateLimiterUnavailable, LeaseExpiredError):
+            return  # the end of the stream writes it, or has just done so
+        self._pause.pause(self.provider_wait)
 
     def _settle(self, error: BaseException | None) -> None:
         usage = self.record.usage(error)
@@ -165,9 +185,10 @@ class _Settler:
         finally:
             self._acquire.__exit__(None, None, None)
         self.is_settled = True
-        if self._observe is not None and error is None and self.record.is_exact:
+        if self._observe is not None and not self._has_failed and self.record.is_exact:
             self._observe(self._resource, usage)
-        self._pause.pause(self.provider_wait)
+        if error is not None:
+            self._pause.pause(self.provider_wait)
 
 
 class SyncLlmCall:
@@ -195,8 +216,16 @@ class SyncLlmCall:
         ``source`` is what the SDK returns for a stream: its events, or the bytes of server-sent
         events; of Bedrock the whole response.
         """
-        events = source["stream"] if isinstance(source, Mapping) else source
-        iterator = iter(events)
+        events = source["stream"] if isinstance(source, Mapping) and "stream" in source else source
+        try:
+            iterator = iter(events)
+        except TypeError as error:
+            raise ValidationError(
+                "source",
+                type(events).__name__,
+                "is no stream of events or bytes; of a raw or streaming response of an SDK pass "
+                "response.iter_bytes(), and record a whole answer by call.record(response)",
+            ) from error
         return SyncLlmStream(self, self._call_record.record_stream(source), events, iterator)
 
     def refund(self) -> None:
@@ -257,6 +286,7 @@ class SyncLlmStream:
         return self
 
     def __next__(self) -> Any:
+        self._stream_record.reader_id = caller_id()
         try:
             event = next(self._events)
         except StopIteration:

@@ -102,6 +102,18 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     return result  # type: ignore[return-value]
 
 
+def acaller_id() -> int:
+    """Return a number that tells the running task from all others that run now."""
+    import asyncio
+
+    return id(asyncio.current_task())
+
+
+def caller_id() -> int:
+    """Return a number that tells the running thread from all others that run now."""
+    return threading.get_ident()
+
+
 async def apause() -> None:
     """Let other tasks run between two pieces of long work."""
     import asyncio

@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+import requests
 
 from tests.integration.llm.sdks import ASYNC_SDKS, SYNC_SDKS
 from tests.support.lazy import Lazy
@@ -73,6 +74,88 @@ async def test_a_raw_response_is_parsed_and_its_retries_count(provider, limiter,
     async with sdk.client(provider, retries=2) as client, reserve(limiter) as call:
         call.record(await client.chat.completions.with_raw_response.create(**sdk.request))
     assert await ledger() == (3, 29)
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic"])
+def test_a_streaming_response_is_read_by_a_sync_client(name, provider, sync_limiter, sync_ledger):
+    sdk = SYNC_SDKS[name]
+    with (
+        sdk.sync_client(provider) as client,
+        reserve(sync_limiter) as call,
+        resource_of(client, name).with_streaming_response.create(**sdk.request) as response,
+    ):
+        assert call.record(response) == llm.Usage(20, 9)
+    assert sync_ledger() == (1, 29)
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic"])
+async def test_a_streaming_response_of_an_async_client_is_parsed_by_the_caller(
+    name, provider, limiter, ledger
+):
+    sdk = ASYNC_SDKS[name]
+    async with (
+        sdk.client(provider) as client,
+        reserve(limiter) as call,
+        resource_of(client, name).with_streaming_response.create(**sdk.request) as response,
+    ):
+        call.record(await response.parse())
+    assert await ledger() == (1, 29)
+
+
+async def test_a_streaming_response_that_was_not_parsed_is_refused(provider, limiter, ledger):
+    sdk = ASYNC_SDKS["openai-chat"]
+
+    async def handle():
+        async with (
+            sdk.client(provider) as client,
+            reserve(limiter) as call,
+            client.chat.completions.with_streaming_response.create(**sdk.request) as response,
+        ):
+            with pytest.raises(ValidationError, match=r"response\.iter_bytes\(\)"):
+                call.stream(response)
+            call.record(response)
+
+    with pytest.raises(ValidationError, match=r"await response\.parse\(\)"):
+        await handle()
+    assert await ledger() == (1, INPUT + 500), "a mistake of the caller is not free"
+
+
+async def test_bytes_of_a_streaming_response_are_read_as_a_stream(provider, limiter, ledger):
+    sdk = ASYNC_SDKS["openai-chat"]
+    request = {**sdk.request, "stream": True, "stream_options": {"include_usage": True}}
+    async with (
+        sdk.client(provider) as client,
+        reserve(limiter) as call,
+        client.chat.completions.with_streaming_response.create(**request) as response,
+    ):
+        assert [chunk async for chunk in call.stream(response.iter_bytes())]
+    assert await ledger() == (1, 29)
+
+
+async def test_a_stream_is_not_recorded(sdk, provider, limiter, ledger):
+    async def handle():
+        async with sdk.client(provider) as client, reserve(limiter) as call:
+            call.record(await sdk.stream(client))
+
+    with pytest.raises(ValidationError, match=r"call\.stream"):
+        await handle()
+    assert await ledger() == (1, INPUT + 500)
+
+
+def test_a_stream_is_not_recorded_sync(sync_sdk, provider, sync_limiter):
+    with (
+        pytest.raises(ValidationError, match=r"call\.stream"),
+        sync_sdk.sync_client(provider) as client,
+        reserve(sync_limiter) as call,
+    ):
+        call.record(sync_sdk.stream(client))
+
+
+def resource_of(client, name):
+    """What of a client makes the calls of one SDK."""
+    if name == "anthropic":
+        return client.messages
+    return client.responses if name == "openai-responses" else client.chat.completions
 
 
 async def test_an_answer_without_usage_costs_its_text(provider, limiter, ledger):
@@ -159,6 +242,36 @@ def test_a_refusal_pauses_the_bucket_with_every_sdk(sync_sdk, provider, sync_lim
         reserve(sync_limiter) as call,
     ):
         call.record(sync_sdk.whole(client))
+    assert 25 < sync_limiter.time_until_available("key", "model", {"rpm": 1}) <= 30
+
+
+@pytest.mark.parametrize(
+    "retry_after",
+    [
+        "Fri, 31 Dec 99999999999999999999 23:59:59 GMT",
+        "Fri, 31 Dec 9999 23:59:59 -2359",
+        "9" * 9_000 + "s",
+    ],
+    ids=["never", "late", "long"],
+)
+def test_an_absurd_wait_hides_no_error(retry_after, sync_sdk, provider, sync_limiter, sync_ledger):
+    provider.answers.append(Answer(status=429, headers={"retry-after": retry_after}))
+    with (
+        sync_sdk.sync_client(provider) as client,
+        pytest.raises(Exception, match=r"429|refused"),
+        reserve(sync_limiter) as call,
+    ):
+        call.record(sync_sdk.whole(client))
+    assert call.is_settled
+    assert sync_ledger() == (1, INPUT)
+
+
+def test_a_refusal_that_requests_has_raised_pauses_the_bucket(provider, sync_limiter):
+    provider.answers.append(Answer(status=429, headers={"retry-after": "30"}))
+    url = f"{provider.url}/v1/chat/completions"
+    with pytest.raises(requests.HTTPError), reserve(sync_limiter) as call:
+        requests.post(url, json={}, timeout=20).raise_for_status()
+    assert call.provider_wait == 30
     assert 25 < sync_limiter.time_until_available("key", "model", {"rpm": 1}) <= 30
 
 

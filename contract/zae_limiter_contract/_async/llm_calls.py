@@ -1,0 +1,141 @@
+"""LLM calls: an estimate is charged, and replaced by the real cost however the call ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zae_limiter import llm
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_contract.together import agather
+
+ONE = Limit.concurrent("parallel", 1, lease_ttl=60)
+LIMITS = (ONE, Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 100_000))
+INPUT, ESTIMATE = 100, llm.Estimate(100, 5_000)
+WORDS = ("one ", "two ", "three ")
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+async def events() -> AsyncIterator[dict[str, Any]]:
+    """A stream of three words that reports no usage."""
+    for word in WORDS:
+        yield {"choices": [{"delta": {"content": word}, "finish_reason": None}]}
+
+
+def refusal(retry_after: str) -> Exception:
+    error: Any = Failure("refused")
+    headers = {"retry-after": retry_after}
+    error.response = SimpleNamespace(status_code=429, headers=headers)
+    return error  # type: ignore[no-any-return]
+
+
+class LlmCallContract(Contract):
+    """What was delivered is charged, and a slot is held while a call is in flight."""
+
+    @pytest.fixture
+    async def limited(self, world: World) -> World:
+        """A world with one slot."""
+        await world.configure(*LIMITS)
+        return world
+
+    def reserve(self, world: World, **options: Any) -> Any:
+        return llm.reserve(world.limiter, USER, API, estimate=ESTIMATE, count=words, **options)
+
+    async def spent(self, world: World) -> tuple[int, int]:
+        return await world.spent("rpm"), await world.spent("tpm")
+
+    async def is_free(self, world: World) -> bool:
+        """Whether the only slot is free."""
+        return await world.tokens("parallel") == 1
+
+    async def test_an_answer_without_usage_returns_its_slot(self, limited: World) -> None:
+        calls = []
+        for _ in range(5):
+            async with self.reserve(limited) as call:
+                assert not await self.is_free(limited)
+                assert call.record({"data": [{"b64_json": "an image"}]}) is None
+            calls.append(call)  # as the variable of a handler that goes on
+            assert await self.is_free(limited)
+        assert await self.spent(limited) == (5, 5 * 5_100)
+
+    async def test_a_stream_holds_its_slot_until_it_is_read(self, limited: World) -> None:
+        async with self.reserve(limited) as call:
+            stream = call.stream(events())
+        assert not await self.is_free(limited)
+        async for _ in stream:
+            assert not await self.is_free(limited)
+        assert await self.is_free(limited)
+        assert await self.spent(limited) == (1, INPUT + 3)
+
+    async def test_a_stream_that_is_opened_late_is_charged(self, limited: World) -> None:
+        async with self.reserve(limited) as call:
+            pass
+        assert await self.is_free(limited)
+        async for _ in call.stream(events()):
+            pass
+        assert await self.spent(limited) == (1, INPUT + 3)
+        assert await self.is_free(limited)
+
+    async def test_a_failed_block_settles_its_open_stream(self, limited: World) -> None:
+        streams = []
+        with failing():
+            async with self.reserve(limited) as call:
+                streams.append(call.stream(events()))
+                await anext(streams[0])
+                raise Failure
+        assert await self.spent(limited) == (1, INPUT + 1)
+        assert await self.is_free(limited)
+        await streams[0].aclose()
+        assert call.is_settled
+        assert await self.spent(limited) == (1, INPUT + 1)
+        assert await self.is_free(limited)
+
+    async def test_text_that_is_read_after_a_failed_block_is_charged(self, limited: World) -> None:
+        streams = []
+        with failing():
+            async with self.reserve(limited) as call:
+                streams.append(call.stream(events()))
+                await agather([partial(anext, streams[0])])
+                raise Failure
+        assert await self.spent(limited) == (1, INPUT + 1)
+        assert not await self.is_free(limited)
+        assert not call.is_settled
+        async for _ in streams[0]:
+            pass
+        assert call.is_settled
+        assert await self.spent(limited) == (1, INPUT + 3)
+        assert await self.is_free(limited)
+
+    @pytest.mark.parametrize(
+        "retry_after",
+        [
+            "Mon, 01 Jan 0001 00:00:00 -2359",
+            "Fri, 31 Dec 9999 23:59:59 -2359",
+            "Fri, 31 Dec 99999999999999999999 23:59:59 GMT",
+            "9" * 60_000 + "s",
+        ],
+        ids=["early", "late", "never", "long"],
+    )
+    async def test_any_wait_of_a_provider_is_read(self, limited: World, retry_after: str) -> None:
+        with failing():
+            async with self.reserve(limited, pause=False) as call:
+                raise refusal(retry_after)
+        assert call.provider_wait in (None, 0, 86_400)
+        assert call.is_settled
+        assert await self.spent(limited) == (1, INPUT)
+        assert await self.is_free(limited)
+
+    async def test_an_impossible_usage_ends_the_call(self, limited: World) -> None:
+        async with self.reserve(limited) as call:
+            call.record({"usage": {"prompt_tokens": 10**400, "completion_tokens": 1}})
+        assert call.is_settled
+        assert await self.is_free(limited)
