@@ -30,7 +30,8 @@ class SyncLlmReservation:
 
     It charges the estimate on entering and settles on leaving, however the block is left. A stream
     that is not read to its end inside the block takes the settlement over, so that a handler may
-    return it, or a generator that reads it, from inside the block.
+    return it, or a generator that reads it, from inside the block. Such a stream also holds the
+    slots of the call; all others return when the block ends.
     """
 
     def __init__(
@@ -214,7 +215,8 @@ class SyncLlmCall:
         """Return the same stream, watched: it settles the call when it ends or is dropped.
 
         ``source`` is what the SDK returns for a stream: its events, or the bytes of server-sent
-        events; of Bedrock the whole response.
+        events; of Bedrock the whole response. Call it inside the block, so that the stream holds
+        the slots of the call until it is read.
         """
         events = source["stream"] if isinstance(source, Mapping) and "stream" in source else source
         try:

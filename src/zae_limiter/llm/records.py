@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from inspect import isawaitable
@@ -35,7 +36,7 @@ class StreamRecord:
 class CallRecord:
     """Collects responses and streams of one reservation; says what they cost together.
 
-    A call that was sent never costs nothing: without an answer it costs its input.
+    A call that was sent costs at least its input.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class CallRecord:
         """Return the answer inside a raw response of an SDK, and any other response as it is."""
         given, parse = response, get(response, "parse")
         if type(get(response, "retries_taken")) is int and callable(parse):
+            content = get(get(response, "http_response"), "content")  # None before it was read
             try:
-                response = parse()
+                response = json.loads(content) if isinstance(content, bytes) else parse()
             except Exception:  # noqa: BLE001 - the SDK raises it where the caller parses it, too
                 return None
         if isawaitable(response):

@@ -1,0 +1,140 @@
+"""Statements of the guide, followed literally with the real SDKs and the stand-in provider."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks
+from tests.integration.llm.sdks import ASYNC_SDKS, SYNC_SDKS
+from tests.support.lazy import Lazy
+from tests.support.providers import Answer
+from tests.support.web_servers import asgi_server
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository, llm
+
+stand_in_provider = Lazy("examples.stand_in_provider")
+GUIDE = DOCS / "guide/llm-integration.md"
+PRICE = {"usd_micro": llm.Weights(input=3, output=15)}
+TOTAL = Limit.custom("usd_micro", 5_000_000, refill_amount=1, refill_period_seconds=86_400)
+CHAT = ASYNC_SDKS["openai-chat"]
+
+
+async def test_the_program_of_the_guide_runs_and_the_command_line_shows_it(tmp_path):
+    (program,) = [block for block in blocks(GUIDE, "py") if "asyncio.run" in block]
+    async with asgi_server(stand_in_provider.app) as port:
+        found = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": "none"}
+        shown = await run(tmp_path, found, "-c", program)
+    assert "reserved Estimate(input_tokens=14, output_tokens=500)" in shown
+    assert "charged Usage(input_tokens=2, output_tokens=500," in shown
+    assert "left {'rpm': 59" in shown
+    summary = ("usage", "summary", "--entity-id", "key-1", "--url", "sqlite:///limits.db")
+    shown = await run(tmp_path, {}, "-m", "zae_limiter", *summary)
+    assert "tpm      502" in shown
+
+
+async def run(folder, variables, *arguments):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    return output.decode()
+
+
+async def spend(limiter):
+    left = await limiter.available("key", "all-models")
+    return 5_000_000 - left["usd_micro"]
+
+
+async def both(limiter, client):
+    """The example that charges a total over all models beside the limits of one."""
+    async with llm.reserve(
+        limiter, "key", "all-models", CHAT.request, meter=PRICE, pause=False
+    ) as bill:
+        try:
+            async with llm.reserve(limiter, "key", "model", CHAT.request) as call:
+                chunks = call.stream(await CHAT.stream(client))
+                async for _ in bill.stream(chunks):
+                    pass
+        except RateLimitExceeded:
+            bill.refund()
+            raise
+
+
+@pytest.mark.parametrize(("end", "cost"), [("complete", 20 * 3 + 9 * 15), ("early", None)])
+async def test_a_total_over_models_is_charged_beside_the_model(
+    end, cost, provider, limiter, ledger
+):
+    await limiter.set_resource_defaults("all-models", [TOTAL])
+    provider.answers.append(Answer(end=end))
+    async with CHAT.client(provider) as client:
+        await both(limiter, client)
+    estimated = llm.estimate_input(CHAT.request)
+    text = llm.count_tokens("alpha beta gamma")
+    assert await ledger() == (1, 29 if cost else estimated + text)
+    assert await spend(limiter) == (cost or estimated * 3 + text * 15)
+
+
+async def test_a_rejection_by_the_model_leaves_the_total_alone(provider, limiter):
+    await limiter.set_resource_defaults("all-models", [TOTAL])
+    await limiter.set_limits(
+        "key", [Limit.per_minute("rpm", 5), Limit.per_minute("tpm", 5)], "model"
+    )
+    async with CHAT.client(provider) as client:
+        with pytest.raises(RateLimitExceeded):
+            await both(limiter, client)
+    assert await spend(limiter) == 0
+    assert not provider.requests
+
+
+def test_money_in_millionths_is_close_to_the_bill():
+    """28 times too much in cents: each call costs at least one of them."""
+    price = llm.Weights(input="0.15", output="0.6")
+    calls = [llm.Usage(200, 50 + number % 300) for number in range(1_000)]
+    exact = sum(each.input_tokens * 0.15 + each.output_tokens * 0.6 for each in calls)
+    charged = sum(price.cost(each) for each in calls)
+    assert exact <= charged <= exact * 1.01
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
+async def test_raw_responses_are_recorded(name, provider, limiter, ledger):
+    sdk = ASYNC_SDKS[name]
+    async with (
+        sdk.client(provider) as client,
+        llm.reserve(limiter, "key", "model", sdk.request) as call,
+    ):
+        create = (
+            client.messages if name == "anthropic" else client.chat.completions
+        ).with_raw_response.create
+        assert call.record(await create(**sdk.request)) == llm.Usage(20, 9)
+    assert await ledger() == (1, 29)
+
+
+def test_texts_of_a_helper_are_counted(provider, sync_limiter, sync_ledger):
+    sdk = SYNC_SDKS["anthropic"]
+    with (
+        sdk.sync_client(provider) as client,
+        llm.reserve(sync_limiter, "key", "model", estimate=llm.Estimate(50, 500)) as call,
+        client.messages.stream(**sdk.request) as stream,
+    ):
+        assert list(call.stream(stream.text_stream)) == ["alpha ", "beta ", "gamma"]
+    assert sync_ledger() == (1, 50 + llm.count_tokens("alpha beta gamma"))
+
+
+def test_a_limit_that_the_meter_does_not_name_is_not_charged():
+    with SyncRepository.open(url="memory://") as repository:
+        limiter = SyncRateLimiter(repository=repository)
+        limits = [Limit.per_day(name, 1_000) for name in ("rpm", "tpm", "rpd")]
+        limiter.set_system_defaults(limits)
+        with llm.reserve(limiter, "key", "model", estimate=10) as call:
+            call.record_usage(llm.Usage(1, 1))
+        assert limiter.available("key", "model")["rpd"] == 1_000
+        meter = {**llm.DEFAULT_METER, "rpd": llm.REQUESTS}
+        with llm.reserve(limiter, "key", "model", estimate=10, meter=meter) as call:
+            call.record_usage(llm.Usage(1, 1))
+        assert limiter.available("key", "model")["rpd"] == 999
