@@ -18,7 +18,13 @@ import openai
 
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, llm
 
-LIMITS = [Limit.per_minute("rpm", 600), Limit.per_minute("tpm", 60_000, burst=6_000)]
+LIMITS = [
+    Limit.per_minute("rpm", 600),
+    Limit.per_minute("tpm", 60_000, burst=6_000),
+    Limit.per_day("usd_micro", 5_000_000),  # millionths of a dollar: 5 dollars a day
+]
+# A price in dollars per million tokens is a price in millionths of a dollar per token.
+METER = {**llm.DEFAULT_METER, "usd_micro": llm.Weights(input="0.15", output="0.6")}
 PATIENCE_S = 3_600.0  # for one prompt; what cannot fit by then is rejected at once
 WORKERS = 8
 MODEL = "m"
@@ -47,7 +53,9 @@ async def ask(limiter: RateLimiter, client: openai.AsyncOpenAI, prompt: str) -> 
     messages = [{"role": "user", "content": prompt}]
     request: dict[str, Any] = {"model": MODEL, "messages": messages, "max_tokens": 200}
     try:
-        async with llm.reserve(limiter, "batch", MODEL, request, timeout=PATIENCE_S) as call:
+        async with llm.reserve(
+            limiter, "batch", MODEL, request, meter=METER, timeout=PATIENCE_S
+        ) as call:
             response = await client.chat.completions.create(**request)
             call.record(response)
     except (RateLimitExceeded, openai.APIError) as error:
@@ -63,7 +71,8 @@ async def main(prompts: Iterable[str]) -> None:
         openai.AsyncOpenAI(base_url=upstream, api_key=key, max_retries=0) as client,
     ):
         limiter = RateLimiter(repository=repository)
-        await limiter.set_limits("batch", LIMITS)
+        if not await limiter.get_limits("batch"):  # else they are what an operator has made of them
+            await limiter.set_limits("batch", LIMITS)
         await answer_all(
             limiter, client, prompts, lambda answer: sys.stdout.write(json.dumps(answer) + "\n")
         )

@@ -25,6 +25,7 @@ from zae_limiter import (
     RateLimiter,
     RateLimitExceeded,
     Repository,
+    ValidationError,
     llm,
     web,
 )
@@ -103,6 +104,11 @@ async def rejected(request: Request, error: RateLimitExceeded) -> JSONResponse:
     return failure(429, str(error), "rate_limit_exceeded", **error.headers("openai"))
 
 
+@app.exception_handler(ValidationError)
+async def unreadable(request: Request, error: ValidationError) -> JSONResponse:
+    return failure(400, str(error), "invalid_request_error")
+
+
 @app.exception_handler(openai.APIStatusError)
 async def upstream_failed(request: Request, error: openai.APIStatusError) -> JSONResponse:
     return JSONResponse({"error": error.body}, error.status_code)
@@ -115,15 +121,27 @@ async def upstream_gone(request: Request, error: openai.APIConnectionError) -> J
 
 @app.post("/v1/chat/completions", response_model=None)
 async def chat(request: Request) -> JSONResponse | StreamingResponse:
-    return await serve(request, request.app.state.gateway.upstream.chat.completions.create)
+    create = request.app.state.gateway.upstream.chat.completions.create
+    return await serve(request, create, "messages")
 
 
 @app.post("/v1/embeddings", response_model=None)
 async def embeddings(request: Request) -> JSONResponse | StreamingResponse:
-    return await serve(request, request.app.state.gateway.upstream.embeddings.create)
+    return await serve(request, request.app.state.gateway.upstream.embeddings.create, "input")
 
 
-async def serve(request: Request, create: Any) -> JSONResponse | StreamingResponse:
+async def read_body(request: Request, needed: str) -> dict[str, Any]:
+    """Return the body of a request that names a model and has the field that is needed."""
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str) or needed not in body:
+        raise ValidationError("body", None, f"must be a JSON object with model and {needed}")
+    return body
+
+
+async def serve(request: Request, create: Any, needed: str) -> JSONResponse | StreamingResponse:
     """Reserve, ask the provider, and answer; what was used is charged however that ends."""
     parts = request.headers.get("authorization", "").removeprefix("Bearer ").split(".")
     if len(parts) != 3:
@@ -132,17 +150,21 @@ async def serve(request: Request, create: Any) -> JSONResponse | StreamingRespon
     if not await gateway.has_key(*parts):
         return failure(401, "the API key is not known", "invalid_api_key")
     limiter = await gateway.limiter(tenant)
-    body = await request.json()
+    body = await read_body(request, needed)
     model, estimate = body["model"], gateway.estimate
     async with llm.reserve(limiter, key, model, body, estimate=estimate) as call:
         headers = call.lease.headers("openai")
-        if not body.get("stream"):
-            response = await create(**body)
+        # The provider decides about other fields, also about those that the SDK does not know.
+        arguments = {name: body.pop(name) for name in ("model", needed)}
+        if not body.pop("stream", False):
+            response = await create(**arguments, extra_body=body)
             call.record(response)
             return JSONResponse(response.model_dump(mode="json"), headers=headers)
-        wants_usage = (body.get("stream_options") or {}).get("include_usage", False)
+        options = body.pop("stream_options", None)
+        wants_usage = isinstance(options, dict) and options.get("include_usage", False)
         body["stream_options"] = {"include_usage": True}
-        chunks = call.stream(await create(**body))
+        # Opened inside the block, so that it holds its slot until it is read.
+        chunks = call.stream(await create(**arguments, stream=True, extra_body=body))
         events = server_sent_events(chunks, wants_usage)
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 

@@ -18,6 +18,13 @@ app = FastAPI(title="Stand-in provider")
 DELAY_S = 0.02  # between two words
 
 
+def text_of(content: Any) -> str:
+    """Return the text of a message, which may consist of parts."""
+    if isinstance(content, str):
+        return content
+    return " ".join(part.get("text", "") for part in content or ())
+
+
 def usage(question: list[str], answer: list[str]) -> dict[str, int]:
     return {
         "prompt_tokens": len(question),
@@ -33,8 +40,9 @@ def head(kind: str) -> dict[str, Any]:
 @app.post("/v1/chat/completions", response_model=None)
 async def chat(request: Request) -> JSONResponse | StreamingResponse:
     body = await request.json()
-    question = " ".join(message["content"] for message in body["messages"]).split()
-    answer = (question * 1_000)[: body.get("max_tokens") or len(question)]
+    question = " ".join(text_of(message.get("content")) for message in body["messages"]).split()
+    cap = body.get("max_completion_tokens") or body.get("max_tokens")
+    answer = (question * 1_000)[: cap or len(question)]
     if body.get("stream"):
         events = stream(question, answer)
         return StreamingResponse(events, media_type="text/event-stream")

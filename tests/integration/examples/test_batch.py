@@ -11,6 +11,8 @@ from zae_limiter import Limit, RateLimiter, Repository
 batch, stand_in_provider = Lazy("examples.batch"), Lazy("examples.stand_in_provider")
 openai = Lazy("openai")
 
+MONEY = Limit.custom("usd_micro", 1_000_000, refill_amount=1, refill_period_seconds=86_400)
+
 
 @pytest.fixture
 async def client():
@@ -24,7 +26,7 @@ async def test_every_prompt_is_answered_at_the_rate_of_the_limit(client, tmp_pat
     prompts = [f"prompt {number}" for number in range(20)]
     async with Repository.open(url=f"sqlite:///{tmp_path}/batch.db") as repository:
         limiter = RateLimiter(repository=repository)
-        limits = [Limit.per_second("rpm", 10), Limit.per_minute("tpm", 1_000_000)]
+        limits = [Limit.per_second("rpm", 10), Limit.per_minute("tpm", 1_000_000), MONEY]
         await limiter.set_limits("batch", limits)
         begun = time.monotonic()
         results = []
@@ -38,7 +40,7 @@ async def test_every_prompt_is_answered_at_the_rate_of_the_limit(client, tmp_pat
 async def test_a_prompt_that_can_never_fit_stops_no_other(client):
     async with Repository.open(url="memory://") as repository:
         limiter = RateLimiter(repository=repository)
-        limits = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 300)]
+        limits = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 300), MONEY]
         await limiter.set_limits("batch", limits)
         prompts = ["x " * 900, "short"]
         results = []
@@ -46,3 +48,14 @@ async def test_a_prompt_that_can_never_fit_stops_no_other(client):
     by_prompt = {each["prompt"]: each for each in results}
     assert "never fit" in by_prompt[prompts[0]]["error"]
     assert by_prompt["short"]["answer"]
+
+
+async def test_money_is_counted_in_millionths_of_a_dollar(client):
+    async with Repository.open(url="memory://") as repository:
+        limiter = RateLimiter(repository=repository)
+        limits = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 10_000), MONEY]
+        await limiter.set_limits("batch", limits)
+        await batch.answer_all(limiter, client, ["one two three four"] * 3, [].append)
+        left = (await limiter.available("batch", batch.MODEL))["usd_micro"]
+    # 4 tokens at 0.15 and 200 at 0.6 millionths each, rounded up for each call: 121.
+    assert 1_000_000 - left == 3 * 121

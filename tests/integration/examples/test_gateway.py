@@ -131,3 +131,26 @@ async def test_a_provider_that_is_gone_is_a_502_and_costs_the_input(serving):
             reply = await fetch(port, "/v1/chat/completions", headers, body)
             assert reply.status == 502
             assert 0 < await used() < 50
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"nonsense", b"[]", b"[" * 50_000, b"{}", b'{"model": "m"}', b'{"model": 5, "messages": []}',
+     b'{"model": "a#b", "messages": []}'],
+)  # fmt: skip
+async def test_a_request_that_cannot_be_read_is_a_400(served, body):
+    headers = {"authorization": "Bearer acme.search.key-1"}
+    reply = await fetch(served, "/v1/chat/completions", headers, body)
+    assert reply.status == 400
+    assert json.loads(reply.body)["error"]["code"] == "invalid_request_error"
+
+
+async def test_parts_of_messages_and_unknown_fields_are_passed_on(served):
+    parts = [{"type": "text", "text": "one two"}]
+    messages = [{"role": "user", "content": parts}]
+    async with client(served) as sdk:
+        reply = await sdk.chat.completions.create(
+            model="m", messages=messages, extra_body={"unheard_of": 5}
+        )
+    assert reply.choices[0].message.content == "one two"
+    assert await used() == 4
