@@ -119,6 +119,30 @@ def test_an_estimate_is_at_least_a_quarter_of_the_text(form, text, content):
     assert 4 * llm.estimate_input(request) >= text_bytes(request) - len("modelm")
 
 
+# Contents that are no text cost 1,500 tokens, more than a quarter of the strings here.
+@given(content=JSON)
+@example({"type": "image_url", "image_url": {"url": "x" * 108_000}})
+@example([{"type": "image", "source": {"type": "base64", "data": ["a" * 108_000]}}])
+@example({"file": {"source": {"source": {"content": "data:image/png;base64,AAAA" * 9_000}}}})
+def test_parts_of_any_form_are_counted(content):
+    for request in (
+        {"messages": [{"role": "user", "content": content}]},
+        {"input": content},
+        {"contents": [{"parts": content}]},
+        {"messages": [{"content": [{"toolResult": {"content": content}}]}]},
+    ):
+        ids = text_bytes(request) if is_token_ids(content) else 0
+        assert 4 * llm.estimate_input(request) >= text_bytes(request) - ids
+
+
+def is_token_ids(value):
+    """Tell whether a value holds whole numbers, each of which may be the id of a token."""
+    items = value if isinstance(value, list) else [value]
+    return any(
+        type(item) is int or (isinstance(item, list) and is_token_ids(item)) for item in items
+    )
+
+
 def chat_part(url):
     return {"type": "image_url", "image_url": {"url": url}}
 

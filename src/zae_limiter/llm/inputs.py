@@ -176,6 +176,7 @@ _CONTENTS: Final = frozenset(["bytes", "data", "file_data", "result"])
 _MEDIA_TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
 _TEXT_FORMATS: Final = frozenset(["csv", "html", "md", "txt"])  # of documents on Bedrock
 _SNIFFED: Final = 4_096  # characters at the begin of encoded data show whether it is text
+_TOKEN_IDS: Final = 10**6  # more than any vocabulary has
 _DEEPEST: Final = 100  # levels; parsers of providers refuse more, and a cycle has no end
 
 
@@ -215,7 +216,7 @@ class InputReader:
         elif isinstance(value, type) or typing.get_origin(value) is not None:
             self._schema(value, name, depth)
         elif _is_binary(value):
-            self._contents(value, name, "")
+            self._contents(value, name, depth, "")
         elif isinstance(value, Iterator):
             raise ValidationError(
                 f"request.{name}",
@@ -253,7 +254,7 @@ class InputReader:
         _check_depth(depth, name)
         fields = None if isinstance(value, str) else fields_of(value)
         if fields is None:
-            self._contents(value, name, media_type)
+            self._contents(value, name, depth, media_type)
             return
         by_name = dict(fields)
         if by_name.get("type") == "text":  # Anthropic's documents of plain text
@@ -264,7 +265,7 @@ class InputReader:
         for inner, each in fields:
             self._text(inner)
             if inner in _ADDRESSES or inner in _CONTENTS:
-                self._contents(each, inner, media_type)
+                self._contents(each, inner, depth + 1, media_type)
             elif inner in ("source", "content"):
                 self._nested_attachment(each, inner, depth + 1, media_type)
             else:
@@ -276,21 +277,37 @@ class InputReader:
         else:
             self._attachment(value, name, depth, media_type)
 
-    def _contents(self, value: Any, name: str, media_type: str) -> None:
+    def _contents(self, value: Any, name: str, depth: int, media_type: str) -> None:
         """Count contents that are text by their letters, and others as one attachment."""
-        text: str | None = None
-        if isinstance(value, bytes | bytearray | memoryview):
-            text = _text_of(bytes(value), media_type)
-        elif isinstance(value, str):
-            text = _text_of_string(value, name, media_type)
+        if isinstance(value, str):
+            self._string(value, name, media_type)
+        elif isinstance(value, bytes | bytearray | memoryview):
+            self._data(_text_of(bytes(value), media_type))
+        elif isinstance(value, Mapping | list | tuple) and name != "s3Location":
+            self._value(value, name, depth)  # no provider's format has it
+        else:
+            self._data(None)
+
+    def _string(self, value: str, name: str, media_type: str) -> None:
+        if name not in _ADDRESSES and name not in _CONTENTS:
+            self._text(value)  # a document in the form of its text
+        elif value[:5].lower() == "data:":
+            self._data(_text_of_url(value))
+        elif name in _CONTENTS:
+            self._data(_text_of_base64(value, media_type))
+        else:  # what is longer than the cost of an attachment is no address
+            self.tokens += max(PER_ATTACHMENT, self._count(value))
+
+    def _data(self, text: str | None) -> None:
+        """Count data that is a text, or an attachment if it is none."""
         if text is None:
             self.tokens += PER_ATTACHMENT
         else:
             self._text(text)
 
     def _scalar(self, value: float | None, parts: bool) -> None:
-        if parts and type(value) is int:  # a text may be sent in the form of its token ids
-            self.tokens += 1
+        if parts and type(value) is int and 0 <= value < _TOKEN_IDS:
+            self.tokens += 1  # a text may be sent in the form of its token ids
         else:
             self._text("null" if value is None else str(value))
 
@@ -365,15 +382,6 @@ def _description(function: Any) -> str:
 
 
 # --- contents of attachments -----------------------------------------------------------------
-
-
-def _text_of_string(value: str, name: str, media_type: str) -> str | None:
-    """Return the text that a field of an attachment holds, None for an address or other data."""
-    if value[:5].lower() == "data:":
-        return _text_of_url(value)
-    if name in _CONTENTS:
-        return _text_of_base64(value, media_type)
-    return None if name in _ADDRESSES else value
 
 
 def _text_of_url(url: str) -> str | None:

@@ -115,6 +115,12 @@ LETTERS = "a" * 90_000
         {"type": "image_url", "image_url": {"url": "data:," + LETTERS}},
         {"type": "image_url", "image_url": {"url": "data:text/csv;base64," + LETTERS + "=" * 8}},
         {"document": LETTERS},
+        {"type": "document", "source": {"type": "content", "content": URL}},
+        {"type": "document", "source": {"type": "content", "content": [{"text": URL}]}},
+        {"type": "image_url", "image_url": {"url": LETTERS}},
+        {"type": "image_url", "image_url": {"url": [LETTERS]}},
+        {"type": "image_url", "image_url": {"url": {"x": LETTERS}}},
+        {"type": "input_file", "file_id": LETTERS},
     ],
     ids=lambda part: "-".join(map(str, part.keys())) + str(part.get("type", "")),
 )
@@ -126,6 +132,7 @@ def test_what_is_read_as_text_counts_as_text(part):
 def test_a_text_may_be_sent_as_token_ids():
     assert llm.estimate_input({"input": [123_456] * 900}) == 900 + 2
     assert llm.estimate_input({"input": [[123_456] * 900] * 2}) == 1_800 + 2
+    assert llm.estimate_input({"input": [10**4_000]}) > 1_000
 
 
 class Answer(pydantic.BaseModel):
