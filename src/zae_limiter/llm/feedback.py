@@ -30,6 +30,7 @@ def status_of(error: Any) -> int | None:
     statuses = (
         get(error, "status_code"),
         get(error, "code"),
+        get(error, "status"),  # of aiohttp
         get(response, "status_code"),
         get(get(response, "ResponseMetadata"), "HTTPStatusCode"),
     )

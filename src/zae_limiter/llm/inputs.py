@@ -386,21 +386,21 @@ def _description(function: Any) -> str:
 
 def _text_of_url(url: str) -> str | None:
     """Return the text of a data URL, None if it holds something else."""
-    header, _, data = url[5:].partition(",")
-    media_type, *options = header.lower().split(";")
+    begin = url.find(",") + 1
+    media_type, *options = url[5 : max(5, begin - 1)].lower().split(";")
     if "base64" in [option.strip() for option in options]:
-        return _text_of_base64(data, media_type)
-    return _text_of(unquote_to_bytes(data), media_type or "text/plain")
+        return _text_of_base64(url, media_type, begin)
+    return _text_of(unquote_to_bytes(url[begin:]), media_type or "text/plain")
 
 
-def _text_of_base64(encoded: str, media_type: str) -> str | None:
+def _text_of_base64(encoded: str, media_type: str, begin: int = 0) -> str | None:
+    """Return the text of base64 data, None if it holds something else, which is not copied."""
     try:
-        begin = _decoded(encoded[:_SNIFFED])
-        if _text_of(begin, media_type) is None:
+        if _text_of(_decoded(encoded[begin : begin + _SNIFFED]), media_type) is None:
             return None
-        return _text_of(_decoded(encoded), "text/plain")
+        return _text_of(_decoded(encoded[begin:]), "text/plain")
     except ValueError:  # no base64: read as it stands
-        return encoded
+        return encoded[begin:]
 
 
 def _decoded(encoded: str) -> bytes:

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+import httpx2
 import pytest
+import requests
 
 from zae_limiter import llm
 from zae_limiter.llm.feedback import RequestCount, count_into, is_refusal, status_of
@@ -64,6 +66,20 @@ def test_gemini_says_it_in_the_body():
     body = {"error": {"status": "RESOURCE_EXHAUSTED", "details": [{"reason": "x"}, info]}}
     refused = SimpleNamespace(code=429, response=SimpleNamespace(headers={}), details=body)
     assert llm.provider_wait(refused) == 34
+
+
+def test_errors_of_plain_http_clients_are_read_too():
+    """As aiohttp, httpx and requests raise them; a response of requests is false here."""
+    headers = {"retry-after": "7"}
+    assert llm.provider_wait(SimpleNamespace(status=429, headers=headers)) == 7
+    sent = httpx2.Request("POST", "http://localhost")
+    response = httpx2.Response(429, headers=headers, request=sent)
+    assert llm.provider_wait(httpx2.HTTPStatusError("", request=sent, response=response)) == 7
+    refused = requests.Response()
+    refused.status_code = 429
+    refused.headers.update(headers)
+    assert not refused
+    assert llm.provider_wait(requests.HTTPError(response=refused)) == 7
 
 
 @pytest.mark.parametrize("status", [200, 400, 500, 503])
