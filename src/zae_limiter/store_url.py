@@ -14,6 +14,7 @@ OPTIONS = {
     "sqlite": frozenset({"synchronous", "wal_limit_mb"}),
     "dynamodb": frozenset({"region", "endpoint_url"}),
 }
+_PASSWORD = re.compile(r"(//[^/?#@:]*):[^/?#]*@")  # of the URL itself, or of one in its options
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
 
@@ -54,6 +55,11 @@ def absolute_url(url: str) -> str:
         return url
     _, mark, options = url.partition("?")
     return f"sqlite:///{quote(str(Path(place).absolute()))}{mark}{options}"
+
+
+def without_password(url: str) -> str:
+    """Return the URL as errors and logs show it."""
+    return _PASSWORD.sub(r"\1:***@", unquote(url)) if "@" in unquote(url) else url
 
 
 def check_region(region: object) -> str | None:

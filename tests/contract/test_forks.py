@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contract.engines import dynamodb_url, sqlite_url
 from tests.integration.sqlite.faults import run_script
 
 FORKS = """
@@ -86,6 +87,55 @@ def test_a_sqlite_repository_is_opened_again_in_a_child_process(tmp_path, script
 def test_a_memory_repository_with_its_threads_works_in_a_child_process():
     said = run_script(SYNC, "memory://", seconds=10).splitlines()
     assert said == ["admitted 9", "admitted 8", "admitted 8"]
+
+
+WITH_URL = """
+    import asyncio, os, sys
+    from zae_limiter import *
+
+    LIMITS = [Limit.per_day("rpd", 10)]
+    limiter = SyncRateLimiter(url=sys.argv[1], request_timeout=10)
+    async_limiter = RateLimiter(url=sys.argv[1], request_timeout=10)
+    if sys.argv[2] == "opened":
+        limiter.set_system_defaults(LIMITS)
+        asyncio.run(async_limiter.get_entity("user"))
+
+    async def take_async():
+        async with async_limiter, async_limiter.acquire("user", "api", {"rpd": 1}, LIMITS):
+            pass
+
+    def work():
+        with limiter, limiter.acquire("user", "api", {"rpd": 1}, LIMITS):
+            pass
+        asyncio.run(take_async())
+
+    children = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                work()
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(pid)
+    print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+    print(limiter.available("user", "api", LIMITS))
+    limiter.close()
+"""
+
+
+@pytest.mark.parametrize("state", ["unopened", "opened"])
+@pytest.mark.parametrize("engine", ["sqlite", "dynamodb"])
+def test_workers_share_the_limits_of_a_limiter_that_was_made_before_they_were_forked(
+    tmp_path, request, engine, state
+):
+    url = sqlite_url(tmp_path)
+    if engine == "dynamodb":
+        url = dynamodb_url(request.getfixturevalue("dynamodb_table"))
+    said = run_script(WITH_URL, url, state, seconds=60).splitlines()
+    assert said == ["[0, 0, 0, 0]", "{'rpd': 2}"]
 
 
 DURING_WRITES = """

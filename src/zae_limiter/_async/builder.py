@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._async.open import migrate_store, open_repository, repository_over
+from zae_limiter._async.open import (
+    check_settings,
+    migrate_store,
+    open_repository,
+    repository_over,
+)
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock, check_clock
@@ -126,6 +131,11 @@ class RepositoryBuilder(StackOptionMethods):
     def register_missing_namespace(self) -> RepositoryBuilder:
         """Create the namespace if it does not exist; without this it must exist."""
         return self._set(register=True)
+
+    def check(self) -> RepositoryBuilder:
+        """Raise ValidationError for a URL or a namespace that cannot be opened; open nothing."""
+        check_settings(self._settings)
+        return self
 
     async def build(self) -> Repository:
         """Open the store; raises NamespaceNotFoundError for an unknown namespace."""

@@ -7,7 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._sync.open import migrate_store, open_repository, repository_over
+from zae_limiter._sync.open import (
+    check_settings,
+    migrate_store,
+    open_repository,
+    repository_over,
+)
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock, check_clock
@@ -127,6 +132,11 @@ class SyncRepositoryBuilder(StackOptionMethods):
     def register_missing_namespace(self) -> SyncRepositoryBuilder:
         """Create the namespace if it does not exist; without this it must exist."""
         return self._set(register=True)
+
+    def check(self) -> SyncRepositoryBuilder:
+        """Raise ValidationError for a URL or a namespace that cannot be opened; open nothing."""
+        check_settings(self._settings)
+        return self
 
     def build(self) -> SyncRepository:
         """Open the store; raises NamespaceNotFoundError for an unknown namespace."""

@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from zae_limiter.hooks import Observer
     from zae_limiter.models.stack import StackOptions
     from zae_limiter.models.status import Availability, LimitStatus
+    from zae_limiter.settings import ParallelMode, Provision
 
 
 class SyncRateLimiter(Management):
-    """Limits what entities use of resources. Opens the default repository if given none.
+    """Limits what entities use of resources.
+
+    ``SyncRateLimiter(repository)`` uses an open repository. ``SyncRateLimiter(url="sqlite:///limits.db")``
+    opens the store of the URL on first use, and ``SyncRateLimiter()`` the store that the
+    environment names. Such a limiter may be made at the top of a module: making it reads no file
+    and calls no server. Threads, event loops and forked workers may share it. The options
+    ``namespace``, ``config_cache_ttl``, ``auto_update``, ``provision``,
+    ``rejection_cache_ttl``, ``max_shards`` and ``request_timeout`` are those of
+    ``SyncRepository.open``; ``on_unavailable`` is the policy for outages. If the store cannot be
+    opened, the call fails, and the next call tries again. ``close`` closes a store that the
+    limiter has opened; a later call opens it again.
 
     With ``mode="shadow"`` nothing is rejected: a call that does not fit is let through uncharged,
     counted as rejected and reported to the hook ``on_shadow``; outages do not raise. ``hooks`` is
@@ -40,6 +51,14 @@ class SyncRateLimiter(Management):
         self,
         repository: SyncRepository | None = None,
         *,
+        url: str | None = None,
+        namespace: str | None = None,
+        config_cache_ttl: float | None = None,
+        provision: Provision | None = None,
+        rejection_cache_ttl: float | None = None,
+        max_shards: int | None = None,
+        request_timeout: float | None = None,
+        parallel_mode: ParallelMode | None = None,
         speculative_writes: bool = True,
         clock: Clock | None = None,
         mode: Mode = "enforce",
@@ -52,6 +71,16 @@ class SyncRateLimiter(Management):
         auto_update: bool | None = None,
         bucket_ttl_refill_multiplier: int | None = None,
     ) -> None:
+        options = {
+            "url": url,
+            "namespace": namespace,
+            "config_cache_ttl": config_cache_ttl,
+            "provision": provision,
+            "rejection_cache_ttl": rejection_cache_ttl,
+            "max_shards": max_shards,
+            "request_timeout": request_timeout,
+            "parallel_mode": parallel_mode,
+        }
         deprecated = {
             "name": name,
             "region": region,
@@ -61,7 +90,12 @@ class SyncRateLimiter(Management):
             "auto_update": auto_update,
             "bucket_ttl_refill_multiplier": bucket_ttl_refill_multiplier,
         }
-        super().__init__(repository, clock, deprecated)
+        super().__init__(
+            repository,
+            clock,
+            {option: value for option, value in options.items() if value is not None},
+            deprecated,
+        )
         self.speculative_writes = speculative_writes
         self._observer: Observer | None = None
         if hooks is not None or mode != "enforce":
@@ -131,7 +165,7 @@ class SyncRateLimiter(Management):
         return observer_of(None, mode) if own is None else own.in_mode(mode)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._repository or 'opens its repository on first use'!s})"
+        return f"{type(self).__name__}({self._repository or self._unopened_store()})"
 
     # --- levels
 

@@ -15,10 +15,12 @@ from zae_limiter.clock import Clock, check_clock
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.single_flight import Flight, SingleFlight
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.exceptions import ValidationError
+from zae_limiter.exceptions import ValidationError, ZAELimiterError
 from zae_limiter.models.config import OnUnavailable
+from zae_limiter.store_url import without_password
 
 if TYPE_CHECKING:
+    from zae_limiter._sync.builder import SyncRepositoryBuilder
     from zae_limiter.models.stack import LimiterInfo
 
 OPENING_S = 600.0  # creating a table takes seconds, deploying a stack minutes
@@ -35,6 +37,7 @@ DEPRECATED = {
     "auto_update": "SyncRepository.open(auto_update=...)",
     "bucket_ttl_refill_multiplier": "SyncRepository.builder().bucket_ttl_multiplier(...)",
 }
+NOT_DEPRECATED_WITH_URL = ("auto_update", "on_unavailable")
 
 
 def _of_repository(
@@ -84,32 +87,51 @@ class Management:
     get_top_usage = _of_repository(SyncRepository.get_top_usage)
 
     def __init__(
-        self, repository: SyncRepository | None, clock: Clock | None, deprecated: dict[str, Any]
+        self,
+        repository: SyncRepository | None,
+        clock: Clock | None,
+        options: dict[str, Any],
+        deprecated: dict[str, Any],
     ) -> None:
+        has_url = "url" in options
         for name, value in deprecated.items():
-            if value is not None:
+            if value is not None and not (has_url and name in NOT_DEPRECATED_WITH_URL):
                 warnings.warn(
                     f"SyncRateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
                     DeprecationWarning,
                     stacklevel=3,
                 )
         if repository is not None and not isinstance(repository, SyncRepository):
-            raise ValidationError("repository", repository, "must be an open SyncRepository")
+            raise ValidationError(
+                "repository",
+                repository,
+                "must be an open SyncRepository; url= takes the URL of a store",
+            )
+        self._options = options
         self._deprecated = deprecated
         self._unopened = None if repository is None or repository.is_open else repository
-        if self._unopened is not None:  # opened by the first call
-            repository = None
-        self._repository = repository
+        self._owned = repository is None
         self._clock = None if clock is None else check_clock(clock)
         policy = deprecated.get("on_unavailable")
         self._policy = None if policy is None else OnUnavailable.parse(policy)
-        if repository is not None:
+        self._repository: SyncRepository | None = None
+        if options:
+            self._check_options(repository)
+        if repository is not None and self._unopened is None:  # else the first call opens it
             self._repository = repository.with_settings(
                 None, deprecated.get("bucket_ttl_refill_multiplier"), self._clock
             )
-        self._owned = repository is None and self._unopened is None
         self._lock = SignalSafeLock()
         self._openings: SingleFlight[SyncRepository] = SingleFlight(OPENING_S)
+
+    def _check_options(self, repository: SyncRepository | None) -> None:
+        """Raise ValidationError for a wrong URL or option now, instead of at the first use."""
+        if repository is not None:
+            name, value = next(iter(self._options.items()))
+            raise ValidationError(
+                name, value, "is for a limiter that opens its own store; leave repository= out"
+            )
+        self._builder().check()
 
     @classmethod
     def list_deployed(
@@ -122,8 +144,12 @@ class Management:
 
     @property
     def repository(self) -> SyncRepository | None:
-        """The repository; None until a limiter without one is first used."""
+        """The repository; None until a limiter that opens its own is first used: see ``open``."""
         return self._repository
+
+    def open(self) -> SyncRepository:
+        """Return the repository, and open it if it is not open yet."""
+        return self._repository or self._opened()
 
     @property
     def name(self) -> str:
@@ -151,13 +177,21 @@ class Management:
             return self._unopened.stack_name
         from zae_limiter._sync.open import stack_to_open
 
-        return stack_to_open(self._deprecated.get("name"))
+        return stack_to_open(self._deprecated.get("name"), self._options.get("url"))
+
+    def _unopened_store(self) -> str:
+        """Describe a repository that is not open yet."""
+        url = self._options.get("url")
+        return f"opens {without_password(url) if url else 'its repository'} on first use"
 
     def close(self) -> None:
-        """Close the repository if this limiter has opened it."""
-        if self._owned and self._repository is not None:
-            self._repository.close()
-            self._repository = None
+        """Close the repository if this limiter has opened it; the next use opens it again."""
+        if not self._owned:
+            return
+        with self._lock:
+            repository, self._repository = self._repository, None
+        if repository is not None:
+            repository.close()
 
     def __enter__(self) -> Self:
         return self
@@ -182,6 +216,7 @@ class Management:
             repository = self._build()
         except Exception as error:
             failure = error
+            self._name_store(error)
             raise
         finally:
             with self._lock:
@@ -194,12 +229,21 @@ class Management:
             repository.close()
         return winner
 
+    def _name_store(self, error: Exception) -> None:
+        """Let an error of opening say which URL could not be opened."""
+        url = self._options.get("url")
+        if url is not None and isinstance(error, ZAELimiterError):
+            error.args = (f"cannot open {without_password(url)}: {error}",)
+
     def _build(self) -> SyncRepository:
-        """Open the repository as the environment and deprecated keywords say."""
+        """Open the repository as the options, the environment and deprecated keywords say."""
         if self._unopened is not None:
             if not self._unopened.is_open:
                 self._unopened.ensure_infrastructure()
             return self._unopened.with_settings(clock=self._clock)
+        return self._builder().build()
+
+    def _builder(self) -> SyncRepositoryBuilder:
         given = self._deprecated
         builder = SyncRepository.builder().stack(given.get("name"))
         builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
@@ -207,7 +251,9 @@ class Management:
         builder.stack_options(given.get("stack_options"))
         if given.get("bucket_ttl_refill_multiplier") is not None:
             builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
-        return builder.register_missing_namespace().build()
+        for option, value in self._options.items():
+            getattr(builder, option)(value)
+        return builder.register_missing_namespace()
 
 
 def _warn_of_property(name: str, instead: str) -> None:

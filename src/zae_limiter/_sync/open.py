@@ -115,9 +115,17 @@ def _store_url(settings: Settings) -> StoreUrl:
     return StoreUrl("dynamodb", check_stack_name(stack), {})
 
 
-def stack_to_open(stack: str | None) -> str:
-    """Return the name of the stack, file or memory store that is opened with this ``stack``."""
-    return _store_url(Settings(stack=stack)).place
+def check_settings(settings: Settings) -> None:
+    """Raise ValidationError for a URL or a namespace that cannot be opened."""
+    if settings.url is not None:
+        _store_url(settings)
+    if settings.namespace is not None:
+        check_namespace(settings.namespace)
+
+
+def stack_to_open(stack: str | None, url: str | None = None) -> str:
+    """Return the name of the stack, file or memory store that these arguments open."""
+    return _store_url(Settings(stack=stack, url=url)).place
 
 
 def _contradiction(of_stack: dict[str, str]) -> str:
