@@ -1,4 +1,4 @@
-"""Ids of namespaces and audit events."""
+"""Ids of namespaces and audit events, and the author of a change that names none."""
 
 from __future__ import annotations
 
@@ -26,3 +26,15 @@ def event_prefix(now_ms: int) -> str:
 def new_event_id(now_ms: int) -> str:
     """Return an id that sorts by time, and within a millisecond by order of creation here."""
     return f"{event_prefix(now_ms)}-{next(_sequence) & 0xFFFFFF:06x}-{os.urandom(3).hex()}"
+
+
+def process_author() -> str:
+    """Return ``user@host`` of this process: the author of a change without a principal."""
+    import getpass  # changes are rare, and functions name their principal
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container that runs as a number without a name
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return f"{user}@{socket.gethostname()}"

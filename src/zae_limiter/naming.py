@@ -170,6 +170,13 @@ def check_text(value: object, field: str) -> str | None:
     return value
 
 
+def check_bool(value: object, field: str) -> bool:
+    """Accept True or False."""
+    if type(value) is not bool:
+        raise ValidationError(field, value, "must be True or False")
+    return value
+
+
 def check_principal(value: object) -> str | None:
     """Check the name of a change's author, for the audit log."""
     return check_text(value, "principal")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import sys
 
 import pytest
@@ -78,14 +79,15 @@ def test_the_policy_for_outages_is_kept_unless_it_is_named(cli):
 
 
 @on_both_engines
-def test_the_principal_is_the_user_unless_told(cli, monkeypatch):
+def test_the_principal_is_user_and_host_unless_told(cli, monkeypatch):
     monkeypatch.setenv("LOGNAME", "alice")
+    alice = f"alice@{socket.gethostname()}"
     cli("system", "set-defaults", "-l", "rpm:1")
     monkeypatch.setenv("ZAEL_PRINCIPAL", "deploy-bot")
     cli("system", "set-defaults", "-l", "rpm:2")
     cli("system", "set-defaults", "-l", "rpm:3", "--principal", "bob")
     events = cli("audit", "list", "--system", "--output", "json").json["events"]
-    assert [each["principal"] for each in events] == ["bob", "deploy-bot", "alice", "setup"]
+    assert [each["principal"] for each in events] == ["bob", "deploy-bot", alice, "setup"]
 
 
 @on_both_engines

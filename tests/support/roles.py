@@ -36,7 +36,7 @@ METHODS = {
             *("create_entity", "delete_entity", "delete_limits", "delete_resource_defaults"),
             *("delete_system_defaults", "provisioner", "put_provisioner_state", "reset_bucket"),
             *("set_limits", "set_parent", "set_resource_defaults", "set_system_defaults"),
-            *("top_up", "update_entity"),
+            *("ensure_entity", "top_up", "update_entity"),
         }
     ),
     # Namespaces and the version record belong to the table, not to a tenant.

@@ -36,6 +36,8 @@ async def asynchronous() -> None:
     assert_type(await limiter.available("key", "gpt-4"), dict[str, int])
     assert_type(await limiter.check_availability("key", "gpt-4"), Availability)
     assert_type(await limiter.create_entity("key", parent_id="p", cascade=True), Entity)
+    assert_type(await limiter.ensure_entity("key", parent_id="p", cascade=True), Entity)
+    assert_type(await limiter.set_limits("key", [], if_missing=True), bool)
     assert_type(await limiter.set_parent("key", None), Entity)
     assert_type(await limiter.get_limits("key"), list[Limit])
     assert_type(await repo.get_buckets("key"), list[BucketState])
@@ -46,6 +48,8 @@ async def asynchronous() -> None:
     assert_type(await repo.get_usage_snapshots("key"), tuple[list[UsageSnapshot], str | None])
     async with Repository.open(url="memory://") as opened:
         assert_type(opened, Repository)
+    own = RateLimiter(url="memory://", namespace="tenant", request_timeout=5)
+    assert_type(await own.open(), Repository)
 
 
 async def with_models(limiter: RateLimiter, sync_limiter: SyncRateLimiter) -> None:

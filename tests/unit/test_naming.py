@@ -1,3 +1,8 @@
+import os
+import socket
+import subprocess
+import sys
+
 import pytest
 
 from zae_limiter import InvalidIdentifierError, InvalidNameError, ValidationError
@@ -10,6 +15,7 @@ from zae_limiter.naming import (
     check_stack_name,
 )
 
+USER_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")  # where Python looks for the user first
 MODEL_IDS = [
     "us.anthropic.claude-3-5-sonnet-20241022-v2:0",
     "llama3:8b",
@@ -173,3 +179,19 @@ def test_the_error_names_the_field_and_shows_the_value(check):
     assert caught.value.field == "which_field"
     assert caught.value.value == ""
     assert "which_field" in str(caught.value)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run a program as another user")
+def test_the_author_of_a_process_whose_user_has_no_name_is_a_number():
+    script = (
+        "from zae_limiter import identifiers as i; import os, getpass, socket; os.setuid(54321)"
+    )
+    names = {name: value for name, value in os.environ.items() if name not in USER_NAMES}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}; print(i.process_author())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=names,
+    )
+    assert done.stdout == f"54321@{socket.gethostname()}\n"

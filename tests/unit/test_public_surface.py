@@ -236,15 +236,17 @@ HISTORY = {
     "get_top_usage": {"by": None, "last": "24h", "*resource": None, "*limit": 10},
 }
 # On the repository and, under the same names, on the limiter.
+NEW_ENTITY = {
+    "entity_id": REQUIRED,
+    "name": None,
+    "parent_id": None,
+    "cascade": False,
+    "metadata": None,
+    "principal": None,
+}
 SHARED = {
-    "create_entity": {
-        "entity_id": REQUIRED,
-        "name": None,
-        "parent_id": None,
-        "cascade": False,
-        "metadata": None,
-        "principal": None,
-    },
+    "create_entity": NEW_ENTITY,
+    "ensure_entity": NEW_ENTITY,
     "get_entity": {"entity_id": REQUIRED},
     "delete_entity": {"entity_id": REQUIRED, "principal": None},
     "get_children": {"parent_id": REQUIRED},
@@ -259,14 +261,25 @@ SHARED = {
         "limits": REQUIRED,
         "resource": "_default_",
         "principal": None,
+        "*if_missing": False,
     },
     "get_limits": {"entity_id": REQUIRED, "resource": "_default_"},
     "delete_limits": {"entity_id": REQUIRED, "resource": "_default_", "principal": None},
-    "set_resource_defaults": {"resource": REQUIRED, "limits": REQUIRED, "principal": None},
+    "set_resource_defaults": {
+        "resource": REQUIRED,
+        "limits": REQUIRED,
+        "principal": None,
+        "*if_missing": False,
+    },
     "get_resource_defaults": {"resource": REQUIRED},
     "delete_resource_defaults": {"resource": REQUIRED, "principal": None},
     "list_resources_with_defaults": {},
-    "set_system_defaults": {"limits": REQUIRED, "on_unavailable": KEEP, "principal": None},
+    "set_system_defaults": {
+        "limits": REQUIRED,
+        "on_unavailable": KEEP,
+        "principal": None,
+        "*if_missing": False,
+    },
     "get_system_defaults": {},
     "delete_system_defaults": {"principal": None},
     "list_entities_with_custom_limits": {"resource": REQUIRED, "limit": None, "cursor": None},
@@ -349,7 +362,7 @@ def test_opening_a_repository(repository):
 
 @pytest.mark.parametrize("limiter", [RateLimiter, SyncRateLimiter])
 def test_making_a_limiter(limiter):
-    expected = {"repository": None, "*speculative_writes": True, "*clock": None}
+    expected = {"repository": None, "*url": None, "*speculative_writes": True, "*clock": None}
     check(limiter, {**expected, "*mode": "enforce", "*hooks": None})
 
 

@@ -19,6 +19,7 @@ from zae_limiter_contract._async.lifecycle import LifecycleContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
 from zae_limiter_contract._async.llm_calls import LlmCallContract
 from zae_limiter_contract._async.manifests import ManifestContract
+from zae_limiter_contract._async.missing import MissingContract
 from zae_limiter_contract._async.namespaces import NamespaceContract
 from zae_limiter_contract._async.observing import HookContract, ShadowContract
 from zae_limiter_contract._async.outage import OutageContract
@@ -96,6 +97,7 @@ class RecordContract(
     EntityContract,
     LifecycleContract,
     ManifestContract,
+    MissingContract,
     NamespaceContract,
     ParentContract,
     PrecedenceContract,

@@ -9,6 +9,7 @@ import pytest
 
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
+from zae_limiter.identifiers import process_author
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter_contract._async.base import Contract
@@ -296,7 +297,7 @@ class PauseContract(Contract):
         await paused.repo.pause(USER, API, 0, "ops")
         await paused.limiter.pause(USER, API, 0)  # changes nothing
         assert [each for each in await events(paused) if each[0].startswith("bucket")] == [
-            ("bucket_paused", None, {"until": iso_from_ms(now_ms + 30_000)}),
+            ("bucket_paused", process_author(), {"until": iso_from_ms(now_ms + 30_000)}),
             ("bucket_paused", "ops", {"until": iso_from_ms(now_ms + 600_000)}),
             ("bucket_resumed", "ops", {}),
         ]

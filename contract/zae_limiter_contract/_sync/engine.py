@@ -21,6 +21,7 @@ from zae_limiter_contract._sync.lifecycle import LifecycleContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
 from zae_limiter_contract._sync.llm_calls import LlmCallContract
 from zae_limiter_contract._sync.manifests import ManifestContract
+from zae_limiter_contract._sync.missing import MissingContract
 from zae_limiter_contract._sync.namespaces import NamespaceContract
 from zae_limiter_contract._sync.observing import HookContract, ShadowContract
 from zae_limiter_contract._sync.outage import OutageContract
@@ -94,6 +95,7 @@ class RecordContract(
     EntityContract,
     LifecycleContract,
     ManifestContract,
+    MissingContract,
     NamespaceContract,
     ParentContract,
     PrecedenceContract,

@@ -54,6 +54,7 @@ class Management:
     """Base of the limiter: entities, limits, audit and usage, as in its repository."""
 
     create_entity = _of_repository(Repository.create_entity)
+    ensure_entity = _of_repository(Repository.ensure_entity)
     get_entity = _of_repository(Repository.get_entity)
     delete_entity = _of_repository(Repository.delete_entity)
     get_children = _of_repository(Repository.get_children)

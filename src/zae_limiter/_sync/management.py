@@ -56,6 +56,7 @@ class Management:
     """Base of the limiter: entities, limits, audit and usage, as in its repository."""
 
     create_entity = _of_repository(SyncRepository.create_entity)
+    ensure_entity = _of_repository(SyncRepository.ensure_entity)
     get_entity = _of_repository(SyncRepository.get_entity)
     delete_entity = _of_repository(SyncRepository.delete_entity)
     get_children = _of_repository(SyncRepository.get_children)

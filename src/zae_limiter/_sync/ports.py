@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConfigSnapshot,
         LevelConfig,
         SharedConfig,
+        StoredLevel,
     )
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
@@ -198,8 +199,14 @@ class ConfigStore(Protocol):
         *,
         now_ms: int,
         principal: str | None,
-    ) -> None:
-        """Replace the configuration of one level."""
+        if_missing: bool = False,
+    ) -> StoredLevel:
+        """Replace the configuration of one level, or with ``if_missing`` only a missing one.
+
+        A level that has limits is then left alone, also when callers race, and a policy that is
+        stored without limits is kept. A write that changes nothing is not logged and does not
+        count the version.
+        """
 
     def delete(
         self,

@@ -22,6 +22,7 @@ from zae_limiter.cli.options import (
     check_entity,
     check_free_text,
     entity_argument,
+    if_missing_option,
     output_option,
     principal_option,
     resource_filter,
@@ -74,6 +75,7 @@ def _parse_metadata(
     help="A note to store with the entity; may be repeated.",
 )
 @force_option
+@if_missing_option
 @principal_option
 @store_options
 @output_option
@@ -85,6 +87,7 @@ def create(
     cascade: bool,
     metadata: dict[str, str],
     force: bool,
+    if_missing: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -100,11 +103,13 @@ def create(
     if cascade and parent is None:
         raise click.UsageError("--cascade needs --parent, the entity that is charged as well")
     with store.open(create=True) as repository:
+        if if_missing and (found := repository.get_entity(entity_id)) is not None:
+            print_result(output, entity_json(found), f"{entity_id!r} exists already: kept as it is")
+            return
         if parent is not None and parent != entity_id and not force:
             require_parent(repository, parent)
-        created = repository.create_entity(
-            entity_id, display_name, parent, cascade, metadata, principal
-        )
+        create_entity = repository.ensure_entity if if_missing else repository.create_entity
+        created = create_entity(entity_id, display_name, parent, cascade, metadata, principal)
     under = f" under {parent!r}" if parent else ""
     cascades = ", which every acquire charges as well" if cascade else ""
     print_result(output, entity_json(created), f"created {entity_id!r}{under}{cascades}")

@@ -8,9 +8,15 @@ import click
 
 from zae_limiter.cli.console import confirm
 from zae_limiter.cli.errors import did_you_mean, suggested
-from zae_limiter.cli.formatting import describe_limits, describe_resource, limits_json
+from zae_limiter.cli.formatting import (
+    describe_change,
+    describe_limits,
+    describe_resource,
+    limits_json,
+)
 from zae_limiter.cli.options import (
     entity_argument,
+    if_missing_option,
     output_option,
     principal_option,
     resource_or_default_option,
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 @entity_argument
 @resource_or_default_option
 @limits_option
+@if_missing_option
 @principal_option
 @store_options
 @output_option
@@ -38,6 +45,7 @@ def set_limits(
     entity_id: str,
     resource: str,
     limits: tuple[Limit, ...],
+    if_missing: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -51,16 +59,24 @@ def set_limits(
       zae-limiter entity set-limits key-7 -l rpm:100
       zae-limiter entity set-limits key-7 --resource gpt-4 -l rpm:10/sec:50 -l tpm:20000
 
-    JSON: entity_id, resource ("_default_": all without their own), limits.
+    JSON: entity_id, resource ("_default_": all without their own), limits (as stored), changed.
     """
     with store.open(create=True) as repository:
         before = repository.get_limits(entity_id, resource)
-        repository.set_limits(entity_id, limits, resource, principal)
+        changed = repository.set_limits(
+            entity_id, limits, resource, principal, if_missing=if_missing
+        )
+        after = repository.get_limits(entity_id, resource)
     print_result(
         output,
-        {"entity_id": entity_id, "resource": resource, "limits": limits_json(limits)},
-        f"{entity_id} on {describe_resource(resource)}: {describe_limits(limits)} "
-        f"(before: {describe_limits(before)})",
+        {
+            "entity_id": entity_id,
+            "resource": resource,
+            "limits": limits_json(after),
+            "changed": changed,
+        },
+        f"{entity_id} on {describe_resource(resource)}: "
+        f"{describe_change(before, after, changed=changed)}",
     )
 
 

@@ -56,6 +56,12 @@ def describe_limits(limits: Iterable[Limit]) -> str:
     return ", ".join(map(_describe_limit, limits)) or "none"
 
 
+def describe_change(before: Iterable[Limit], after: Iterable[Limit], *, changed: bool) -> str:
+    """Return the stored limits, and those before, or that nothing has changed."""
+    earlier = f"before: {describe_limits(before)}" if changed else "unchanged"
+    return f"{describe_limits(after)} ({earlier})"
+
+
 def _describe_limit(limit: Limit) -> str:
     if limit.lease_ttl is not None:
         slots = f"{limit.name} {format_number(limit.capacity)} in flight"

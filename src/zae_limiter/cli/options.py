@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from zae_limiter.cli.completion import complete_entity, complete_resource
+from zae_limiter.identifiers import process_author
 
 
 def validation_callback(
@@ -49,6 +50,9 @@ output_option = click.option(
     show_default=True,
     help="Output format: a table for people, JSON for programs.",
 )
+if_missing_option = click.option(
+    "--if-missing", is_flag=True, help="Leave alone what is stored already; for scripts."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -86,22 +90,12 @@ def page_options(things: str, thing: str, metavar: str) -> Callable[[Any], Any]:
     return add
 
 
-def os_user() -> str | None:
-    """Return the name of the operating system's user; None if it has none."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container without a user database
-        return None
-
-
 principal_option = click.option(
     "--principal",
     envvar="ZAEL_PRINCIPAL",
     show_envvar=True,
     metavar="NAME",
-    default=os_user,
+    default=process_author,
     show_default="the user of the operating system",
     callback=check_free_text,
     help="Name that the audit log gives as the author of the change.",

@@ -12,11 +12,18 @@ from zae_limiter.cli.console import confirm, status
 from zae_limiter.cli.errors import did_you_mean
 from zae_limiter.cli.formatting import (
     NOT_REGISTERED,
+    describe_change,
     describe_limits,
     format_rate,
     limits_json,
 )
-from zae_limiter.cli.options import output_option, principal_option, resource_argument, yes_option
+from zae_limiter.cli.options import (
+    if_missing_option,
+    output_option,
+    principal_option,
+    resource_argument,
+    yes_option,
+)
 from zae_limiter.cli.param_types import limits_option
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_limits, print_result, print_table
@@ -40,6 +47,7 @@ def resource() -> None:
 @resource.command("set-defaults")
 @resource_argument
 @limits_option
+@if_missing_option
 @principal_option
 @store_options
 @output_option
@@ -47,6 +55,7 @@ def set_defaults(
     store: StoreLocation,
     resource: str,
     limits: tuple[Limit, ...],
+    if_missing: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -59,15 +68,18 @@ def set_defaults(
     Example:
       zae-limiter resource set-defaults gpt-4 -l rpm:500 -l tpm:50000:75000
 
-    JSON: resource, limits.
+    JSON: resource, limits (as stored), changed.
     """
     with store.open(create=True) as repository:
         before = repository.get_resource_defaults(resource)
-        repository.set_resource_defaults(resource, limits, principal)
+        changed = repository.set_resource_defaults(
+            resource, limits, principal, if_missing=if_missing
+        )
+        after = repository.get_resource_defaults(resource)
     print_result(
         output,
-        {"resource": resource, "limits": limits_json(limits)},
-        f"{resource}: {describe_limits(limits)} (before: {describe_limits(before)})",
+        {"resource": resource, "limits": limits_json(after), "changed": changed},
+        f"{resource}: {describe_change(before, after, changed=changed)}",
     )
 
 

@@ -8,8 +8,8 @@ import click
 
 from zae_limiter.cli.app import CommandGroup
 from zae_limiter.cli.console import confirm
-from zae_limiter.cli.formatting import describe_limits, limits_json
-from zae_limiter.cli.options import output_option, principal_option, yes_option
+from zae_limiter.cli.formatting import describe_change, describe_limits, limits_json
+from zae_limiter.cli.options import if_missing_option, output_option, principal_option, yes_option
 from zae_limiter.cli.param_types import limits_option
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_limits, print_line, print_result
@@ -37,6 +37,7 @@ def system() -> None:
     help="What acquires do while the store is unavailable; none removes what is stored, "
     "without the option it is kept.",
 )
+@if_missing_option
 @principal_option
 @store_options
 @output_option
@@ -44,6 +45,7 @@ def set_defaults(
     store: StoreLocation,
     limits: tuple[Limit, ...],
     on_unavailable: str | None,
+    if_missing: bool,
     principal: str | None,
     output: str,
 ) -> None:
@@ -57,23 +59,24 @@ def set_defaults(
       zae-limiter system set-defaults -l rpm:60 -l tpm:10000/min:15000
       zae-limiter system set-defaults -l rpd:5000/day --on-unavailable allow
 
-    JSON: limits, on_unavailable.
+    JSON: limits, on_unavailable (both as stored), changed.
     """
     from zae_limiter.models.config import KEEP, OnUnavailable
 
     policy = OnUnavailable(on_unavailable) if on_unavailable not in (None, "none") else None
     with store.open(create=True) as repository:
-        before, stored = repository.get_system_defaults()
-        repository.set_system_defaults(
-            limits, KEEP if on_unavailable is None else policy, principal
+        before, _ = repository.get_system_defaults()
+        changed = repository.set_system_defaults(
+            limits,
+            KEEP if on_unavailable is None else policy,
+            principal,
+            if_missing=if_missing,
         )
+        after, stored = repository.get_system_defaults()
     print_result(
         output,
-        {
-            "limits": limits_json(limits),
-            "on_unavailable": stored if on_unavailable is None else policy,
-        },
-        f"system defaults: {describe_limits(limits)} (before: {describe_limits(before)})",
+        {"limits": limits_json(after), "on_unavailable": stored, "changed": changed},
+        f"system defaults: {describe_change(before, after, changed=changed)}",
     )
 
 

@@ -12,7 +12,7 @@ from zae_limiter.embedded.namespaces import is_at
 from zae_limiter.embedded.tables import NO_ENTITY, NO_RESOURCE, Listing, Tables
 from zae_limiter.models.audit import AuditAction, AuditedChange
 from zae_limiter.models.batch import ConfigBatch, level_event, place_event
-from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig
+from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, StoredLevel
 from zae_limiter.naming import DEFAULT_RESOURCE
 
 
@@ -38,14 +38,18 @@ def put(
     level: ConfigLevel,
     config: LevelConfig,
     change: AuditedChange,
-) -> None:
-    """Replace the limits of a configuration level."""
+    if_missing: bool,
+) -> StoredLevel:
+    """Replace the limits of a configuration level, or set them only if it has none."""
     before = tables.get_config(namespace_id, *level)
-    config = config.with_kept(before.on_unavailable if before else None)
-    tables.put_config(namespace_id, *level, config)
+    after = config.over(before, if_missing=if_missing)
+    if after == before:
+        return StoredLevel(after, changed=False)
+    tables.put_config(namespace_id, *level, after)
     tables.bump_config_version(namespace_id)
-    details = {**config.to_dict(), "previous": before.to_dict() if before else None}
+    details = {**after.to_dict(), "previous": before.to_dict() if before else None}
     record(tables, namespace_id, change, AuditAction.LIMITS_SET, details)
+    return StoredLevel(after, changed=True)
 
 
 def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: AuditedChange) -> bool:

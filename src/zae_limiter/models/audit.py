@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from zae_limiter._light_classes import NamedTuple, field, frozen
-from zae_limiter.identifiers import new_event_id
+from zae_limiter.identifiers import new_event_id, process_author
 from zae_limiter.models.timestamps import iso_from_ms
 
 if TYPE_CHECKING:
@@ -109,8 +109,9 @@ class AuditedChange(NamedTuple):
     def by(
         cls, principal: str | None, subject: str, now_ms: int, resource: str | None = None
     ) -> AuditedChange:
-        """Return the change with a new event id."""
-        return cls(subject, now_ms, new_event_id(now_ms), principal, resource)
+        """Return the change with a new event id; without a principal its author is the process."""
+        author = principal or process_author()
+        return cls(subject, now_ms, new_event_id(now_ms), author, resource)
 
     def event(self, action: AuditAction, details: dict[str, Any] | None = None) -> AuditEvent:
         return AuditEvent(

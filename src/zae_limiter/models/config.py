@@ -88,12 +88,31 @@ class LevelConfig(NamedTuple):
         """Return what is to be stored over a level that has the ``stored`` outage policy."""
         return LevelConfig(self.limits, stored if self.keeps_policy else self.on_unavailable)
 
+    def over(self, stored: LevelConfig | None, *, if_missing: bool = False) -> LevelConfig:
+        """Return what a level holds once this was written over what is ``stored``.
+
+        With ``if_missing`` stored limits stay as they are, and so does a policy without limits.
+        """
+        policy = None if stored is None else stored.on_unavailable
+        if not if_missing or stored is None:
+            return self.with_kept(policy)
+        if stored.limits:
+            return stored
+        return LevelConfig(self.limits, self.on_unavailable if policy is None else policy)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as the audit log shows it."""
         described: dict[str, Any] = {"limits": [limit.to_dict() for limit in self.limits]}
         if self.on_unavailable is not None:
             described["on_unavailable"] = self.on_unavailable.value
         return described
+
+
+class StoredLevel(NamedTuple):
+    """What a level holds after a write, and whether the write has changed it."""
+
+    config: LevelConfig
+    changed: bool
 
 
 class ConfigSnapshot(NamedTuple):

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from zae_limiter._async.repository.context import RepositoryMixin
-from zae_limiter.exceptions import EntityNotFoundError, ValidationError
+from zae_limiter.exceptions import EntityExistsError, EntityNotFoundError, ValidationError
 from zae_limiter.models.limit import check_positive
 from zae_limiter.models.timestamps import iso_from_ms
-from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_principal, check_text
+from zae_limiter.naming import (
+    DEFAULT_RESOURCE,
+    check_bool,
+    check_entity_id,
+    check_principal,
+    check_text,
+)
 
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
@@ -34,24 +40,44 @@ class EntityMethods(RepositoryMixin):
         The parent need not exist as an entity: an unknown parent is limited by the defaults, and
         logged at level INFO. Raises EntityExistsError.
         """
-        from zae_limiter.models.entity import Entity  # not needed to import the limiter
-
         now_ms = self._context.clock()
-        entity = Entity(
-            id=check_entity_id(entity_id),
-            name=check_text(name, "name"),
-            parent_id=_check_parent(entity_id, parent_id, cascade),
-            cascade=cascade,
-            metadata=_check_metadata(metadata),
-            created_at=iso_from_ms(now_ms),
-        )
+        entity = _checked_entity(entity_id, name, parent_id, cascade, metadata, now_ms)
+        return await self._create(entity, now_ms, check_principal(principal))
+
+    async def ensure_entity(
+        self,
+        entity_id: str,
+        name: str | None = None,
+        parent_id: str | None = None,
+        cascade: bool = False,
+        metadata: Mapping[str, str] | None = None,
+        principal: str | None = None,
+    ) -> Entity:
+        """Return the entity, and create it with these values if it does not exist.
+
+        An existing entity stays as it is, also if other values are given: for start-up code, which
+        must not overwrite what an operator has set. Any number of callers may race.
+        """
+        now_ms = self._context.clock()
+        entity = _checked_entity(entity_id, name, parent_id, cascade, metadata, now_ms)
+        check_principal(principal)
+        while True:
+            found = await self.get_entity(entity_id)
+            if found is not None:
+                return found
+            try:
+                return await self._create(entity, now_ms, principal)
+            except EntityExistsError:  # another caller was faster; it may be deleted again by now
+                continue
+
+    async def _create(self, entity: Entity, now_ms: int, principal: str | None) -> Entity:
         is_unknown = await self._is_unknown_parent(entity.parent_id)
         try:
             await self._context.engine.entities.create(
-                self._context.namespace_id, entity, now_ms, check_principal(principal)
+                self._context.namespace_id, entity, now_ms, principal
             )
         finally:  # also when cancelled: the change may be committed
-            self._context.cache.evict(self._context.namespace_id, entity_id)
+            self._context.cache.evict(self._context.namespace_id, entity.id)
         if is_unknown:
             _log_unknown_parent(entity)
         return entity
@@ -170,12 +196,31 @@ def _log_unknown_parent(entity: Entity) -> None:
     )
 
 
+def _checked_entity(
+    entity_id: str,
+    name: str | None,
+    parent_id: str | None,
+    cascade: bool,
+    metadata: Mapping[str, str] | None,
+    now_ms: int,
+) -> Entity:
+    from zae_limiter.models.entity import Entity  # not needed to import the limiter
+
+    return Entity(
+        id=check_entity_id(entity_id),
+        name=check_text(name, "name"),
+        parent_id=_check_parent(entity_id, parent_id, cascade),
+        cascade=cascade,
+        metadata=_check_metadata(metadata),
+        created_at=iso_from_ms(now_ms),
+    )
+
+
 def _check_parent(
     entity_id: str, parent_id: str | None, cascade: bool, *, may_lack: bool = False
 ) -> str | None:
     """Check a parent; ``may_lack``: without a parent, ``cascade`` has no meaning."""
-    if type(cascade) is not bool:
-        raise ValidationError("cascade", cascade, "must be True or False")
+    check_bool(cascade, "cascade")
     if parent_id is None:
         if cascade and not may_lack:
             raise ValidationError("cascade", cascade, "needs a parent_id to cascade to")

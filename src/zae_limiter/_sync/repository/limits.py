@@ -15,10 +15,12 @@ from zae_limiter.models.config import (
     LevelConfig,
     OnUnavailable,
     OutagePolicy,
+    StoredLevel,
 )
 from zae_limiter.models.limit import Limit, check_limits, check_positive
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
+    check_bool,
     check_entity_id,
     check_principal,
     check_resource,
@@ -44,14 +46,23 @@ class LimitMethods(RepositoryMixin):
         limits: Iterable[Limit],
         resource: str = DEFAULT_RESOURCE,
         principal: str | None = None,
-    ) -> None:
-        """Replace an entity's limits on a resource, or on all that have none of their own."""
-        self._put(
+        *,
+        if_missing: bool = False,
+    ) -> bool:
+        """Replace an entity's limits on a resource, or on all that have none of their own.
+
+        With ``if_missing`` limits that are stored already stay as they are: for start-up code,
+        which must not overwrite what an operator has set. Returns whether anything has changed;
+        an unchanged level is not logged.
+        """
+        stored = self._put(
             check_entity_id(entity_id),
             check_resource_or_default(resource),
             LevelConfig(check_limits(limits)),
             principal,
+            if_missing,
         )
+        return stored.changed
 
     def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """Return what is stored for exactly this entity and resource; empty if nothing is."""
@@ -67,11 +78,21 @@ class LimitMethods(RepositoryMixin):
     # --- resources
 
     def set_resource_defaults(
-        self, resource: str, limits: Iterable[Limit], principal: str | None = None
-    ) -> None:
-        """Set the limits of every entity on a resource that has none of its own."""
+        self,
+        resource: str,
+        limits: Iterable[Limit],
+        principal: str | None = None,
+        *,
+        if_missing: bool = False,
+    ) -> bool:
+        """Set the limits of every entity on a resource that has none of its own.
+
+        With ``if_missing`` defaults that are stored already stay as they are. Returns whether
+        anything has changed.
+        """
         config = LevelConfig(check_limits(limits))
-        self._put(NONE, check_resource(resource), config, principal)
+        stored = self._put(NONE, check_resource(resource), config, principal, if_missing)
+        return stored.changed
 
     def get_resource_defaults(self, resource: str) -> list[Limit]:
         """Return the default limits of a resource; an empty list if it has none."""
@@ -93,20 +114,24 @@ class LimitMethods(RepositoryMixin):
         limits: Iterable[Limit],
         on_unavailable: OutagePolicy | Keep | None = KEEP,
         principal: str | None = None,
-    ) -> None:
+        *,
+        if_missing: bool = False,
+    ) -> bool:
         """Set the limits where no others apply, and what to do in an outage.
 
         The limits are replaced as a whole. A stored ``on_unavailable`` is kept unless one is
-        given; None removes it.
+        given; None removes it. With ``if_missing`` stored limits and their ``on_unavailable``
+        stay as they are, and so does an ``on_unavailable`` that is stored alone. Returns whether
+        anything has changed.
         """
         if isinstance(on_unavailable, Keep):
             config = LevelConfig(check_limits(limits), keeps_policy=True)
         else:
             policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
             config = LevelConfig(check_limits(limits), policy)
-        self._put(NONE, NONE, config, principal)
-        if not config.keeps_policy:
-            self._context.cache.set_policy(self._context.namespace_id, config.on_unavailable)
+        stored = self._put(NONE, NONE, config, principal, if_missing)
+        self._context.cache.set_policy(self._context.namespace_id, stored.config.on_unavailable)
+        return stored.changed
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         """Return the limits and the outage policy of the system, or an empty list and None."""
@@ -169,18 +194,25 @@ class LimitMethods(RepositoryMixin):
         return self._context.engine.configs.get(self._context.namespace_id, entity_id, resource)
 
     def _put(
-        self, entity_id: str, resource: str, config: LevelConfig, principal: str | None
-    ) -> None:
+        self,
+        entity_id: str,
+        resource: str,
+        config: LevelConfig,
+        principal: str | None,
+        if_missing: bool,
+    ) -> StoredLevel:
         context = self._context
         check_principal(principal)
+        check_bool(if_missing, "if_missing")
         try:
-            context.engine.configs.put(
+            return context.engine.configs.put(
                 context.namespace_id,
                 entity_id,
                 resource,
                 config,
                 now_ms=context.clock(),
                 principal=principal,
+                if_missing=if_missing,
             )
         finally:  # also when cancelled: the change may be committed
             self._evict(entity_id)

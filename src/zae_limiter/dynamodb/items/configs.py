@@ -66,6 +66,14 @@ def decode(item: Item | None) -> LevelConfig | None:
         raise damaged("configuration", item, error) from error
 
 
+def decode_readable(item: Item | None) -> LevelConfig | None:
+    """Return what a level holds; None also if the item is damaged, so that it is written anew."""
+    try:
+        return decode(item)
+    except RateLimiterUnavailable:
+        return None
+
+
 def kept_policy(item: Item | None) -> OnUnavailable | None:
     """Return the outage policy of a level, whatever its limits look like; None if damaged."""
     try:

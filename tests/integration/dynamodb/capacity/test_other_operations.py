@@ -87,6 +87,9 @@ async def test_limits_of_an_entity(client, cost_of):
         await repo.set_limits(USER, LIMITS, "other")
     with cost_of("`set_limits`, replaced"):
         await repo.set_limits(USER, [RPM], "other")
+    await repo.set_limits(USER, [RPM], "other")
+    with cost_of("`set_limits`, unchanged"):
+        await repo.set_limits(USER, LIMITS, "other", if_missing=True)
     with cost_of("`get_limits`"):
         await repo.get_limits(USER, "other")
     with cost_of("`list_entities_with_custom_limits`"):

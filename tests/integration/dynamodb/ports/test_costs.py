@@ -27,11 +27,13 @@ class Meter:
 async def test_limits(proxied, proxy):
     cost, configs = Meter(proxy), proxied.configs
 
-    def put(*level):
-        return configs.put(NS, *level, limits(1), now_ms=NOW_MS, principal=None)
+    def put(*level, rate=1):
+        return configs.put(NS, *level, limits(rate), now_ms=NOW_MS, principal=None)
 
-    assert await cost(put("user", "api")) == (2, 1, 13)
+    assert await cost(put("user", "api", rate=2)) == (2, 1, 13)
     assert await cost(put("user", "api")) == (2, 1, 7)
+    assert await cost(put("user", "api")) == (2, 2, 0)  # is it purged?
+    assert await cost(put("user", "api")) == (1, 1, 0)
     assert await cost(put("other", "api")) == (2, 1, 11)
     assert await cost(put("", "api")) == (2, 1, 11)
     assert await cost(put("", "")) == (2, 1, 5)

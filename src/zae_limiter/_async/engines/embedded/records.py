@@ -17,7 +17,13 @@ from zae_limiter.embedded import (
 )
 from zae_limiter.models.audit import AuditedChange, config_subject
 from zae_limiter.models.batch import ConfigBatch
-from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
+from zae_limiter.models.config import (
+    ConfigLevel,
+    ConfigSnapshot,
+    LevelConfig,
+    SharedConfig,
+    StoredLevel,
+)
 from zae_limiter.models.entity import Entity, Namespace
 
 
@@ -54,10 +60,13 @@ class EmbeddedConfigs:
         config: LevelConfig,
         now_ms: int,
         principal: str | None,
-    ) -> None:
+        if_missing: bool = False,
+    ) -> StoredLevel:
         level = ConfigLevel(entity_id, resource)
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
-        await self._client.write(configs.put, (namespace_id, level, config, change))
+        return await self._client.write(
+            configs.put, (namespace_id, level, config, change, if_missing)
+        )
 
     async def delete(
         self,

@@ -25,7 +25,13 @@ from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject
 from zae_limiter.models.batch import ConfigBatch
-from zae_limiter.models.config import ConfigLevel, ConfigSnapshot, LevelConfig, SharedConfig
+from zae_limiter.models.config import (
+    ConfigLevel,
+    ConfigSnapshot,
+    LevelConfig,
+    SharedConfig,
+    StoredLevel,
+)
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.transport.calls import Deadline
@@ -123,19 +129,27 @@ class DynamoConfigs:
         *,
         now_ms: int,
         principal: str | None,
-    ) -> None:
+        if_missing: bool = False,
+    ) -> StoredLevel:
         level = ConfigLevel(entity_id, resource)
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
 
-        def plan(deadline: Deadline) -> TransactionPlan[None]:
+        def plan(deadline: Deadline) -> TransactionPlan[StoredLevel]:
             before = get_item(self._client, configs.key(namespace_id, level), deadline)
-            stored = config.with_kept(configs.kept_policy(before))
-            details = {**stored.to_dict(), "previous": configs.described(before)}
+            if if_missing:
+                after = config.over(configs.decode(before), if_missing=True)
+            else:
+                after = config.with_kept(configs.kept_policy(before))
+            if after == configs.decode_readable(before):
+                self._context.refuse_if_purging(namespace_id)
+                return TransactionPlan(StoredLevel(after, changed=False), [])
+            details = {**after.to_dict(), "previous": configs.described(before)}
             log = self._context.log(namespace_id, change, AuditAction.LIMITS_SET, details)
-            writes = _put(namespace_id, level, stored, before, change.event_id)
-            return TransactionPlan(None, [*writes, log], change.event_id)
+            writes = _put(namespace_id, level, after, before, change.event_id)
+            stored = StoredLevel(after, changed=True)
+            return TransactionPlan(stored, [*writes, log], change.event_id)
 
-        self._context.commit(namespace_id, plan)
+        return self._context.commit(namespace_id, plan)
 
     def delete(
         self,

@@ -1,0 +1,178 @@
+"""Start-up code: set what is missing, and leave alone what is there."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.identifiers import process_author
+from zae_limiter.models.batch import ConfigBatch, LevelChange
+from zae_limiter.models.config import ConfigLevel, OnUnavailable
+from zae_limiter.models.limit import Limit
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.each import for_each
+from zae_limiter_contract._async.world import API, USER, World
+from zae_limiter_contract.together import agather
+
+TEN, TWENTY = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 20)
+LEVELS = ["entity", "entity default", "resource", "system"]
+
+
+class MissingContract(Contract):
+    """A restart overwrites nothing, and a write that changes nothing leaves no trace."""
+
+    @for_each("level", LEVELS)
+    async def test_limits_are_set_only_where_there_are_none(self, world: World, level: str) -> None:
+        set_limits, logged = _setter(world, level), await _count_events(world)
+        assert await set_limits([TEN], if_missing=True) is True
+        assert await _stored(world, level) == [TEN]
+        version = await _version(world)
+        assert await set_limits([TWENTY], if_missing=True) is False
+        assert await _stored(world, level) == [TEN]
+        assert await _version(world) == version
+        assert await _count_events(world) == logged + 1
+        assert await set_limits([TWENTY]) is True
+        assert await _stored(world, level) == [TWENTY]
+
+    @for_each("level", LEVELS)
+    async def test_limits_that_are_stored_already_are_no_change(
+        self, world: World, level: str
+    ) -> None:
+        set_limits, logged = _setter(world, level), await _count_events(world)
+        assert await set_limits([TEN, Limit.per_day("tpd", 5)]) is True
+        version = await _version(world)
+        assert await set_limits([TEN, Limit.per_day("tpd", 5)]) is False
+        assert await _version(world) == version
+        assert await _count_events(world) == logged + 1
+        assert await set_limits([TEN]) is True
+        assert await _version(world) == version + 1
+
+    @for_each("level", LEVELS)
+    async def test_one_of_several_callers_sets_what_is_missing(
+        self, world: World, level: str
+    ) -> None:
+        others = [world.repo]
+        if world.spec.shared:
+            others += [await world.open(), await world.open()]
+        version, logged = await _version(world), await _count_events(world)
+        calls = [
+            partial(
+                _setter(world, level, others[number % len(others)]),
+                [Limit.per_minute("rpm", number + 1)],
+                if_missing=True,
+            )
+            for number in range(6)
+        ]
+        won = await agather(calls)
+        assert sorted(won) == [False] * 5 + [True]
+        assert await _stored(world, level) == [Limit.per_minute("rpm", won.index(True) + 1)]
+        assert await _count_events(world) == logged + 1
+        assert await _version(world) == version + 1
+
+    async def test_missing_limits_are_set_again_after_they_were_deleted(self, world: World) -> None:
+        await world.repo.set_limits(USER, [TEN], if_missing=True)
+        await world.repo.delete_limits(USER)
+        assert await world.repo.set_limits(USER, [TWENTY], if_missing=True) is True
+        assert await world.repo.get_limits(USER) == [TWENTY]
+
+    async def test_a_policy_for_outages_stays_with_the_limits_that_stay(self, world: World) -> None:
+        repo = world.repo
+        await repo.set_system_defaults([TEN], "allow", if_missing=True)
+        assert await repo.set_system_defaults([TWENTY], "block", if_missing=True) is False
+        assert await repo.get_system_defaults() == ([TEN], OnUnavailable.ALLOW)
+        assert await repo.set_system_defaults([TEN], "allow") is False
+        assert await repo.set_system_defaults([TEN]) is False
+        assert await repo.set_system_defaults([TEN], "block") is True
+        assert await repo.set_system_defaults([TEN], None) is True
+        assert await repo.get_system_defaults() == ([TEN], None)
+
+    async def test_a_policy_that_is_stored_alone_is_kept(self, world: World) -> None:
+        now_ms = world.clock()
+        alone = LevelChange(ConfigLevel(), (), OnUnavailable.ALLOW)
+        batch = ConfigBatch.of([alone], now_ms, "alice")
+        configs = world.repo._context.engine.configs  # noqa: SLF001 - below the public API
+        await configs.write(world.repo.namespace_id, batch, now_ms=now_ms)
+        assert await world.repo.set_system_defaults([TEN], "block", if_missing=True) is True
+        assert await world.repo.get_system_defaults() == ([TEN], OnUnavailable.ALLOW)
+
+    async def test_an_entity_is_created_only_if_it_does_not_exist(self, world: World) -> None:
+        first = await world.repo.ensure_entity(
+            "key", "Key", "team", True, {"tier": "gold"}, principal="alice"
+        )
+        assert first == await world.repo.get_entity("key")
+        assert (first.parent_id, first.cascade, first.metadata) == ("team", True, {"tier": "gold"})
+        world.clock.advance(ms=5)
+        assert await world.limiter.ensure_entity("key", "Another", "other") == first
+        assert await world.repo.get_entity("key") == first
+        (event,) = await world.repo.get_audit_events("key")
+        assert (event.action, event.principal) == ("entity_created", "alice")
+
+    async def test_several_callers_ensure_one_entity(self, world: World) -> None:
+        others = [world.repo]
+        if world.spec.shared:
+            others += [await world.open(), await world.open()]
+        calls = [
+            partial(others[number % len(others)].ensure_entity, "key", f"name {number}")
+            for number in range(6)
+        ]
+        found = await agather(calls)
+        assert len({each.name for each in found}) == 1
+        assert len(await world.repo.get_audit_events("key")) == 1
+
+    @for_each("wrong", [{"cascade": True}, {"parent_id": "key"}, {"metadata": 5}, {"principal": 5}])
+    async def test_wrong_values_are_refused_also_for_an_entity_that_exists(
+        self, world: World, wrong: dict[str, Any]
+    ) -> None:
+        await world.repo.ensure_entity("key")
+        with pytest.raises(ValidationError):
+            await world.repo.ensure_entity("key", **wrong)
+
+    async def test_if_missing_is_true_or_false(self, world: World) -> None:
+        with pytest.raises(ValidationError, match="if_missing"):
+            await world.repo.set_limits(USER, [TEN], if_missing="yes")  # type: ignore[arg-type]
+
+    async def test_a_change_without_a_principal_names_user_and_host(self, world: World) -> None:
+        await world.repo.create_entity(USER)
+        await world.repo.set_limits(USER, [TEN], principal="")
+        await world.repo.set_system_defaults([TEN])
+        await world.take(rpm=1)
+        await world.repo.reset_bucket(USER, API)
+        await world.repo.delete_entity(USER)
+        events = await world.repo.get_audit_events()
+        assert len(events) == 6, "with the namespace"
+        assert {each.principal for each in events} == {process_author()}
+
+
+async def _count_events(world: World) -> int:
+    return len(await world.repo.get_audit_events())
+
+
+def _setter(world: World, level: str, repository: Any = None) -> Any:
+    """Return the method that sets limits of a level, of this or another repository."""
+    repo = repository or world.repo
+
+    async def set_limits(limits: list[Limit], *, if_missing: bool = False) -> bool:
+        if level == "system":
+            return await repo.set_system_defaults(limits, if_missing=if_missing)
+        if level == "resource":
+            return await repo.set_resource_defaults(API, limits, if_missing=if_missing)
+        resource = API if level == "entity" else "_default_"
+        return await repo.set_limits(USER, limits, resource, if_missing=if_missing)
+
+    return set_limits
+
+
+async def _stored(world: World, level: str) -> list[Limit]:
+    if level == "system":
+        return (await world.repo.get_system_defaults())[0]
+    if level == "resource":
+        return await world.repo.get_resource_defaults(API)
+    return await world.repo.get_limits(USER, API if level == "entity" else "_default_")
+
+
+async def _version(world: World) -> int:
+    configs = world.repo._context.engine.configs  # noqa: SLF001 - below the public API
+    return (await configs.snapshot(world.repo.namespace_id, USER, API, fresh=True)).version
