@@ -71,8 +71,7 @@ async def main(prompts: Iterable[str]) -> None:
         openai.AsyncOpenAI(base_url=upstream, api_key=key, max_retries=0) as client,
     ):
         limiter = RateLimiter(repository=repository)
-        if not await limiter.get_limits("batch"):  # else they are what an operator has made of them
-            await limiter.set_limits("batch", LIMITS)
+        await limiter.set_limits("batch", LIMITS, if_missing=True)  # keeps what an operator has set
         await answer_all(
             limiter, client, prompts, lambda answer: sys.stdout.write(json.dumps(answer) + "\n")
         )

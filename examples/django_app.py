@@ -1,25 +1,26 @@
 """A Django site in one file: every client address has its limit, and a search costs more.
 
-python -m examples.django_app runserver
+gunicorn examples.django_app:application --workers 2
 """
 
+import atexit
 import os
-import sys
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 
-from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.web import client_address
 
 
 def limiter() -> SyncRateLimiter:
-    """Called once, when Django loads its middleware."""
-    url = os.environ.get("ZAEL_URL", "sqlite:///django.db")
-    made = SyncRateLimiter(repository=SyncRepository.open(url=url))
-    made.set_resource_defaults("site", [Limit.per_minute("credits", 20)])
+    """Django calls this once in each process, when it loads its middleware."""
+    made = SyncRateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
+    # Stores limits where there are none: a restart keeps what an operator has set.
+    made.set_resource_defaults("site", [Limit.per_hour("credits", 20)], if_missing=True)
+    atexit.register(made.close)  # WSGI servers do not tell an application that they end
     return made
 
 
@@ -28,8 +29,7 @@ def cost(request: HttpRequest) -> dict[str, int]:
 
 
 def index(request: HttpRequest) -> JsonResponse:
-    left = request.lease.remaining["credits"]
-    return JsonResponse({"hello": "world", "credits": left})
+    return JsonResponse({"hello": "world", "credits": request.lease.remaining["credits"]})
 
 
 def search(request: HttpRequest) -> JsonResponse:
@@ -45,7 +45,7 @@ if not settings.configured:
         SECRET_KEY="only for this example",
         MIDDLEWARE=["zae_limiter.web.django.RateLimitMiddleware"],
         ZAE_LIMITER={
-            "LIMITER": limiter,
+            "LIMITER": limiter,  # in a settings file "shop.limits.limiter"
             "KEY": client_address,
             "RESOURCE": "site",
             "COST": cost,
@@ -53,8 +53,3 @@ if not settings.configured:
     )
 
 application = get_wsgi_application()
-
-if __name__ == "__main__":
-    from django.core.management import execute_from_command_line
-
-    execute_from_command_line(sys.argv)

@@ -1,15 +1,41 @@
-"""A Flask service: every key has its limit, and a report costs what it was long.
+"""A Flask service: every key has its limit, and a report costs the kilobytes that were sent.
 
-flask --app examples.flask_app:make_app run
+gunicorn examples.flask_app:app --workers 2 --preload
 """
 
+import atexit
 import os
 from collections.abc import Iterator
 
 from flask import Flask, Response, request
 
-from zae_limiter import Limit, SyncRateLimiter, SyncRepository, web
+from zae_limiter import Limit, SyncRateLimiter, web
 from zae_limiter.web import WebOutcome, WebRequest
+
+LIMITS = [Limit.per_hour("rpm", 10), Limit.per_hour("kilobytes", 100)]
+
+limiter = SyncRateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
+# Stores limits where there are none: a restart keeps what an operator has set.
+limiter.set_resource_defaults("api", LIMITS, if_missing=True)
+atexit.register(limiter.close)  # WSGI servers do not tell an application that they end
+
+app = Flask(__name__)
+
+
+@app.get("/")
+def index() -> dict[str, str]:
+    return {"hello": "world"}
+
+
+@app.get("/report")
+def report() -> Response:
+    lines = int(request.args.get("lines", 100))
+
+    def body() -> Iterator[str]:
+        for number in range(lines):
+            yield f"{number:>99}\n"
+
+    return Response(body(), mimetype="text/plain")
 
 
 def cost_after(request: WebRequest, outcome: WebOutcome) -> dict[str, int] | None:
@@ -19,31 +45,4 @@ def cost_after(request: WebRequest, outcome: WebOutcome) -> dict[str, int] | Non
     return None
 
 
-def create_app() -> Flask:
-    """Open the store; Flask calls it once for the process."""
-    url = os.environ.get("ZAEL_URL", "sqlite:///flask.db")
-    return make_app(SyncRateLimiter(repository=SyncRepository.open(url=url)))
-
-
-def make_app(limiter: SyncRateLimiter) -> Flask:
-    limiter.set_resource_defaults(
-        "api", [Limit.per_minute("rpm", 10), Limit.per_minute("kilobytes", 100)]
-    )
-    app = Flask(__name__)
-
-    @app.get("/")
-    def index() -> dict[str, str]:
-        return {"hello": "world"}
-
-    @app.get("/report")
-    def report() -> Response:
-        lines = int(request.args.get("lines", 100))
-
-        def body() -> Iterator[str]:
-            for number in range(lines):
-                yield f"{number:>99}\n"
-
-        return Response(body(), mimetype="text/plain")
-
-    web.init_flask(app, limiter, key=web.header("x-api-key"), cost_after=cost_after)
-    return app
+web.init_flask(app, limiter, key=web.header("x-api-key"), cost_after=cost_after)

@@ -48,9 +48,7 @@ class Gateway:
         if tenant not in self._limiters:
             await self.repository.register_namespace(tenant)
             scoped = await self.repository.namespace(tenant)
-            limits, _ = await scoped.get_system_defaults()
-            if not limits:  # else they are what an operator has made of them
-                await scoped.set_system_defaults(KEY_LIMITS)
+            await scoped.set_system_defaults(KEY_LIMITS, if_missing=True)
             self._limiters[tenant] = RateLimiter(repository=scoped)
         return self._limiters[tenant]
 
@@ -66,9 +64,8 @@ class Gateway:
     async def add_key(self, tenant: str, project: str, key: str) -> None:
         """Register a key of a project; both are limited from then on."""
         limiter = await self.limiter(tenant)
-        if await limiter.get_entity(project) is None:
-            await limiter.create_entity(project)
-            await limiter.set_limits(project, PROJECT_LIMITS)
+        await limiter.ensure_entity(project)
+        await limiter.set_limits(project, PROJECT_LIMITS, if_missing=True)
         await limiter.create_entity(key, parent_id=project, cascade=True)
 
 

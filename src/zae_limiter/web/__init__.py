@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zae_limiter.web.asgi import AsgiMiddleware
     from zae_limiter.web.fastapi import rate_limit
     from zae_limiter.web.keys import client_address, hashed_header, hashed_key, header
-    from zae_limiter.web.lifespan import lifespan
+    from zae_limiter.web.lifespans import lifespan
     from zae_limiter.web.requests import WebRequest
     from zae_limiter.web.rules import WebOutcome
     from zae_limiter.web.wsgi import WsgiMiddleware, init_flask
@@ -32,7 +32,7 @@ _MODULES = {
     "hashed_key": "keys",
     "header": "keys",
     "init_flask": "wsgi",
-    "lifespan": "lifespan",
+    "lifespan": "lifespans",
     "rate_limit": "fastapi",
     "refusal": "answers",
 }

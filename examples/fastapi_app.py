@@ -1,0 +1,39 @@
+"""A FastAPI service: every key has its limit, and a search costs the tokens that it used.
+
+uvicorn examples.fastapi_app:app --workers 2
+"""
+
+import os
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI
+
+from zae_limiter import Lease, Limit, RateLimiter, web
+
+LIMITS = [Limit.per_hour("rpm", 10), Limit.per_hour("tpm", 1_000)]
+
+# Opens the store with the first call, in each worker.
+limiter = RateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
+api_key = web.header("x-api-key")
+
+
+async def set_up(limiter: RateLimiter) -> None:
+    """Store limits where there are none: a restart keeps what an operator has set."""
+    await limiter.set_system_defaults(LIMITS, if_missing=True)
+
+
+app = FastAPI(lifespan=web.lifespan(limiter, set_up))
+app.add_middleware(web.AsgiMiddleware, limiter, key=api_key)
+search_limit = web.rate_limit(limiter, key=api_key, resource="search", cost={"tpm": 100})
+
+
+@app.get("/")
+async def index() -> dict[str, str]:
+    return {"hello": "world"}
+
+
+@app.get("/search")
+async def search(q: str, lease: Annotated[Lease, Depends(search_limit)]) -> dict[str, Any]:
+    found = [word for word in ("limit", "limiter", "lease") if q in word]
+    await lease.settle(tpm=10 * len(found))  # the true cost, once it is known
+    return {"found": found, "tokens_left": lease.remaining["tpm"]}

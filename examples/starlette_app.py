@@ -1,0 +1,32 @@
+"""A Starlette service, as any ASGI application: every key has its limit.
+
+uvicorn examples.starlette_app:app --workers 2
+"""
+
+import os
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from zae_limiter import Limit, RateLimiter, web
+
+limiter = RateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
+
+
+async def set_up(limiter: RateLimiter) -> None:
+    """Store limits where there are none: a restart keeps what an operator has set."""
+    await limiter.set_resource_defaults("api", [Limit.per_hour("rpm", 10)], if_missing=True)
+
+
+async def index(request: Request) -> JSONResponse:
+    return JSONResponse({"requests_left": request.state.lease.remaining["rpm"]})
+
+
+app = Starlette(
+    routes=[Route("/", index)],
+    middleware=[Middleware(web.AsgiMiddleware, limiter, key=web.header("x-api-key"))],
+    lifespan=web.lifespan(limiter, set_up),
+)
