@@ -85,6 +85,7 @@ def test_a_limit_has_a_valid_name(name):
         (Limit.per_minute, 60),
         (Limit.per_hour, 3600),
         (Limit.per_day, 86_400),
+        (Limit.per_week, 604_800),
     ],
 )
 def test_capacity_is_the_rate_or_the_burst(make, period):

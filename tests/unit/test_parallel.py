@@ -188,3 +188,12 @@ def test_closing_ends_the_threads(processors):
     runner.close()
     assert not second.is_alive()
     runner.close()
+
+
+def test_code_without_a_module_name_is_warned_as_any_other(processors):
+    """As an interactive shell or a notebook may run it: by exec, with globals of its own."""
+    source = "SyncRepository.open(url='memory://', parallel_mode='gevent').close()"
+    code = compile(source, "<cell>", "exec")
+    with pytest.warns(UserWarning, match="gevent") as caught:
+        exec(code, {"SyncRepository": SyncRepository, "__builtins__": __builtins__})
+    assert [each.filename for each in caught] == ["<cell>"]

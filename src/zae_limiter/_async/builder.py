@@ -22,6 +22,7 @@ from zae_limiter.settings import (
     Settings,
     check_max_shards,
     check_provision,
+    check_retention_days,
     check_seconds,
     check_timeout,
     check_ttl_multiplier,
@@ -79,11 +80,11 @@ class RepositoryBuilder(StackOptionMethods):
         return self._set(on_unavailable=parsed)
 
     def usage_retention_days(self, days: int) -> RepositoryBuilder:
-        """Set how long usage is kept. Default: 90 days, in memory 7.
+        """Set how long usage is kept; 0 keeps none. Default: 90 days, in memory 7.
 
-        An existing DynamoDB table keeps it as long as its stack says.
+        An existing DynamoDB table keeps usage as long as its stack says.
         """
-        self._set(usage_retention_days=check_positive(days, "usage_retention_days"))
+        self._set(usage_retention_days=check_retention_days(days))
         return self._option(usage_retention_days=days)
 
     def snapshot_windows(self, windows: str | Iterable[str]) -> RepositoryBuilder:

@@ -117,9 +117,14 @@ def _warn(message: str) -> None:
 
     # `skip_file_prefixes` of `warnings.warn` does this from Python 3.12 on.
     frame, level = currentframe(), 1
-    while frame is not None and frame.f_globals["__name__"].startswith("zae_limiter."):
+    while frame is not None and _is_own(frame.f_globals):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def _is_own(module_globals: dict[str, Any]) -> bool:
+    """Return whether code is this package's; code that a program runs by ``exec`` has no name."""
+    return str(module_globals.get("__name__", "")).startswith("zae_limiter.")
 
 
 def _run_in_greenlets(calls: Sequence[Callable[[], T]]) -> list[T]:

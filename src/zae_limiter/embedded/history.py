@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from zae_limiter.admission.usage import BucketHour, open_window
+from zae_limiter.embedded.retention import stored_retention
 from zae_limiter.embedded.tables import (
     BucketKey,
     BucketRow,
@@ -127,7 +128,10 @@ def usage_hours(
     """Iterate over the hours from the first to before the last, in order; None ends a page.
 
     One hour of one bucket may come twice: from its row and from the bucket itself.
+    A store that keeps usage for 0 days has none to show.
     """
+    if stored_retention(tables) == 0:
+        return
     open_hours = _OpenHours()
     for buckets in tables.bucket_pages(namespace_id, entity_id, resource):
         open_hours.add(buckets, *span)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zae_limiter.admission.image import HOUR_MS, full_at_ms
 from zae_limiter.embedded.buckets import drop
+from zae_limiter.embedded.retention import stored_retention
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.identifiers import event_prefix
-from zae_limiter.naming import RESERVED_NAMESPACE
 
 DAY_MS = 86_400_000
 EVERY_CHARGES = 100  # rare enough not to be noticed in the time that a charge takes
@@ -15,7 +15,6 @@ BATCH = 2 * EVERY_CHARGES  # a charge creates at most two buckets: deletion keep
 # keeps up, and a backlog shrinks by half a batch each time.
 HISTORY_BATCH = 4 * BATCH
 LATEST_MS = 2**62  # what fits the integer column of SQLite
-RETENTION, DAYS = "usage_retention", "days"  # a document of the store, and its field
 
 
 def keep_house(
@@ -23,22 +22,9 @@ def keep_house(
 ) -> None:
     """Delete a batch of everything that has expired; usage by the retention of the store."""
     delete_expired_buckets(tables, now_ms)
-    days = stored_retention(tables) or usage_retention_days
+    stored = stored_retention(tables)
+    days = usage_retention_days if stored is None else stored
     delete_old_history(tables, now_ms, days, audit_retention_days)
-
-
-def stored_retention(tables: Tables) -> int | None:
-    """Return for how many days the store keeps usage; None if no opener has said so yet."""
-    document = tables.get_document(RESERVED_NAMESPACE, RETENTION)
-    return None if document is None else document[DAYS]
-
-
-def set_retention(tables: Tables, days: int) -> int | None:
-    """Store for how many days usage is kept, whichever program charges; return the old number."""
-    before = stored_retention(tables)
-    if before != days:
-        tables.put_document(RESERVED_NAMESPACE, RETENTION, {DAYS: days})
-    return before
 
 
 def delete_expired_buckets(tables: Tables, now_ms: int) -> None:

@@ -22,7 +22,7 @@ MAX_LEASE_TTL = 86_400  # a day: so long may slots of a crashed process stay tak
 
 DEFAULT_LEASE_TTL = 60
 
-SECOND, MINUTE, HOUR, DAY = 1, 60, 3600, 86_400
+SECOND, MINUTE, HOUR, DAY, WEEK = 1, 60, 3600, 86_400, 7 * 86_400
 
 
 class LimitName(StrEnum):
@@ -82,6 +82,11 @@ class Limit:
     def per_day(cls, name: str, rate: int, burst: int | None = None) -> Limit:
         """Allow ``rate`` tokens a day, up to ``burst`` at once."""
         return cls._per(name, rate, burst, DAY)
+
+    @classmethod
+    def per_week(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """Allow ``rate`` tokens a week, up to ``burst`` at once."""
+        return cls._per(name, rate, burst, WEEK)
 
     @classmethod
     def custom(

@@ -185,7 +185,9 @@ async def test_a_setting_that_makes_no_sense_is_refused_by_name(setting, value):
         *(("config_cache_ttl", seconds) for seconds in NOT_SECONDS),
         *(("request_timeout", seconds) for seconds in NOT_SECONDS),
         ("on_unavailable", "maybe"),
-        ("usage_retention_days", 0),
+        ("usage_retention_days", -1),
+        ("usage_retention_days", 1.5),
+        ("usage_retention_days", 36_501),
         ("audit_retention_days", "90"),
     ],
 )
@@ -193,6 +195,19 @@ async def test_a_setting_of_the_builder_that_makes_no_sense_is_refused_by_name(s
     with pytest.raises(ValidationError) as caught:
         getattr(Repository.builder(), setting)(value)
     assert caught.value.field == setting
+
+
+async def test_without_retention_no_usage_is_kept(any_url):
+    builder = Repository.builder().url(any_url).usage_retention_days(0)
+    async with await builder.build() as repository:
+        await take(RateLimiter(repository), LIMITS)
+        assert (await repository.get_usage_summary("user")).total == {}
+        assert await repository.get_usage_snapshots("user") == ([], None)
+        assert (await repository.get_top_usage()).consumers == []
+        assert (await repository.get_bucket("user", "api", "rpm")).tokens < 10
+    async with await Repository.open(url=any_url) as repository:  # a property of the store
+        await take(RateLimiter(repository), LIMITS)
+        assert (await repository.get_usage_summary("user")).total == {}
 
 
 @pytest.mark.parametrize("clock", NOT_CLOCKS)

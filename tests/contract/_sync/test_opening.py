@@ -187,7 +187,9 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(setting, value):
         *(("config_cache_ttl", seconds) for seconds in NOT_SECONDS),
         *(("request_timeout", seconds) for seconds in NOT_SECONDS),
         ("on_unavailable", "maybe"),
-        ("usage_retention_days", 0),
+        ("usage_retention_days", -1),
+        ("usage_retention_days", 1.5),
+        ("usage_retention_days", 36_501),
         ("audit_retention_days", "90"),
     ],
 )
@@ -195,6 +197,19 @@ def test_a_setting_of_the_builder_that_makes_no_sense_is_refused_by_name(setting
     with pytest.raises(ValidationError) as caught:
         getattr(SyncRepository.builder(), setting)(value)
     assert caught.value.field == setting
+
+
+def test_without_retention_no_usage_is_kept(any_url):
+    builder = SyncRepository.builder().url(any_url).usage_retention_days(0)
+    with builder.build() as repository:
+        take(SyncRateLimiter(repository), LIMITS)
+        assert repository.get_usage_summary("user").total == {}
+        assert repository.get_usage_snapshots("user") == ([], None)
+        assert repository.get_top_usage().consumers == []
+        assert repository.get_bucket("user", "api", "rpm").tokens < 10
+    with SyncRepository.open(url=any_url) as repository:  # a property of the store
+        take(SyncRateLimiter(repository), LIMITS)
+        assert repository.get_usage_summary("user").total == {}
 
 
 @pytest.mark.parametrize("clock", NOT_CLOCKS)

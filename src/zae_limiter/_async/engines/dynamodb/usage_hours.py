@@ -212,7 +212,7 @@ async def usage_hours(
         await context.later.drain()
     live: LiveHours = {}
     rows: RowSource
-    if hours.first >= hours.end:
+    if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
         rows = EntityRows(context, "", [], hours)
     elif entity_id is not None:
         found = await live_hours.of_entity(context.client, namespace_id, entity_id, resource)

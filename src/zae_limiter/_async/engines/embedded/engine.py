@@ -36,7 +36,9 @@ class EmbeddedEngine:
         self._client = client
         self.buckets = EmbeddedBuckets(
             client,
-            settings.usage_retention_days or usage_retention_days,
+            usage_retention_days
+            if settings.usage_retention_days is None
+            else settings.usage_retention_days,
             settings.audit_retention_days,
         )
         self.configs = EmbeddedConfigs(client)

@@ -212,7 +212,7 @@ def usage_hours(
         context.later.drain()
     live: LiveHours = {}
     rows: RowSource
-    if hours.first >= hours.end:
+    if hours.first >= hours.end or not context.usage_days:  # 0 days: the table keeps no usage
         rows = EntityRows(context, "", [], hours)
     elif entity_id is not None:
         found = live_hours.of_entity(context.client, namespace_id, entity_id, resource)

@@ -34,6 +34,7 @@ from zae_limiter.embedded import (
     buckets,
     housekeeping,
     rejection_counts,
+    retention,
 )
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
@@ -77,11 +78,13 @@ class EmbeddedBuckets:
 
         Programs that share a store would otherwise each delete by a number of their own.
         """
-        stored = self._client.read(housekeeping.stored_retention, ())
-        days = named_days or stored or self._retention[0]
+        stored = self._client.read(retention.stored_retention, ())
+        days = self._retention[0] if stored is None else stored
+        if named_days is not None:
+            days = named_days
         if days == stored:
             return
-        before = self._client.write(housekeeping.set_retention, (days,))
+        before = self._client.write(retention.set_retention, (days,))
         if before not in (None, days):
             import logging  # not before it is needed: `import zae_limiter` does without it
 
