@@ -14,7 +14,7 @@ OPTIONS = {
     "sqlite": frozenset({"synchronous", "wal_limit_mb"}),
     "dynamodb": frozenset({"region", "endpoint_url"}),
 }
-_PASSWORD = re.compile(r"(//[^/?#@:]*):[^/?#]*@")  # of the URL itself, or of one in its options
+_PASSWORD = re.compile(r"(//[^/?#@:]*):.*@")  # of the URL itself, or of one in its options
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
 
@@ -31,19 +31,22 @@ def parse_url(url: object) -> StoreUrl:
     """Parse a store URL; the ValidationError for a bad one shows the accepted forms."""
     if not isinstance(url, str):
         raise ValidationError("url", url, f"must be text: {FORMS}")
+    shown = without_password(url)
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ValidationError("url", url, f"must be {FORMS}") from None
+        raise ValidationError("url", shown, f"must be {FORMS}") from None
     if parts.scheme not in OPTIONS or "://" not in url:
-        raise ValidationError("url", url, f"must be {FORMS}")
+        raise ValidationError("url", shown, f"must be {FORMS}")
     if parts.fragment or url.endswith("#"):
-        raise ValidationError("url", url, "contains '#'; write %23 for it in a path")
+        raise ValidationError("url", shown, "contains '#'; write %23 for it in a path")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(options.keys() - OPTIONS[parts.scheme])
     if unknown:
-        raise ValidationError("url", url, f"has no option {unknown[0]!r}")
-    return StoreUrl(parts.scheme, _place(url, parts.scheme, parts.netloc, parts.path), options)
+        raise ValidationError("url", shown, f"has no option {unknown[0]!r}")
+    if "@" in parts.netloc:
+        raise ValidationError("url", shown, f"must not contain a user; it must be {FORMS}")
+    return StoreUrl(parts.scheme, _place(shown, parts.scheme, parts.netloc, parts.path), options)
 
 
 def absolute_url(url: str) -> str:

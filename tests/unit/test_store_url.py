@@ -35,6 +35,27 @@ def test_known_forms(url, expected):
     assert parse_url(url) == expected
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://user:hidden@host/db",
+        "redis://:hidden@host",
+        "postgres://user:hid@hidden/hidden@host/db",
+        "dynamodb://user:hidden@stack",
+        "memory://user:hidden@name#",
+        "dynamodb://stack?endpoint=http://user:hidden@host",
+        "dynamodb://stack?endpoint=http%3A%2F%2Fuser%3Ahidden%40host",
+        "sqlite://user:hidden@/limits.db",
+    ],
+)
+def test_an_error_shows_no_password(url):
+    with pytest.raises(ValidationError) as caught:
+        parse_url(url)
+    assert caught.value.field == "url"
+    assert "hid" not in str(caught.value)
+    assert "hid" not in repr(caught.value.value)
+
+
 def test_a_file_is_the_same_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = parse_url(absolute_url("sqlite:///a%20b%23c%25.db?synchronous=FULL"))

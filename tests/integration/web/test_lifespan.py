@@ -1,5 +1,6 @@
 """The lifespan of an application opens and closes its limiter."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -8,9 +9,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from tests.support.web_servers import asgi_server, fetch
-from zae_limiter import InfrastructureError, Limit, RateLimiter, Repository, web
+from zae_limiter import InfrastructureError, Limit, RateLimiter, Repository, SyncRateLimiter, web
 
 LIMITS = [Limit.per_hour("rpm", 2)]
 KEY = {"x-api-key": "key"}
@@ -62,6 +64,14 @@ async def test_without_start_the_first_request_opens_the_limiter(limiter, url):
         assert (await fetch(port, "/", KEY)).status == 200
         assert limiter.repository is not None
     assert limiter.repository is None
+
+
+def test_a_test_client_without_a_lifespan_uses_another_loop_for_each_request(limiter, url):
+    with SyncRateLimiter(url=url) as operator:
+        operator.set_system_defaults(LIMITS)
+    client = TestClient(limited(FastAPI(lifespan=web.lifespan(limiter)), limiter))
+    assert [client.get("/", headers=KEY).status_code for _ in range(3)] == [200, 200, 429]
+    asyncio.run(limiter.close())
 
 
 async def test_an_application_enters_the_lifespan_in_its_own(limiter):
