@@ -1,6 +1,6 @@
 """A FastAPI service: every key has its limit, and a search costs the tokens that it used.
 
-uvicorn examples.fastapi_app:app --workers 2
+ZAEL_KEY_SECRET=change-me uvicorn examples.fastapi_app:app --workers 2
 """
 
 import os
@@ -14,7 +14,7 @@ LIMITS = [Limit.per_hour("rpm", 10), Limit.per_hour("tpm", 1_000)]
 
 # Opens the store with the first call, in each worker.
 limiter = RateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
-api_key = web.header("x-api-key")
+api_key = web.hashed_header("x-api-key")
 
 
 async def set_up(limiter: RateLimiter) -> None:

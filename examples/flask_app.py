@@ -1,6 +1,6 @@
 """A Flask service: every key has its limit, and a report costs the kilobytes that were sent.
 
-gunicorn examples.flask_app:app --workers 2 --preload
+ZAEL_KEY_SECRET=change-me gunicorn examples.flask_app:app --workers 2 --preload
 """
 
 import atexit
@@ -45,4 +45,4 @@ def cost_after(request: WebRequest, outcome: WebOutcome) -> dict[str, int] | Non
     return None
 
 
-web.init_flask(app, limiter, key=web.header("x-api-key"), cost_after=cost_after)
+web.init_flask(app, limiter, key=web.hashed_header("x-api-key"), cost_after=cost_after)

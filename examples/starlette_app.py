@@ -1,6 +1,6 @@
 """A Starlette service, as any ASGI application: every key has its limit.
 
-uvicorn examples.starlette_app:app --workers 2
+ZAEL_KEY_SECRET=change-me uvicorn examples.starlette_app:app --workers 2
 """
 
 import os
@@ -27,6 +27,6 @@ async def index(request: Request) -> JSONResponse:
 
 app = Starlette(
     routes=[Route("/", index)],
-    middleware=[Middleware(web.AsgiMiddleware, limiter, key=web.header("x-api-key"))],
+    middleware=[Middleware(web.AsgiMiddleware, limiter, key=web.hashed_header("x-api-key"))],
     lifespan=web.lifespan(limiter, set_up),
 )

@@ -43,8 +43,8 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
   removed or changes its meaning. Tokens are whole unless the name ends in `_milli` (thousandths),
   times are ISO 8601 in UTC, `null` means "none" and, as a waiting time, "never".
   Limits are `name, capacity, refill_amount, refill_period_seconds`.
-- **Changes** are in the audit log with `--principal` (`ZAEL_PRINCIPAL`, else the user of the
-  operating system). Commands that remove something state what and ask; `--yes` confirms in scripts.
+- **Changes** are in the audit log with `--principal` (`ZAEL_PRINCIPAL`, else user and host
+  of the process). Commands that remove something state what and ask; `--yes` confirms in scripts.
 - **Errors** are one line on stderr that says what to do next; `ZAEL_DEBUG=1` adds the traceback.
   Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (`explain --exit-code`) or changes
   (`limits --detailed-exitcode`), 130 interrupted.

@@ -96,7 +96,7 @@ principal_option = click.option(
     show_envvar=True,
     metavar="NAME",
     default=process_author,
-    show_default="the user of the operating system",
+    show_default="user and host of the process",
     callback=check_free_text,
     help="Name that the audit log gives as the author of the change.",
 )

@@ -42,7 +42,11 @@ def serving(app, folder):
             stdout=output,
             stderr=output,
             cwd=folder,
-            env={**others, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
+            env={
+                **others,
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
+                "ZAEL_KEY_SECRET": "change-me",  # as the command of the example says
+            },
         )
     try:
         yield listening_port(process, log)
@@ -92,6 +96,8 @@ def test_an_example_runs_as_it_stands_and_its_workers_share_the_limit(app, tmp_p
     with opened(tmp_path) as repository:
         usage = repository.get_usage_summary(window_type="hourly")
         assert usage.rejected == 4, "counted when the workers close their limiters"
+        buckets = repository.list_buckets()[0]
+    assert KEY["x-api-key"] not in {each.entity_id for each in buckets}, "no secret is an id"
 
 
 @pytest.mark.parametrize("app", ["examples.fastapi_app:app", "examples.flask_app:app"])
