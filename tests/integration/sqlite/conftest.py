@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +48,11 @@ def start():
     for child in children:
         child.kill()
         child.communicate()
+
+
+@pytest.fixture
+def in_background():
+    """Ignore SIGINT and let child processes inherit that, as in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -139,12 +139,16 @@ def run_script(source, *args, seconds=20.0):
     return done.stdout
 
 
+# A shell makes background jobs ignore SIGINT, and child processes inherit that.
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 class Program:
     """A program that reports by lines, goes on when it is told to, and can be interrupted."""
 
     def __init__(self, source, *args):
         self._process = subprocess.Popen(
-            [sys.executable, "-uc", textwrap.dedent(source), *map(str, args)],
+            [sys.executable, "-uc", INTERRUPTIBLE + textwrap.dedent(source), *map(str, args)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

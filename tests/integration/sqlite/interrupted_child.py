@@ -1,5 +1,6 @@
 """A process that is interrupted again and again at its work, and says what it has taken."""
 
+import signal
 import sys
 import time
 from itertools import count
@@ -27,6 +28,7 @@ def say(text):
 
 def main(url, interrupts):
     """After each interrupt it says so; only then comes the next one."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
     limiter, states, numbers = SyncRateLimiter(SyncRepository.open(url=url)), {}, count()
     for _ in range(interrupts):
         try:

@@ -156,6 +156,7 @@ WAITS_ONCE = """
 """
 
 
+@pytest.mark.usefixtures("in_background")
 def test_ctrl_c_while_sqlite_waits_for_its_lock_leaves_the_file_unlocked(sqlite_url, path):
     with Program(WAITS_ONCE, sqlite_url) as program:
         program.says("ready")
@@ -173,6 +174,7 @@ def test_ctrl_c_while_sqlite_waits_for_its_lock_leaves_the_file_unlocked(sqlite_
         assert others_are_served(sqlite_url)
 
 
+@pytest.mark.usefixtures("in_background")
 @pytest.mark.parametrize("suffix", ["-gate", "-lock"])
 def test_ctrl_c_while_another_process_holds_the_file_lock_ends_the_wait_for_good(
     sqlite_url, path, suffix

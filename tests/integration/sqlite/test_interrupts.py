@@ -12,6 +12,7 @@ from zae_limiter import Limit, SyncRepository
 LIMIT = Limit.custom("rpm", 10_000_000, 1, 86_400)
 
 
+@pytest.mark.usefixtures("in_background")
 @pytest.mark.parametrize("interrupts", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_a_process_that_is_interrupted_many_times_has_taken_what_it_says(start, url, interrupts):
     with SyncRepository.open(url=url) as repository:
