@@ -11,7 +11,7 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.cli.stores import on_both_engines, on_dynamodb
 from tests.cli.terminal import only_line, run, run_command
-from tests.support.dynamodb import Proxy, server_url, shared_endpoint
+from tests.support.dynamodb import Proxy, shared_endpoint
 from tests.support.dynamodb.tables import store_url, temporary_table
 from zae_limiter import SyncRepository
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
@@ -181,7 +181,7 @@ def test_debugging_shows_where_it_happened():
 
 
 def test_an_outage_during_a_purge_says_how_far_it_got_and_how_to_go_on(unique_name):
-    with temporary_table() as table, Proxy(server_url()) as proxy:
+    with temporary_table() as table, Proxy(shared_endpoint()) as proxy:
         url = store_url(table, proxy.url)
         with SyncRepository.open(url=url) as repository:
             repository.register_namespace("tenant")

@@ -1,7 +1,8 @@
 import pytest
 
+from tests.support.dynamodb.recording import RecordingLoop
 from tests.support.dynamodb.tables import empty_table
-from tests.support.roles import within_policies
+from tests.support.permissions import within_policies
 
 
 @pytest.fixture
@@ -9,6 +10,11 @@ def dynamodb_table():
     """The name of an empty table."""
     with empty_table() as name:
         yield name
+
+
+def pytest_asyncio_loop_factories():
+    """Run async tests on a loop that sees which method sends a request."""
+    return {"recording": RecordingLoop}
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,18 @@
 Where a folder's own fixture of this name does so anyway, that one is used.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.roles import within_policies
+from tests.support.dynamodb.recording import RecordingLoop
+from tests.support.permissions import within_policies
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run async tests on a loop that sees which method sends a request."""
+    return {"recording": RecordingLoop}
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,11 @@ import boto3
 import botocore.config
 import pytest
 
-from tests.support.dynamodb import Proxy, server_url, shared_endpoint
+from tests.support.dynamodb import Proxy, shared_endpoint
+from tests.support.dynamodb.recording import RecordingLoop
 from tests.support.dynamodb.tables import temporary_table
 from tests.support.dynamodb.world import World
-from tests.support.roles import within_policies
+from tests.support.permissions import within_policies
 
 # Any server for tests takes them.
 CREDENTIALS = {
@@ -27,7 +28,7 @@ def endpoint():
 @pytest.fixture
 def proxy():
     """A proxy before it that no other test uses."""
-    with Proxy(server_url()) as proxy:
+    with Proxy(shared_endpoint()) as proxy:
         yield proxy
 
 
@@ -115,6 +116,11 @@ def table(endpoint, boto, unique_name):
     )
     yield unique_name
     client.delete_table(TableName=unique_name)
+
+
+def pytest_asyncio_loop_factories():
+    """Run async tests on a loop that sees which method sends a request."""
+    return {"recording": RecordingLoop}
 
 
 @pytest.fixture(autouse=True)

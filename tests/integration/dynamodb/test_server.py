@@ -19,8 +19,8 @@ input()
 """
 
 SHARED = """
-from tests.support.dynamodb import server_url
-print(server_url())
+from tests.support.dynamodb import shared_endpoint
+print(shared_endpoint())
 """
 
 

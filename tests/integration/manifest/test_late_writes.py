@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.support.dynamodb import Proxy, server_url
+from tests.support.dynamodb import Proxy, shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import RateLimiterUnavailable, SyncRepository
 from zae_limiter._sync.provisioner import SyncProvisioner
@@ -22,7 +22,7 @@ def manifest(rpm):
 @pytest.fixture
 def opened():
     """Open the same table through a proxy of one's own; return both."""
-    with empty_table() as table, Proxy(server_url()) as one, Proxy(server_url()) as other:
+    with empty_table() as table, Proxy(shared_endpoint()) as one, Proxy(shared_endpoint()) as other:
         opened = []
         for proxy, seconds in ((one, 1), (other, 6)):
             builder = SyncRepository.builder().url(store_url(table, proxy.url))

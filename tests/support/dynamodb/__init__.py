@@ -13,9 +13,9 @@ A server of one's own, in memory, gone when the test process is::
             with proxy.fault("lose_answer", operation="UpdateItem", times=1):
                 ...                                   # carried out, without an answer
 
-``shared_endpoint()`` leads to one server for all tests of a process, ``server_url()`` is the
-server's own URL, ``shared_proxy()`` a proxy before it; ``tables.empty_table()`` is a table there,
-``tables.store_url()`` leads a repository to it.
+``shared_endpoint()`` leads to one server for all tests of a process, ``shared_proxy()`` to a proxy
+before it; ``tables.empty_table()`` is a table there, ``tables.store_url()`` leads a repository to
+it.
 
 ``ZAEL_TEST_ENDPOINT`` leads them to another server; for the proxy it must be one that does not
 check signatures, since the proxy changes what it forwards.
@@ -28,7 +28,7 @@ from tests.support.dynamodb.faults import Fault
 from tests.support.dynamodb.proxy import Proxy
 from tests.support.dynamodb.seen import Exchange, Seen
 from tests.support.dynamodb.server import DynamoServer
-from tests.support.dynamodb.shared import server_url, shared_endpoint, shared_proxy
+from tests.support.dynamodb.shared import shared_endpoint, shared_proxy
 
 __all__ = [
     "DynamoServer",
@@ -36,7 +36,6 @@ __all__ = [
     "Fault",
     "Proxy",
     "Seen",
-    "server_url",
     "shared_endpoint",
     "shared_proxy",
 ]

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.dynamodb import recording
 from tests.support.dynamodb.connection import Connection, Link
 from tests.support.dynamodb.faults import Fault, Faults, Kind
 from tests.support.dynamodb.seen import Exchange, Seen, operation_of
@@ -177,8 +176,6 @@ class Proxy:
         with self._lock:
             for seen in self._measuring:
                 seen.requests.append(exchange)
-        if request.is_of_client:
-            recording.note(operation, body)
         return exchange, self._faults.strike(exchange)
 
     def _mend(self, fault: Fault) -> None:

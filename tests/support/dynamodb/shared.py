@@ -11,7 +11,7 @@ from tests.support.dynamodb.server import DynamoServer
 
 
 @cache
-def server_url() -> str:
+def shared_endpoint() -> str:
     """``ZAEL_TEST_ENDPOINT``, or a server that is started now and ends with this process."""
     named = os.environ.get("ZAEL_TEST_ENDPOINT")
     if named:
@@ -22,21 +22,8 @@ def server_url() -> str:
 
 
 @cache
-def shared_endpoint() -> str:
-    """The URL of the server; with ``ZAEL_RECORD_CALLS`` set, of a proxy before it, which records.
-
-    A proxy of one's own leads to the server itself: it records, too.
-    """
-    return _started_proxy().url if os.environ.get("ZAEL_RECORD_CALLS") else server_url()
-
-
-@cache
 def shared_proxy() -> Proxy:
     """A proxy before the shared server; a test that breaks something mends it."""
-    return _started_proxy()
-
-
-def _started_proxy() -> Proxy:
-    proxy = Proxy(server_url()).start()
+    proxy = Proxy(shared_endpoint()).start()
     atexit.register(proxy.stop)
     return proxy

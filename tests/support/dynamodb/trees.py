@@ -47,6 +47,11 @@ class Awaited:
         return functools.partial(asyncio.to_thread, found) if callable(found) else found
 
 
+def awaited(repository, part):
+    """A part of a repository, to be awaited like the repository itself."""
+    return Awaited(part) if isinstance(repository, Awaited) else part
+
+
 class AwaitedLimiter(Awaited):
     def acquire(self, *args, **options):
         return AwaitedAcquire(self.blocking.acquire(*args, **options))

@@ -2,8 +2,8 @@
 
 import copy
 
+from tests.support.permissions import OTHER
 from tests.support.policies import Access, allows, granted
-from tests.support.roles import OTHER
 from zae_limiter.infra.statements import OWN_KEYS
 
 NEVER = ("Scan", "DeleteTable", "PartiQLSelect")

@@ -6,7 +6,7 @@ from fractions import Fraction
 from tests.support.dynamodb import stored
 from tests.support.dynamodb import world as unsharded
 from tests.support.dynamodb.stored import limits_of, n_of
-from tests.support.dynamodb.trees import AsyncTree
+from tests.support.dynamodb.trees import AsyncTree, awaited
 from tests.support.dynamodb.world import API, USER
 from zae_limiter import Limit, RateLimiter
 from zae_limiter.admission.shards.tree import Shard
@@ -41,11 +41,12 @@ def rpm(capacity):
 
 def resharder_of(repo):
     """What splits and merges, which no public method does at will."""
-    return repo._context.engine.buckets.resharder  # noqa: SLF001 - below the API
+    return awaited(repo, repo._context.engine.buckets.resharder)  # noqa: SLF001 - below the API
 
 
 async def limits_in_force(repo, entity_id=USER):
-    resolved = await repo.charging.resolve(entity_id, API, repo.charging.clock())
+    charging = awaited(repo, repo.charging)
+    resolved = await charging.resolve(entity_id, API, repo.charging.clock())
     return resolved.in_force
 
 

@@ -1,0 +1,92 @@
+"""Whether a recorded request stays within the policies of the role that sends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support import journal
+from tests.support.dynamodb.recording import Recorded, recording
+from tests.support.policies import TABLE, Access, accesses, allows
+from tests.support.roles import role_of
+from zae_limiter.infra.statements import policy_documents
+
+NAMESPACE_POLICIES = ("ns-acq", "ns-full", "ns-read")
+OTHER = "zzzzzzzz"  # the id of another tenant's namespace
+# Calls of the account's administrator, who creates, changes and deletes tables.
+OF_TABLES = frozenset({"CreateTable", "DeleteTable", "DescribeTable", "UpdateTimeToLive"})
+
+Documents = dict[str, dict[str, Any]]
+
+
+@contextmanager
+def within_policies() -> Iterator[None]:
+    """Fail if a method in the block has sent a request that its role's policies do not permit.
+
+    Nor may a tenant of another namespace be permitted to send it.
+    """
+    with recording() as recorder:
+        yield
+    if not recorder.requests:
+        return
+    documents = policy_documents()
+    reports = beyond_policies(recorder.requests, documents)
+    reports += open_to_others(recorder.requests, documents)
+    journal.note(needed(recorder.requests), reports)
+    assert not reports, "\n".join(reports)
+
+
+def needed(requests: Iterable[Recorded]) -> Iterator[tuple[str, Access]]:
+    """Iterate over the rights that requests need, by role."""
+    for request, access in _accesses(requests):
+        yield role_of(request.method), access.of_kind(_namespace_of(access))
+
+
+def beyond_policies(requests: Iterable[Recorded], documents: Documents) -> list[str]:
+    """Return the requests that a policy of the calling method's role would refuse."""
+    return [
+        f"{method} calls {access}, which {policy} does not permit"
+        for method, access in _distinct(requests)
+        for policy in _policies(role_of(method), access)
+        if not allows(documents[policy], access, _namespace_of(access))
+    ]
+
+
+def open_to_others(requests: Iterable[Recorded], documents: Documents) -> list[str]:
+    """Return the requests to a namespace that a policy would permit to another one's tenant."""
+    return [
+        f"{access} is permitted by {policy} to a tenant of another namespace"
+        for _, access in _distinct(requests)
+        if _namespace_of(access) != TABLE
+        for policy in NAMESPACE_POLICIES
+        if allows(documents[policy], access, OTHER)
+    ]
+
+
+def _accesses(requests: Iterable[Recorded]) -> Iterator[tuple[Recorded, Access]]:
+    """Iterate over the rights of requests; those without a method are the test's own."""
+    for request in requests:
+        if request.method and request.operation not in OF_TABLES:
+            for access in accesses(request.operation, json.loads(request.raw_body)):
+                yield request, access
+
+
+def _distinct(requests: Iterable[Recorded]) -> Iterable[tuple[str, Access]]:
+    """Return each access once: most requests of a test need what an earlier one needed."""
+    return dict.fromkeys((request.method, access) for request, access in _accesses(requests))
+
+
+def _policies(role: str, access: Access) -> tuple[str, ...]:
+    """Return the policies of a role, all of which must permit an access."""
+    if role == "opening":
+        is_read = access.call == "GetItem"  # BatchGetItem begins a registration
+        return ("acq", "read", "ns-acq", "ns-read") if is_read else ("full",)
+    return ("full",) if role == "administrator" else (role, f"ns-{role}")
+
+
+def _namespace_of(access: Access) -> str:
+    """Return the id that the principal's tag must have: a request is of one namespace."""
+    ids = {key.partition("/")[0] for key in access.keys} - {"_"}
+    return min(ids, default=TABLE)
