@@ -26,13 +26,30 @@ DYNOXIDE := .tools/.dynoxide-$(DYNOXIDE_VERSION)
 # The control plane that tests deploy to, in an environment of its own: functions see its packages.
 MINISTACK_PINS := $(LOCAL)/ministack-requirements.txt
 MINISTACK := .tools/.ministack-installed
+# What draws the diagrams of the site, published with it; of the major version that the theme expects.
+MERMAID_VERSION := 11.17.2
+MERMAID := .tools/.mermaid-$(MERMAID_VERSION)
+# What the site is looked at with; another one: make test-browser ZAEL_BROWSER=/path
+ZAEL_BROWSER ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 # Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path,
 # ZAEL_MINISTACK=/path
 TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MINISTACK),,$(MINISTACK))
 
+# Debian's own package: nothing but apt is needed.
+define INSTALL_BROWSER
+if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	echo "Installing chromium by apt"; \
+	apt-get update -qq && apt-get install -y -qq chromium >/dev/null; \
+else \
+	echo "A browser is needed to look at the site: install chromium (apt install chromium)," >&2; \
+	echo "or name another one: make test-browser ZAEL_BROWSER=/path/to/chrome" >&2; \
+	exit 1; \
+fi
+endef
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run unit test test-slow test-wheel coverage tools check fix docs changelog dist \
+.PHONY: run unit test test-slow test-wheel test-browser coverage tools check fix docs changelog dist \
 	pictures bench loadtest clean help
 
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
@@ -49,6 +66,10 @@ test-slow: $(DEV) $(TOOLS) ## Run the long tests and the mutants
 
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
 	$(BIN)/pytest -m slow --timeout 600 -n 0 tests/packaging
+
+test-browser: docs ## Look at every page of the site in a browser without a network
+	@$(if $(ZAEL_BROWSER),,$(INSTALL_BROWSER))
+	ZAEL_BROWSER="$(or $(ZAEL_BROWSER),$$(command -v chromium))" $(BIN)/pytest -n 0 tests/browser
 
 coverage: $(DEV) ## Run the unit tests and show which part of the lines they run
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) --cov --cov-report=term tests/unit $(UNMEASURED)
@@ -69,7 +90,8 @@ fix: $(DEV) ## Generate the sync mirror, format, and fix what lint can fix
 	$(BIN)/python tools/unasync.py
 	$(BIN)/ruff check .
 
-docs: $(DOCS) ## Build the site in build/site; a warning is an error
+docs: $(DOCS) $(MERMAID) ## Build the site in build/site; a warning is an error
+	@# Not --quiet: it hides warnings from --strict, too.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in build/site; to read it: $(BIN)/python -m http.server --directory build/site"
 
@@ -126,6 +148,19 @@ $(MINISTACK): $(MINISTACK_PINS) | $(VENV)
 	@mkdir -p .tools
 	@$(BIN)/python -m venv --clear .tools/ministack
 	@.tools/ministack/bin/python -m pip install -q --disable-pip-version-check -r $(MINISTACK_PINS)
+	@touch $@
+
+$(MERMAID):
+	@command -v npm >/dev/null || { \
+		echo "npm is needed to install mermaid, which draws the diagrams of the site." >&2; \
+		echo "Install Node.js." >&2; \
+		exit 1; }
+	@echo "Installing mermaid $(MERMAID_VERSION) in .tools"
+	@mkdir -p .tools/mermaid
+	@cd .tools && npm pack --silent mermaid@$(MERMAID_VERSION) >/dev/null
+	@tar -xzf .tools/mermaid-$(MERMAID_VERSION).tgz -C .tools/mermaid --strip-components=1 \
+		package/LICENSE package/dist/mermaid.min.js
+	@rm -f .tools/mermaid-*.tgz .tools/.mermaid-*
 	@touch $@
 
 $(DYNOXIDE):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -11,6 +13,10 @@ from typing import Any
 # Where its $id says that it is, below the address of the site.
 SCHEMA = Path("schemas") / "limits-manifest.json"
 SCHEMA_SOURCE = Path(__file__).parents[1] / "src/zae_limiter/manifest/schema.json"
+# What draws diagrams, installed by make docs: the theme would load it from another host.
+MERMAID = Path(__file__).parents[1] / ".tools/mermaid"
+SCRIPT = "assets/javascripts/mermaid.min.js"
+DIAGRAM = '<pre class="mermaid">'
 CODE = re.compile(r"`[^`\n]*`")
 
 
@@ -22,8 +28,26 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     return CODE.sub(lambda code: code[0].replace("\\|", "|"), markdown)
 
 
+def on_post_page(output: str, page: Any, **_: object) -> str:
+    """Let a page with diagrams load the script that draws them from the site itself."""
+    if DIAGRAM not in output:
+        return output
+    if not MERMAID.exists():
+        log = logging.getLogger("mkdocs.hooks.diagrams")
+        log.warning("%s: what draws its diagrams is missing; run make docs", page.file.src_uri)
+    address = os.path.relpath(SCRIPT, page.url or ".")
+    return output.replace("</head>", f'<script src="{address}"></script></head>', 1)
+
+
 def on_post_build(config: Mapping[str, Any], **_: object) -> None:
-    """Publish the JSON Schema of manifests with the site, for editors."""
-    published = Path(config["site_dir"]) / SCHEMA
+    """Publish the JSON Schema of manifests, for editors, and the script that draws diagrams."""
+    site = Path(config["site_dir"])
+    _publish(SCHEMA_SOURCE, site / SCHEMA)
+    if MERMAID.exists():
+        _publish(MERMAID / "dist/mermaid.min.js", site / SCRIPT)
+        _publish(MERMAID / "LICENSE", site / "assets/javascripts/mermaid.LICENSE.txt")
+
+
+def _publish(source: Path, published: Path) -> None:
     published.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(SCHEMA_SOURCE, published)
+    shutil.copyfile(source, published)

@@ -8,6 +8,7 @@ import tomllib
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,7 +91,8 @@ def test_lists_and_tables_begin_after_an_empty_line(page):
 def test_nothing_is_loaded_from_elsewhere():
     settings = site()
     assert settings["theme"]["font"] is False
-    assert not {"extra_javascript", "extra_css"} & settings.keys()
+    assert "extra_javascript" not in settings
+    assert all((DOCS / path).is_file() for path in settings["extra_css"])
     for picture in (DOCS / "pictures").glob("*.svg"):
         assert not re.search(r"(?:href|src|url)\W+http", picture.read_text(encoding="utf-8"))
 
@@ -233,6 +235,14 @@ def test_every_target_of_make_is_documented():
     assert not [each for each in targets if f"`make {each}`" not in page and each != "help"]
 
 
+def test_the_build_of_the_site_sees_warnings():
+    """With ``--quiet`` MkDocs hides them from ``--strict``, too."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (build,) = re.findall(r"mkdocs build .*", makefile)
+    assert "--strict" in build
+    assert "quiet" not in build
+
+
 def test_pictures_are_what_the_commands_print(capsys):
     assert pictures.stale() == [], "draw them again: make pictures"
     assert (DOCS / "pictures/demo.svg").exists()
@@ -248,3 +258,15 @@ def test_diagrams_are_of_a_kind_that_mermaid_draws():
     assert len(diagrams) >= 10
     for diagram in diagrams:
         assert diagram.split()[0] in ("flowchart", "sequenceDiagram", "stateDiagram-v2"), diagram
+
+
+@pytest.mark.parametrize(
+    ("url", "address"), [("", "assets"), ("cli/", "../assets"), ("guide/waiting/", "../../assets")]
+)
+def test_a_page_with_diagrams_loads_their_script_from_the_site(url, address):
+    page = SimpleNamespace(url=url, file=SimpleNamespace(src_uri="page.md"))
+    without = "<head></head><pre>A --> B</pre>"
+    assert site_hooks.on_post_page(without, page=page) == without
+    html = f"<head></head>{site_hooks.DIAGRAM}A --> B</pre>"
+    drawn = site_hooks.on_post_page(html, page=page)
+    assert f'<head><script src="{address}/javascripts/mermaid.min.js"></script></head>' in drawn
