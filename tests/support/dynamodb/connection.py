@@ -37,6 +37,7 @@ class Link:
     jitter_ms: float = 0
     date_offset_s: float = 0
     answers_per_connection: int | None = None
+    held_operation: str | None = None  # whose requests go on when it is None again
     under_way: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
     async def connect(self) -> Stream:
@@ -75,6 +76,8 @@ class Connection:
         while (request := await read_message(self._reader)) is not None:
             exchange, fault = arrived(request, self._number)
             await self._link.travel(self._link.request_ms)
+            while exchange.operation == self._link.held_operation:  # noqa: ASYNC110 - set by a thread
+                await asyncio.sleep(0.001)
             answer = await self._answer(request, exchange, fault)
             if answer is not None:
                 await self._link.travel(self._link.answer_ms)

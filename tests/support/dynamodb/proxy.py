@@ -27,7 +27,8 @@ class Proxy:
 
     ``link`` is the line to the store; its fields may be set at any time: ``proxy.link.request_ms``
     and ``answer_ms`` (a 30 ms link has 15 each), ``jitter_ms``, ``date_offset_s``,
-    ``answers_per_connection`` (the next request finds it closed).
+    ``answers_per_connection`` (the next request finds it closed), ``held_operation`` (its requests
+    wait until another value is set).
     """
 
     def __init__(self, endpoint: str) -> None:

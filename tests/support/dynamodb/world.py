@@ -180,20 +180,20 @@ async def together(*awaitables):
 
 async def seen(proxy_seen, operation, count=1):
     """Wait until a proxy has got that many requests."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENT_S):
         while len(proxy_seen.of(operation)) < count:  # noqa: ASYNC110 - another thread sees it
             await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
-async def under_way(proxy, work, *, ms=60, operation="UpdateItem"):
-    """Start ``work``; the block runs while its write is on its way to the store."""
-    proxy.link.request_ms = ms
+async def under_way(proxy, work, *, operation="UpdateItem"):
+    """Start ``work``; its write is on its way to the store until the block ends."""
+    proxy.link.held_operation = operation
     with proxy.measure() as measured:
         task = asyncio.ensure_future(work)
         try:
             await seen(measured, operation)
             yield task
         finally:
-            proxy.link.request_ms = 0
+            proxy.link.held_operation = None
             await asyncio.wait([task])

@@ -21,7 +21,7 @@ async def test_a_debt_that_meets_a_change_of_limits_is_not_forgotten_before_it_i
     async with debtor.acquire(tpm=1) as lease:
         await lease.adjust(tpm=2000)
         await client.repo.set_system_defaults([Limit.per_day("tpm", 100)])
-        changing = under_way(proxy, client.granted(tpm=1), ms=400)
+        changing = under_way(proxy, client.granted(tpm=1))
         attempt = await changing.__aenter__()
     await changing.__aexit__(None, None, None)
     assert not attempt.result()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.dynamodb.world import together
+from tests.support.dynamodb.world import PATIENT_S, together
 from zae_limiter import Limit, RateLimiterUnavailable
 
 TWENTY = Limit.per_minute("rpm", 20)
@@ -12,7 +12,7 @@ KNOWABLE = ("lose_answer", "cut_answer", "garble", "error_after", "error_before"
 @pytest.fixture
 async def client(world, proxy):
     """Believes that five are left, where another client has put back the rest."""
-    client, other = await world.client(proxy), await world.client()
+    client, other = await world.client(proxy, request_timeout=PATIENT_S), await world.client()
     await client.repo.set_system_defaults([TWENTY])
     await client.take(rpm=15)
     await other.owe(rpm=-15)

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.support.dynamodb.tables import empty_table, store_url
+from tests.support.dynamodb.world import PATIENT_S
 from zae_limiter import RateLimiter, Repository, SyncRepository
 from zae_limiter.testing import FakeClock
 
@@ -22,7 +23,7 @@ async def open_repo(stack, proxy, clock):
     opened = []
 
     async def make(**settings):
-        settings.setdefault("clock", clock)
+        settings = {"clock": clock, "request_timeout": PATIENT_S, **settings}
         repo = await Repository.open(url=store_url(stack, proxy.url), **settings)
         opened.append(repo)
         return repo

@@ -108,14 +108,14 @@ async def test_changes_that_meet_on_a_store_that_refuses_conflicts_are_all_made(
 
 
 async def test_conflicts_without_end_are_given_up_on(ports, proxy):
-    hurried = world.ports(ports.client.table, proxy.url, request_timeout=0.1)
+    hurried = world.ports(ports.client.table, proxy.url, request_timeout=0.3)
     with (
         proxy.fault(
             "throttle", operation="TransactWriteItems", code="TransactionConflictException"
         ),
         pytest.raises(RateLimiterUnavailable, match="other writers keep changing"),
     ):
-        await asyncio.wait_for(put(hurried, "user", "api", limits(1)), 5)
+        await asyncio.wait_for(put(hurried, "user", "api", limits(1)), 20)
     assert await version(ports) == 0
     await hurried.client.close()
 

@@ -34,16 +34,23 @@ async def cost(proxy, work):
     return Cost.of(seen)
 
 
-async def test_a_warm_acquire_costs_what_it_costs_with_one_item(client, either, proxy, shards):
-    for _ in EVEN[shards]:  # a newcomer gets to know the shards one look at a time
+async def know_all(client, shards):
+    """Let a newcomer get to know the shards, one look at a time."""
+    for _ in EVEN[shards]:
         await asyncio.sleep(1.1 * STAY_S)
         await client.take(rpm=1)
+
+
+async def test_a_warm_acquire_costs_what_it_costs_with_one_item(client, either, proxy, shards):
+    await know_all(client, shards)
     for _ in range(20):
         assert await cost(proxy, client.take(rpm=1)) == Cost(1, 1, 0)
         either.clock.advance(ms=600)
 
 
-async def test_settlements_that_fit_into_one_shard(client, either, proxy):
+async def test_settlements_that_fit_into_one_shard(client, either, proxy, shards):
+    await know_all(client, shards)
+
     async def adjusted(amount):
         async with client.acquire(rpm=2) as lease:
             await lease.adjust(rpm=amount)

@@ -54,7 +54,7 @@ async def test_if_a_shared_read_is_cancelled_the_waiting_calls_read_for_themselv
     world.clock.advance(ms=later_ms)
     world.leave(QUARTERS)
     look = client.take(rpm=20)
-    async with under_way(proxy, look, ms=LONG_MS, operation="BatchGetItem") as first:
+    async with under_way(proxy, look, operation="BatchGetItem") as first:
         others = [asyncio.ensure_future(client.take(rpm=20)) for _ in range(2)]
         await asyncio.sleep(0.005)  # they wait for the first one
         first.cancel()
