@@ -28,10 +28,14 @@ MAX_SKEW_MS = 450  # below half of the margin before a lease is lost
 
 
 class Write(NamedTuple):
-    """A conditional write on its way to the store."""
+    """A conditional write on its way to the store.
+
+    ``life`` is that of the bucket it was planned on; a write that removes slots requires it.
+    """
 
     move: object
     slots: object
+    life: str
 
 
 class Store:
@@ -39,14 +43,26 @@ class Store:
 
     def __init__(self, slots):
         self.slots, self.free, self.held, self.writes = slots, slots * 1000, {}, 0
+        self.lives = 0
+
+    @property
+    def life(self):
+        return str(self.lives)
+
+    def create_again(self):
+        """Delete the bucket; the next write finds one that is full."""
+        self.free, self.held, self.lives = self.slots * 1000, {}, self.lives + 1
 
     def image(self, rate):
         limits = {KEY: LimitState(self.free, rate)}
-        return BucketImage(limits, 0, None, 0, writes=self.writes, holds={KEY: dict(self.held)})
+        holds = {KEY: dict(self.held)}
+        return BucketImage(limits, 0, None, 0, writes=self.writes, holds=holds, life=self.life)
 
     def apply(self, write):
         """Write if all conditions hold; return whether it was written."""
-        move, slots = write
+        move, slots, life = write
+        if life != self.life and any(each.removed for each in slots):
+            return False
         if move.low is not None and self.free < move.low:
             return False
         for each in slots:
@@ -125,7 +141,7 @@ class Client:
             else:
                 done(False)
             return
-        write = Write(ledger.move(KEY, asked=planned == "take"), ledger.writes())
+        write = Write(ledger.move(KEY, asked=planned == "take"), ledger.writes(), image.life)
 
         def arrive():
             applied = self.world.store.apply(write)
@@ -156,14 +172,15 @@ class Client:
         def plan(ledger, now_ms):
             if ledger.applied().limits[KEY].balance_milli < taken * 1000:
                 return None
-            holds.append(SlotHold(KEY, taken, ledger.take(KEY, taken)))
+            holds.append(SlotHold(KEY, taken, ledger.take(KEY, taken)))  # the life is not known yet
             return "take"
 
         def done(applied):
             if not applied:
                 return
             lasts = self.random.choice((50, 500, 5000, 40_000))
-            lease = Held(holds[-1], self.world.now_ms + lasts)
+            hold = holds[-1]._replace(life=self.seen.life)  # as the answer shows it
+            lease = Held(hold, self.world.now_ms + lasts)
             if is_lost(lease.hold.expires_ms, self.clock()):
                 return  # it took too long: the caller gets no lease
             self.leases.append(lease)
@@ -244,7 +261,12 @@ class World:
         while self._events and self._events[0][0] <= until_ms:
             self.now_ms, _, call = heapq.heappop(self._events)
             call()
-            held = sum(lease.hold.slots for client in self.clients for lease in client.active())
+            held = sum(
+                lease.hold.slots
+                for client in self.clients
+                for lease in client.active()
+                if lease.hold.life == self.store.life
+            )
             self.most = max(self.most, held)
             assert held <= self.store.slots, f"{held} of {self.store.slots} slots are in use"
         self.now_ms = until_ms
@@ -254,6 +276,21 @@ class World:
 def test_there_are_never_more_holders_than_slots(seed):
     slots, lease_ttl = ((1, 3), (3, 5), (7, 12), (4, 60))[seed % 4]
     world = World(seed, slots=slots, lease_ttl=lease_ttl)
+    world.at(2000, world.disturb)
+    world.run(START_MS + HORIZON_MS)
+    assert world.most >= (slots + 1) // 2, "there was hardly a holder"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_calls_of_a_deleted_bucket_free_and_renew_no_slot_of_the_next_one(seed):
+    slots, lease_ttl = ((1, 3), (3, 5), (7, 12), (4, 60))[seed % 4]
+    world = World(seed, slots=slots, lease_ttl=lease_ttl)
+
+    def create_again():
+        world.store.create_again()
+        world.at(world.random.randint(500, 8000), create_again)
+
+    world.at(3000, create_again)
     world.at(2000, world.disturb)
     world.run(START_MS + HORIZON_MS)
     assert world.most >= (slots + 1) // 2, "there was hardly a holder"

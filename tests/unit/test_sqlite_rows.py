@@ -42,17 +42,17 @@ def test_a_bucket_with_use_through_children_and_rejections():
 
 def test_a_bucket_with_slots():
     limits = {**IMAGE.limits, "parallel": LimitState(3000, Rate(5000, 0, 60_000))}
-    image = IMAGE._replace(limits=limits, holds={"parallel": {1_767_225_600_000: 2}})
+    image = IMAGE._replace(limits=limits, holds={"parallel": {1_767_225_600_000: 2}}, life="0a1b")
     text = stored.encode_bucket(image)
-    assert text.startswith("[3,{")
-    assert text.endswith(',13,null,0,{"parallel":[[1767225600000,2]]}]')
+    assert text.startswith("[4,{")
+    assert text.endswith(',13,null,0,{"parallel":[[1767225600000,2]]},null,"0a1b"]')
     assert stored.decode_bucket(text) == image
 
 
 def test_a_paused_bucket():
     image = IMAGE._replace(paused_until_ms=1_767_225_600_500)
     text = stored.encode_bucket(image)
-    assert text == TEXT.replace("[1,{", "[4,{", 1)[:-1] + ",null,0,null,1767225600500]"
+    assert text == TEXT.replace("[1,{", "[4,{", 1)[:-1] + ',null,0,null,1767225600500,""]'
     assert stored.decode_bucket(text) == image
     full = image._replace(through_children={"rpm": 1}, rejected=7, holds={"parallel": {5000: 2}})
     assert stored.decode_bucket(stored.encode_bucket(full)) == full

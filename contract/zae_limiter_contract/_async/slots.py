@@ -140,6 +140,41 @@ class SlotContract(Contract):
             await lost.__aexit__(None, None, None)
             await world.refusal()
 
+    async def test_the_end_of_a_call_frees_no_slot_of_an_entity_that_was_created_again(
+        self, world: World
+    ) -> None:
+        await world.configure(Limit.concurrent("parallel", 1))
+        await world.repo.create_entity(USER)
+        old = world.acquire()
+        await old.__aenter__()
+        await world.repo.delete_entity(USER)
+        await world.repo.create_entity(USER)
+        async with world.acquire():
+            await old.__aexit__(None, None, None)
+            await world.refusal()
+        assert await world.limiter.available(USER, API) == {"parallel": 1}
+        await world.take()
+
+    async def test_a_lease_of_a_deleted_entity_is_lost_and_renews_no_slot_of_another(
+        self, world: World
+    ) -> None:
+        await world.configure(Limit.concurrent("parallel", 2, lease_ttl=3))
+        world.clock.set(world.clock() // 1000 * 1000)
+        await world.repo.create_entity(USER)
+        async with world.acquire() as old:
+            await world.repo.delete_entity(USER)
+            await world.repo.create_entity(USER)
+            async with world.acquire() as new:
+                world.clock.advance(seconds=1)
+
+                async def is_lost() -> bool:
+                    return old.lost
+
+                await until(is_lost)
+                assert not new.lost
+                assert list((await holds(world)).values()) == [1]
+        assert await world.limiter.available(USER, API) == {"parallel": 2}
+
     async def test_a_lease_is_renewed_while_its_block_runs(self, world: World) -> None:
         await world.configure(Limit.concurrent("parallel", 2, lease_ttl=3))
         world.clock.set(world.clock() // 1000 * 1000)

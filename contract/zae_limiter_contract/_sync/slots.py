@@ -140,6 +140,41 @@ class SlotContract(Contract):
             lost.__exit__(None, None, None)
             world.refusal()
 
+    def test_the_end_of_a_call_frees_no_slot_of_an_entity_that_was_created_again(
+        self, world: World
+    ) -> None:
+        world.configure(Limit.concurrent("parallel", 1))
+        world.repo.create_entity(USER)
+        old = world.acquire()
+        old.__enter__()
+        world.repo.delete_entity(USER)
+        world.repo.create_entity(USER)
+        with world.acquire():
+            old.__exit__(None, None, None)
+            world.refusal()
+        assert world.limiter.available(USER, API) == {"parallel": 1}
+        world.take()
+
+    def test_a_lease_of_a_deleted_entity_is_lost_and_renews_no_slot_of_another(
+        self, world: World
+    ) -> None:
+        world.configure(Limit.concurrent("parallel", 2, lease_ttl=3))
+        world.clock.set(world.clock() // 1000 * 1000)
+        world.repo.create_entity(USER)
+        with world.acquire() as old:
+            world.repo.delete_entity(USER)
+            world.repo.create_entity(USER)
+            with world.acquire() as new:
+                world.clock.advance(seconds=1)
+
+                def is_lost() -> bool:
+                    return old.lost
+
+                until(is_lost)
+                assert not new.lost
+                assert list(holds(world).values()) == [1]
+        assert world.limiter.available(USER, API) == {"parallel": 2}
+
     def test_a_lease_is_renewed_while_its_block_runs(self, world: World) -> None:
         world.configure(Limit.concurrent("parallel", 2, lease_ttl=3))
         world.clock.set(world.clock() // 1000 * 1000)

@@ -77,7 +77,20 @@ def plan_charge(
         seen = under_limits(image, in_force, now_ms)
     if seen.holds is not None:
         seen = swept(seen, now_ms)
-    before, version, ttl_ms, hour, admitted, counted, writes, through, rejected, held, end_ms = seen
+    (
+        before,
+        version,
+        ttl_ms,
+        hour,
+        admitted,
+        counted,
+        writes,
+        through,
+        rejected,
+        held,
+        end_ms,
+        life,
+    ) = seen
     if end_ms is not None and now_ms < end_ms:  # paused
         return ChargePlan(None, seen)
     limits = dict(before)
@@ -103,6 +116,7 @@ def plan_charge(
         through,
         rejected,
         held,
+        life=life,
     )
     if held is not None and in_force.slot_keys:
         return _with_slots_taken(granted, seen, charge, now_ms)

@@ -62,7 +62,8 @@ class BucketImage(NamedTuple):
     have reported them. ``holds`` are the slots that are taken, of limits on calls in flight:
     the balance of such a limit is what is free. None if the bucket has no such limit.
     ``paused_until_ms`` is until when no charge is admitted, whatever the bucket holds; it may be
-    over, since the next charge removes it.
+    over, since the next charge removes it. ``life`` tells a bucket from one of the same key that
+    was deleted before: slots belong to the life in which they were taken. Empty if none ever were.
     """
 
     limits: dict[str, LimitState]
@@ -76,6 +77,7 @@ class BucketImage(NamedTuple):
     rejected: int = 0
     holds: Holds | None = None
     paused_until_ms: int | None = None
+    life: str = ""
 
 
 def is_slots(rate: Rate) -> bool:

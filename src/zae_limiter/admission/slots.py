@@ -24,11 +24,16 @@ RETRY_S = 1.0  # until a rejected caller should ask again: the end of a block ca
 
 
 class SlotHold(NamedTuple):
-    """Slots of one limit, by stored name, that are held until ``expires_ms``."""
+    """Slots of one limit, by stored name, that are held until ``expires_ms``.
+
+    ``life`` is that of the bucket they were taken from: one that was created again since has given
+    its slots to others.
+    """
 
     key: str
     slots: int
     expires_ms: int
+    life: str = ""
 
 
 def expiry_ms(lease_ttl_ms: int, now_ms: int) -> int:
@@ -154,6 +159,8 @@ class SlotLedger:
         return self._changes.setdefault(key, _Changes())
 
     def _remove(self, hold: SlotHold) -> bool:
+        if hold.life != self._image.life:
+            return False
         held = self._held.get(hold.key, {})
         left = held.get(hold.expires_ms, 0) - hold.slots
         if left < 0:
@@ -180,7 +187,7 @@ def take_slots(
     """Return the bucket after slots were taken that are free, and the holds."""
     ledger = SlotLedger(image, now_ms)
     holds = tuple(
-        SlotHold(key, count, ledger.take(key, count))
+        SlotHold(key, count, ledger.take(key, count), image.life)
         for key in keys
         if (count := amounts_milli[key] // MILLI)
     )

@@ -63,7 +63,7 @@ def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:
         return ()
     return tuple(
         [
-            SlotHold(key, charge.amounts_milli[key] // MILLI, moment)
+            SlotHold(key, charge.amounts_milli[key] // MILLI, moment, outcome.life)
             for key, moment in zip(charge.in_force.slot_keys, outcome.moments, strict=True)
             if moment is not None
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
 from zae_limiter.admission import settle as settling
@@ -29,6 +30,8 @@ from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, r
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
+LIFE_BYTES = 6  # a life must differ from the others of the same key while their slots are held
+
 # the charge, the decision, the usage window that it closes, and the bucket as it was read
 _Decision = tuple[Charge, ChargePlan, WindowUsage | None, BucketImage | None]
 
@@ -55,6 +58,7 @@ def charge(
         if plan is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
+        plan = _with_life(plan)
         fits = fits and plan.granted is not None
         plans.append((wanted, plan, window, image))
         if image is None:
@@ -76,6 +80,15 @@ def charge(
         if plan.holds:
             return Grant(charges, images, holds=tuple([plan.holds for _, plan, _, _ in plans]))
     return Grant(charges, images)
+
+
+def _with_life(plan: ChargePlan) -> ChargePlan:
+    """Begin the life of a bucket with the first slots that are taken from it."""
+    if plan.granted is None or plan.granted.life or not plan.holds:
+        return plan
+    life = os.urandom(LIFE_BYTES).hex()
+    holds = tuple([hold._replace(life=life) for hold in plan.holds])
+    return plan._replace(granted=plan.granted._replace(life=life), holds=holds)
 
 
 def _reserved(

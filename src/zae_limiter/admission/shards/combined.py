@@ -59,6 +59,7 @@ def combine(
         sum(image.rejected for image in images if image.window_hour == hour),
         holds,
         paused_until_ms(images),
+        next((image.life for shard, image in shards.items() if shard.number == 0), ""),
     )
     whole.shards = shards
     return whole

@@ -242,7 +242,7 @@ class Applied(NamedTuple):
     ``spilled_milli`` is the part of a credit that the shard has no room for, ``is_short`` says that
     a debt has left the shard below zero. ``reservation`` is that of a charge that waits.
     ``moments`` are those at which the slots of the change expire, see ``PlannedSlots``; None if it
-    has none.
+    has none. ``life`` is that of the bucket they belong to.
     """
 
     image: BucketImage | None
@@ -251,6 +251,7 @@ class Applied(NamedTuple):
     is_whole: bool = True
     reservation: Reservation | None = None
     moments: tuple[int | None, ...] | None = None
+    life: str = ""
 
 
 class Rejected(NamedTuple):

@@ -243,6 +243,7 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
             0,
             None,
             before.paused_until_ms,  # the same: it is part of the digest
+            "",
         ),
     )
     if before.holds is not None:
@@ -315,7 +316,7 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
             slot, _, seconds = attribute[1:].partition("_")
             if int(slot) in names:
                 holds[names[int(slot)]][int(seconds) * 1000] = int(value["N"])
-    return image._replace(holds=holds)
+    return image._replace(holds=holds, life=item[ORIGIN]["S"] if ORIGIN in item else "")
 
 
 def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:

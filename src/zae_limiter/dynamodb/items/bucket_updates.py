@@ -112,6 +112,12 @@ def _move(update: UpdateExpression, move: Move) -> None:
         update.add(stored.CONSUMED + move.key, move.consumed_milli)
 
 
+def require_life(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
+    """Require that the item was not deleted and created again since ``bucket`` was seen."""
+    assert bucket.hours is not None, "an item without hours has no limit with slots"
+    update.require_equal(ORIGIN, s(bucket.hours.origin))
+
+
 def write_slots(
     update: UpdateExpression, writes: Sequence[SlotWrite], slots: Mapping[str, int]
 ) -> None:

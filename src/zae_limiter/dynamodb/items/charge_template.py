@@ -22,6 +22,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     bucket_update,
     end_pause,
     require_last,
+    require_life,
     require_same,
     write_slots,
 )
@@ -92,6 +93,8 @@ class TemplatedCharge:
             hours = bucket.hours
             assert hours is not None, "an item without hours has no limit with slots"
             write_slots(update, self.slot_writes, hours.slots)
+            if any(write.removed for write in self.slot_writes):
+                require_life(update, bucket)
         return update
 
     def guarded(self) -> UpdateExpression:

@@ -28,6 +28,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
     WriteTrailer,
     bucket_update,
     require_generation,
+    require_life,
     require_same,
     write_slots,
 )
@@ -185,6 +186,7 @@ def gather(
         if part.slot_writes:
             assert bucket.hours is not None, "an item without hours has no limit with slots"
             write_slots(update, part.slot_writes, bucket.hours.slots)
+            require_life(update, bucket)  # the answer does not show which one it was
         gathering.actions.append(actions.update(update))
     return gathering
 

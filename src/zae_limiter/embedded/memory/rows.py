@@ -40,9 +40,9 @@ def _exact(value: Any) -> Any:
 def pack_bucket(image: BucketImage) -> bytes:
     """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
     limits, *fields = image
-    through, rejected, holds, paused_until_ms = fields[-4:]
-    if paused_until_ms is None:  # left out, as others that are what their defaults say
-        del fields[-1:]
+    through, rejected, holds, paused_until_ms, life = fields[-5:]
+    if paused_until_ms is None and not life:  # left out, as others that are as their defaults say
+        del fields[-2:]
         if holds is None:
             del fields[-3 if through is None and not rejected else -1 :]
     flat: list[Any] = [fields]

@@ -17,8 +17,7 @@ from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
 
 BUCKET_FORMAT = 4  # counts up when the text of a bucket changes its meaning
-_HOLDING_FORMAT = 3  # without a pause
-_COUNTING_FORMAT = 2  # without slots that are held, too
+_COUNTING_FORMAT = 2  # without slots that are held, and without a pause
 _PLAIN_FORMAT = 1  # without what came through children and was rejected, too
 _HOLDS_AT = 8  # position of the slots that are held, behind format and limits
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
@@ -38,7 +37,8 @@ def encode_bucket(image: BucketImage) -> str:
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
     a third faster than ``json``, since this runs on every charge; limit names have no character
     that JSON would escape. ``{name: through children}, rejected`` follow where there are any, and
-    ``{name: [[expires, slots], ...]}`` where limits have slots, and the end of its pause.
+    ``{name: [[expires, slots], ...]}, end of its pause, life`` where limits have slots, or the
+    bucket is paused.
     """
     limits = ",".join(
         [
@@ -46,9 +46,9 @@ def encode_bucket(image: BucketImage) -> str:
             for key, (balance, rate, consumed, counted) in image.limits.items()
         ]
     )
-    _, version, expires_ms, hour, admitted, counted, writes, through, rejected, holds, paused = (
-        image
-    )
+    _, version, expires_ms, hour, admitted, counted, writes, *_ = image
+    through, rejected, holds = image.through_children, image.rejected, image.holds
+    paused, life = image.paused_until_ms, image.life
     expires = "null" if expires_ms is None else expires_ms
     text = f"{{{limits}}},{version},{expires},{hour},{admitted},{counted},{writes}"
     if through is None and not rejected and holds is None and paused is None:
@@ -62,16 +62,15 @@ def encode_bucket(image: BucketImage) -> str:
     held = "null"
     if holds is not None:
         held = _encode({key: list(moments.items()) for key, moments in holds.items()})
-    if paused is None:
-        return f"[{_HOLDING_FORMAT},{text},{of_children},{rejected},{held}]"
-    return f"[{BUCKET_FORMAT},{text},{of_children},{rejected},{held},{paused}]"
+    end = "null" if paused is None else paused
+    return f'[{BUCKET_FORMAT},{text},{of_children},{rejected},{held},{end},"{life}"]'
 
 
 def decode_bucket(text: str) -> BucketImage:
     try:
         form, limits, *rest = _decode(text)[0]
-        if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, _HOLDING_FORMAT, BUCKET_FORMAT):
-            if form >= _HOLDING_FORMAT and rest[_HOLDS_AT] is not None:
+        if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, BUCKET_FORMAT):
+            if form == BUCKET_FORMAT and rest[_HOLDS_AT] is not None:
                 holds = rest[_HOLDS_AT]
                 rest[_HOLDS_AT] = {key: dict(moments) for key, moments in holds.items()}
             states = {

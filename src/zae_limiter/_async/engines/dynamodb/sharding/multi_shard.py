@@ -100,11 +100,12 @@ class MultiShardWriter:
                     shard: taking(images[shard], amounts, now_ms)
                     for shard, amounts in spread.items()
                 }
-                parts, moments = _shard_moves(shards, moves), None
+                parts, moments, life = _shard_moves(shards, moves), None, ""
                 if change.in_force.slot_keys:
                     parts, moments = _with_slots(parts, change, now_ms)
+                    life = next((each.life for each in images.values() if each.life), "")
                 if await self._transact(pending, parts, now_ms, change.admitted):
-                    return Applied(None, is_whole=False, moments=moments)
+                    return Applied(None, is_whole=False, moments=moments, life=life)
             if not await backoff.pause():
                 raise RateLimiterUnavailable(CROWDED)
 

@@ -343,9 +343,13 @@ def _undecided(group: Sequence[PendingChange], decisions: Sequence[Outcome | Non
 def _with_moments(
     decided: Sequence[Outcome | None], moments: Mapping[int, Moments]
 ) -> list[Outcome | None]:
-    """Tell each change until when it holds its slots."""
+    """Tell each change until when it holds its slots, and in which life of the bucket."""
     return [
-        each._replace(moments=moments.get(position)) if isinstance(each, Applied) else each
+        each._replace(
+            moments=moments.get(position), life="" if each.image is None else each.image.life
+        )
+        if isinstance(each, Applied)
+        else each
         for position, each in enumerate(decided)
     ]
 
