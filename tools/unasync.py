@@ -60,6 +60,7 @@ NAMES = {
     "AAlarm": "Alarm",
     "ABackground": "Background",
     "ALastCalls": "LastCalls",
+    "ALineWaiter": "Waiter",
     "AControl": "Control",
     "AHttp": "Http",
     "ASdkHttp": "SdkHttp",

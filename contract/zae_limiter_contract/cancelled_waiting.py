@@ -72,9 +72,13 @@ class CancelledWaitingContract(Contract):
                 await asyncio.sleep(0)
             tasks[number].cancel()
         await asyncio.gather(*(tasks[number] for number in cancelled), return_exceptions=True)
-        served = asyncio.gather(*tasks, return_exceptions=True)
-        while not served.done():
+
+        def all_wait() -> bool:
+            return world.clock.waiting >= sum(not task.done() for task in tasks)
+
+        while not all(task.done() for task in tasks):
+            await until(all_wait)
             world.clock.advance(ms=100)
-            await asyncio.wait([served], timeout=0.02)
+            await asyncio.sleep(0)
         assert await world.spent("rps") == 10 + len(line.entered)
         assert len(line.entered) == 12

@@ -25,6 +25,9 @@ LEASE_HISTORIES = (
 BUCKET = "tests/unit/test_bucket.py::"
 ROWS = "tests/unit/test_sqlite_rows.py::"
 REPORT = "tests/unit/test_usage_report.py::"
+SLOT_ORDER = (
+    "tests/property/test_slot_order.py::test_no_caller_is_overtaken_and_no_free_slot_stays_idle"
+)
 MOVES = "tests/property/test_moves.py::"
 CLOCK = "tests/unit/test_server_clock.py::"
 FLEET = "tests/property/test_fleet_clocks.py::"
@@ -1457,16 +1460,39 @@ MUTANTS = [
     Mutant(
         "callers ahead of a cancelled one move up, too",
         "concurrency/waiting_line.py",
-        "if reservation.place > withdrawn.place:",
-        "if True:",
+        "while following is not None and following.place < reservation.place:",
+        "while following is not None:",
         RESERVED + "test_only_callers_behind_a_cancelled_one_move_up",
     ),
     Mutant(
         "callers behind a cancelled one stay",
         "concurrency/waiting_line.py",
-        "if reservation.place > withdrawn.place:",
-        "if False:",
+        "while following is not None and following.place < reservation.place:",
+        "while False:",
         RESERVED + "test_only_callers_behind_a_cancelled_one_move_up",
+    ),
+    Mutant(
+        "a credit moves callers up that came after it",
+        "concurrency/waiting_line.py",
+        "sleeper.missed_milli = dict(self._credits_milli)",
+        "sleeper.missed_milli = {}",
+        "tests/unit/test_waiting_line.py::"
+        "test_a_caller_that_comes_after_a_credit_is_not_moved_up_by_it",
+    ),
+    Mutant(
+        "a caller that its own bucket refuses blocks its siblings",
+        "concurrency/waiting_line.py",
+        "            sleeper.is_aside = is_aside\n",
+        "            sleeper.is_aside = is_aside = False\n",
+        SLOT_ORDER + "[slots of parent and child]",
+    ),
+    Mutant(
+        "siblings pass a caller whose slot has returned",
+        "concurrency/waiting_line.py",
+        "                    head.is_aside = False\n                    self._send_head_up(key)",
+        "                    pass",
+        "tests/unit/test_waiting_line.py::"
+        "test_a_caller_whose_own_slot_returns_comes_back_before_its_siblings_wake",
     ),
     Mutant(
         "two writes with reservations are in flight",
@@ -1506,14 +1532,22 @@ MUTANTS = [
     Mutant(
         "a credit that an image shows counts twice",
         "concurrency/waiting_line.py",
-        "                sleeper.move_up(reservation.with_balances(balances), now_ms)",
+        "                self._move(sleeper, reservation.with_balances(balances))",
         "                raised = reservation.with_balances(balances)\n"
         "                if raised.due_ms < reservation.due_ms:\n"
         "                    sleeper.reservation = raised\n"
-        "                sleeper.move_up(raised, now_ms)",
+        "                self._move(sleeper, raised)",
         WAITING + "test_no_caller_is_due_before_the_tokens_of_all_before_it[a slow network]",
     ),
     # --- slots
+    Mutant(
+        "slots of another life of the bucket are freed",
+        "admission/slots.py",
+        "if hold.life != self._image.life:",
+        "if False:",
+        "tests/property/test_slots.py::"
+        "test_calls_of_a_deleted_bucket_free_and_renew_no_slot_of_the_next_one",
+    ),
     Mutant(
         "slots are taken that are not free",
         "admission/slots.py",

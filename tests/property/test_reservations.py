@@ -200,18 +200,26 @@ def test_a_paused_bucket_is_asked_when_the_pause_is_over(wait_s, paused_s, expec
     assert again_ms == (None if expected_ms is None else 1000 + expected_ms)
 
 
+def move_all(line):
+    while line.has_news:
+        line.move_up(NOW_MS)
+
+
 def test_an_image_with_other_limits_or_from_before_moves_no_due():
     rate = Rate(10_000, 10_000, 1000)
     state = LimitState(-accrued_at(rate, NOW_MS) - 5000, rate)
-    line = WaitingLine()
+    line = WaitingLine(now_s=lambda: 0.0)
     sleeper = Sleeper("x", reserved(image_of(state, writes=7), {"x": 1000}, (7, 0), {}))
-    line.add(sleeper, NOW_MS)
+    line.add(sleeper)
     due_ms = sleeper.due_ms
     richer = state._replace(balance_milli=state.balance_milli + 3000)
-    line.see(image_of(richer, writes=6), NOW_MS)
-    line.see(image_of(richer._replace(rate=Rate(20_000, 10_000, 1000)), writes=8), NOW_MS)
+    line.see(image_of(richer, writes=6))
+    move_all(line)
+    line.see(image_of(richer._replace(rate=Rate(20_000, 10_000, 1000)), writes=8))
+    move_all(line)
     assert sleeper.due_ms == due_ms == NOW_MS + 500
-    line.see(image_of(richer, writes=8), NOW_MS)
+    line.see(image_of(richer, writes=8))
+    move_all(line)
     assert sleeper.due_ms == NOW_MS + 200
 
 
@@ -229,15 +237,16 @@ def test_what_is_forfeited_is_no_longer_counted_and_not_given_back():
 
 def test_only_callers_behind_a_cancelled_one_move_up():
     rate = Rate(10_000, 10_000, 1000)
-    line, sleepers = WaitingLine(), []
+    line, sleepers = WaitingLine(now_s=lambda: 0.0), []
     for place in range(1, 4):
         state = LimitState(-accrued_at(rate, NOW_MS) - 2000 * place, rate)
         image = image_of(state, writes=place)
         sleepers.append(Sleeper("x", reserved(image, {"x": 2000}, (place, 0), {})))
-        line.add(sleepers[-1], NOW_MS)
+        line.add(sleepers[-1])
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 600]
     line.remove(sleepers[1])
-    line.given_back(sleepers[1].reservation, NOW_MS)
+    line.given_back(sleepers[1].reservation)
+    move_all(line)
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 400]
 
 

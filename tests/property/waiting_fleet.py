@@ -39,6 +39,7 @@ from zae_limiter.models.limit import Limit
 
 START_MS = 1_800_000_000_000
 STOP_MS = 20_000
+MOVING_MS = (0, 0, 0, 5, 300)  # until a caller comes to the next step of moving dues
 
 
 class Setting(NamedTuple):
@@ -109,8 +110,8 @@ class Client:
         self.credits: list[Caller] = []
         self.held_back: list[Caller] = []
         self.cached: BucketImage | None = None
-        self.line = WaitingLine()
-        self.is_writing = self.is_dead = False
+        self.line = WaitingLine(now_s=lambda: fleet.now_ms / 1000, step=3)
+        self.is_writing = self.is_dead = self.moves_dues = False
         self.stopped_until_ms = 0
 
     def at(self, moment_ms: int, call: Callable[[], None]) -> None:
@@ -222,7 +223,7 @@ class Client:
         outcomes = applied_outcomes(changes, Shown(image), sent.stamp_ms)  # type: ignore[arg-type]
         for caller in sent.credits:
             assert caller.reservation is not None
-            self.line.given_back(caller.reservation, self.fleet.now_ms)
+            self.line.given_back(caller.reservation)
         for caller, outcome in zip(sent.callers, outcomes[len(sent.credits) :], strict=True):
             caller.reservation = outcome.reservation
             assert caller.reservation is not None
@@ -232,11 +233,23 @@ class Client:
                 continue
             caller.sleeper = Sleeper("bucket", caller.reservation)
             caller.sleeper.waiter = caller
-            self.line.add(caller.sleeper, self.fleet.now_ms)
+            self.line.add(caller.sleeper)
             caller.wake()
+        self.move_dues()
         self._judge(sent.left_out, image, sent.stamp_ms)
 
     # --- waiting
+
+    def move_dues(self) -> None:
+        """Move the dues of the line a little later, in steps between which anything may happen."""
+        if self.line.has_news and not self.moves_dues:
+            self.moves_dues = True
+            self.at(self.fleet.now_ms + self.fleet.chance.choice(MOVING_MS), self._move_dues)
+
+    def _move_dues(self) -> None:
+        self.moves_dues = False
+        self.line.move_up(self.fleet.now_ms)
+        self.move_dues()
 
     def on_due(self, caller: Caller) -> None:
         """Go on, unless the due has moved away or passed long ago."""
@@ -375,7 +388,12 @@ class Fleet:
 
     def show(self, client: Client) -> None:
         image = self.image
-        client.at(self.later(), lambda: client.line.see(image, self.now_ms))
+
+        def see() -> None:
+            client.line.see(image)
+            client.move_dues()
+
+        client.at(self.later(), see)
 
     # --- what happens
 

@@ -19,6 +19,7 @@ from zae_limiter_contract.together import agather
 
 TWO = Limit.concurrent("parallel", 2, lease_ttl=60)
 RPM = Limit.per_minute("rpm", 10)
+KEYS = ("key-1", "key-2", "key-3")
 WAIT_S = 20.0  # for what another task does; on a busy machine that may take a while
 
 
@@ -38,6 +39,14 @@ async def holds(world: World) -> dict[int, int]:
     assert image is not None
     moments = (image.holds or {})["parallel"]
     return {moment: count for moment, count in moments.items() if count}
+
+
+async def share_slots(world: World, slots: int) -> None:
+    """Let children share the slots of their parent."""
+    await world.repo.set_limits("team", [Limit.concurrent("parallel", slots)])
+    await world.configure(Limit.concurrent("parallel", 100))
+    for key in KEYS:
+        await world.repo.create_entity(key, parent_id="team", cascade=True)
 
 
 class SlotContract(Contract):
@@ -380,3 +389,71 @@ class SlotContract(Contract):
                 with pytest.raises(RateLimitExceeded):
                     await world.limiter.acquire(USER, API, hopeless, timeout=5).__aenter__()
         assert await world.tokens("parallel") == 1
+
+    async def test_siblings_wait_for_the_slots_of_their_parent_in_one_order(
+        self, world: World
+    ) -> None:
+        await share_slots(world, 1)
+        served: list[int] = []
+        first = world.acquire(KEYS[0])
+        await first.__aenter__()
+        keys = [KEYS[0], KEYS[1], KEYS[0], KEYS[2], KEYS[1], KEYS[0], KEYS[2]]
+
+        async def wait(number: int, key: str) -> None:
+            async def is_next() -> bool:
+                return all_waiting() == number
+
+            await until(is_next)
+            async with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
+                served.append(number)
+
+        async def release() -> None:
+            async def all_wait() -> bool:
+                return all_waiting() == len(keys)
+
+            await until(all_wait)
+            await first.__aexit__(None, None, None)
+
+        def all_waiting() -> int:
+            lines = world.repo.charging.waiting_lines
+            return 0 if lines is None else sum(lines.waiting((key, API)) for key in KEYS)
+
+        calls: list[Callable[[], Awaitable[None]]] = [
+            partial(wait, number, key) for number, key in enumerate(keys)
+        ]
+        await agather([*calls, release])
+        assert served == list(range(len(keys)))
+        assert all_waiting() == 0
+        assert await world.tokens("parallel", "team") == 1
+
+    async def test_a_child_is_not_starved_by_the_calls_of_its_siblings(self, world: World) -> None:
+        await share_slots(world, 2)
+        workers, most = 6, 120
+        began: list[str] = []  # the child of each call, in the order of arrival
+        passed: list[int] = []
+
+        async def work(key: str) -> None:
+            while not passed and len(began) < most:
+                await call(key)
+
+        async def call(key: str) -> None:
+            began.append(key)
+            async with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
+                await asyncio.sleep(0.002)  # unasync: remove
+                # sync: time.sleep(0.002)
+
+        async def wait() -> None:
+            async def is_busy() -> bool:
+                return len(began) > 2 * workers
+
+            await until(is_busy)
+            before = len(began)
+            async with world.limiter.acquire(KEYS[2], API, {}, timeout=WAIT_S):
+                passed.append(len(began) - before)
+
+        calls: list[Callable[[], Awaitable[None]]] = [
+            partial(work, KEYS[number % 2]) for number in range(workers)
+        ]
+        await agather([*calls, wait])
+        # Each worker may have begun its next call, which waits behind this one.
+        assert passed[0] <= 2 * workers

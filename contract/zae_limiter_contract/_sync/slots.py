@@ -20,6 +20,7 @@ from zae_limiter_contract.together import gather
 
 TWO = Limit.concurrent("parallel", 2, lease_ttl=60)
 RPM = Limit.per_minute("rpm", 10)
+KEYS = ("key-1", "key-2", "key-3")
 WAIT_S = 20.0  # for what another task does; on a busy machine that may take a while
 
 
@@ -38,6 +39,14 @@ def holds(world: World) -> dict[int, int]:
     assert image is not None
     moments = (image.holds or {})["parallel"]
     return {moment: count for moment, count in moments.items() if count}
+
+
+def share_slots(world: World, slots: int) -> None:
+    """Let children share the slots of their parent."""
+    world.repo.set_limits("team", [Limit.concurrent("parallel", slots)])
+    world.configure(Limit.concurrent("parallel", 100))
+    for key in KEYS:
+        world.repo.create_entity(key, parent_id="team", cascade=True)
 
 
 class SlotContract(Contract):
@@ -378,3 +387,68 @@ class SlotContract(Contract):
                 with pytest.raises(RateLimitExceeded):
                     world.limiter.acquire(USER, API, hopeless, timeout=5).__enter__()
         assert world.tokens("parallel") == 1
+
+    def test_siblings_wait_for_the_slots_of_their_parent_in_one_order(self, world: World) -> None:
+        share_slots(world, 1)
+        served: list[int] = []
+        first = world.acquire(KEYS[0])
+        first.__enter__()
+        keys = [KEYS[0], KEYS[1], KEYS[0], KEYS[2], KEYS[1], KEYS[0], KEYS[2]]
+
+        def wait(number: int, key: str) -> None:
+            def is_next() -> bool:
+                return all_waiting() == number
+
+            until(is_next)
+            with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
+                served.append(number)
+
+        def release() -> None:
+            def all_wait() -> bool:
+                return all_waiting() == len(keys)
+
+            until(all_wait)
+            first.__exit__(None, None, None)
+
+        def all_waiting() -> int:
+            lines = world.repo.charging.waiting_lines
+            return 0 if lines is None else sum(lines.waiting((key, API)) for key in KEYS)
+
+        calls: list[Callable[[], None]] = [
+            partial(wait, number, key) for number, key in enumerate(keys)
+        ]
+        gather([*calls, release])
+        assert served == list(range(len(keys)))
+        assert all_waiting() == 0
+        assert world.tokens("parallel", "team") == 1
+
+    def test_a_child_is_not_starved_by_the_calls_of_its_siblings(self, world: World) -> None:
+        share_slots(world, 2)
+        workers, most = 6, 120
+        began: list[str] = []  # the child of each call, in the order of arrival
+        passed: list[int] = []
+
+        def work(key: str) -> None:
+            while not passed and len(began) < most:
+                call(key)
+
+        def call(key: str) -> None:
+            began.append(key)
+            with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
+                time.sleep(0.002)
+
+        def wait() -> None:
+            def is_busy() -> bool:
+                return len(began) > 2 * workers
+
+            until(is_busy)
+            before = len(began)
+            with world.limiter.acquire(KEYS[2], API, {}, timeout=WAIT_S):
+                passed.append(len(began) - before)
+
+        calls: list[Callable[[], None]] = [
+            partial(work, KEYS[number % 2]) for number in range(workers)
+        ]
+        gather([*calls, wait])
+        # Each worker may have begun its next call, which waits behind this one.
+        assert passed[0] <= 2 * workers

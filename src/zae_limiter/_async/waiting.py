@@ -27,11 +27,12 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.concurrency.calls import awithin
+from zae_limiter.concurrency.calls import apause, awithin
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.concurrency.waiting_line import Sleeper, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
+from zae_limiter.resolution import Scope
 
 WATCH_S = 1.0  # a caller that is due later than that looks whether tokens were given back
 WATCHED_SHARE = 0.25  # of the wait: the read comes early enough to matter, and seldom
@@ -63,11 +64,10 @@ class WaitingCall(AcquireCall):
         if not is_acquire:
             return await super().charge(amounts, receipt, is_acquire=False)
         scope = await self.scope()
-        entity_ids = [entity_id for entity_id, _ in scope.buckets]
         kind = SlotWaiting if scope.has_slots else TokenWaiting
         waiting = kind(self, amounts)
         try:
-            grant = await waiting.charge(entity_ids)
+            grant = await waiting.charge(scope)
             receipt.outcome = grant
             return grant
         except BaseException:
@@ -79,12 +79,13 @@ class WaitingCall(AcquireCall):
 class TokenWaiting(WaitingCharge):
     """A charge that waits for tokens, bucket by bucket."""
 
-    async def charge(self, entity_ids: Sequence[str]) -> Grant:
+    async def charge(self, scope: Scope) -> Grant:
         """Charge all buckets, one after the other, each when it is due; or raise.
 
         The parent's bucket is not reserved while the child waits: all that its children had
         reserved before could be used at one moment.
         """
+        entity_ids = [entity_id for entity_id, _ in scope.buckets]
         if len(entity_ids) > 1:
             grant = await self._charge_at_once()
             if grant is not None:
@@ -157,7 +158,7 @@ class TokenWaiting(WaitingCharge):
         clock = self._time.clock
         seen_ms = clock()
         while paused_s:
-            queued.paused_until_ms = seen_ms + round(1000 * paused_s)
+            self._lines.pause(queued, seen_ms + round(1000 * paused_s))
             await self._sleep_in_queue(queued, seen_ms + round(1000 * PAUSE_LOOK_S))
             if clock() >= queued.paused_until_ms or self._time.left_s() <= 0:
                 return
@@ -199,7 +200,8 @@ class TokenWaiting(WaitingCharge):
             return True  # the tokens are there
         charge, time = grant.charges[0], self._time
         sleeper = self._sleeper(line_key(grant), reservation)
-        self._lines.reserve(sleeper, time.synchronize())
+        time.synchronize()
+        self._lines.reserve(sleeper)
         await self._sleep_until_due(sleeper, charge)
         self._lines.leave(sleeper)
         waking = Waking.ENTER
@@ -219,11 +221,17 @@ class TokenWaiting(WaitingCharge):
     async def _sleep_until_due(self, sleeper: Sleeper, charge: Charge) -> None:
         time, lines = self._time, self._lines
         while True:
-            waiter = lines.prepare(sleeper, AWaiter)
+            waiter = lines.prepare(sleeper, ALineWaiter)
             seconds = time.seconds_to(sleeper.due_ms)
             if seconds <= 0 or (time.is_injected and time.left_s() < 0):
                 return
-            if seconds <= WATCH_S or not lines.watches(sleeper):
+            moves_in_s = lines.moves_in_s(sleeper)
+            if moves_in_s == 0:
+                lines.move_up(sleeper, time.clock())
+                await apause()
+            elif moves_in_s is not None:
+                await self._sleep(waiter, min(seconds, moves_in_s))
+            elif seconds <= WATCH_S or not lines.watches(sleeper):
                 await self._sleep(waiter, seconds)
             elif not await self._sleep(waiter, max(WATCH_S, seconds * WATCHED_SHARE)):
                 await self._look(sleeper, charge)
@@ -237,7 +245,7 @@ class TokenWaiting(WaitingCharge):
         with suppress(ZAELimiterError, TimeoutError):  # a hint: the reservation is there anyway
             image = await awithin(LONGEST_LOOK_S, read)
             if image is not None and not isinstance(image, CombinedImage):
-                self._lines.see(sleeper, image, self._time.clock())
+                self._lines.see(sleeper, image)
 
     async def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct what is counted for a reservation that has lapsed. Its tokens are lost."""

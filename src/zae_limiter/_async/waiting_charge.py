@@ -23,7 +23,7 @@ from zae_limiter.clock import Deadline
 from zae_limiter.clock.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.status import LimitStatus
@@ -83,9 +83,10 @@ class WaitingCharge:
             return
         await self._call.settle_quietly(tuple(settlements), settled)
         if settled.is_committed:
-            now_ms = self._time.clock()
             for grant in returned:
-                self._lines.given_back(grant, now_ms)
+                self._lines.given_back(grant)
+                if grant.holds:
+                    self._lines.slots_returned(grant)
 
     # --- asking
 
@@ -142,7 +143,7 @@ class WaitingCharge:
     async def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
         """Return at the head of the queue when it is time to ask, or at the deadline."""
         while True:
-            waiter = self._lines.prepare(queued, AWaiter)
+            waiter = self._lines.prepare(queued, ALineWaiter)
             seconds = self._time.left_s()
             if self._lines.is_head(queued):
                 if again_ms is None:
@@ -154,7 +155,7 @@ class WaitingCharge:
                 return
             await self._sleep(waiter, seconds)
 
-    async def _sleep(self, waiter: AWaiter, seconds: float) -> bool:
+    async def _sleep(self, waiter: ALineWaiter, seconds: float) -> bool:
         """Sleep, and return whether the caller was woken before the time was over."""
         clock, began_s = self._time.clock, monotonic()
         steered = clock if isinstance(clock, Steered) else None

@@ -2,23 +2,28 @@
 # src/zae_limiter/_async/slot_waiting.py
 """Acquires that wait for slots: nothing can be reserved, since no call says when it will end.
 
-Callers of a process wait in the order of arrival. Only the head of their queue looks at the bucket,
-now and then and whenever a lease of this process gives slots back, and asks if they are free.
+Callers of a process wait in the order of arrival, those of all children for the slots of their
+parent as well. Only the first of them looks at the buckets, now and then and whenever a lease of
+this process gives slots back, and asks if they are free. A caller whose own bucket refuses it steps
+aside: it does not keep its siblings from slots that it could not use.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import longest_pause_s
+from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.concurrency.waiting_line import Sleeper
 from zae_limiter.models.status import LimitStatus
+from zae_limiter.resolution import Scope
 
 # Between two looks: short at first, for calls that end soon; each is a read, so then seldom.
 LEAST_LOOK_S, MOST_LOOK_S = 0.05, 2.0
@@ -28,32 +33,55 @@ SPREAD = (0.5, 1.0)  # processes that wait for the same slot do not look at the 
 class SlotWaiting(WaitingCharge):
     """A charge that waits for slots, and for the rates of their buckets with them."""
 
-    def charge(self, entity_ids: Sequence[str]) -> Grant:
+    def charge(self, scope: Scope) -> Grant:
         """Return when all buckets of the call have granted it; raise at the deadline."""
-        key, lines, pause_s = (entity_ids[0], self._call.resource), self._lines, LEAST_LOOK_S
-        queued, asks = Sleeper(key), True
+        lines, queued, pause_s, asks = self._lines, self._arrive(scope), LEAST_LOOK_S, True
         try:
-            if lines.has_queue(key):
+            if lines.has_queue(queued.key, queued.above):
                 lines.enter_queue(queued)
-                self._sleep_in_queue(queued, None)
             while True:
+                self._sleep_in_queue(queued, None)
                 waiter = lines.prepare(queued, Waiter)  # first: slots may return meanwhile
+                asks = asks and not queued.is_aside and lines.is_head(queued)
                 outcome = self._ask(None, Taken()) if asks else self._seen_all()
                 if isinstance(outcome, Grant):
                     return outcome
-                asks = not any(status.exceeded for status in outcome.statuses)
-                if asks:
+                refusing = {each.entity_id for each in outcome.statuses if each.exceeded}
+                if not refusing:
+                    asks = self._has_turn(queued, outcome.statuses)
                     continue
                 seconds = self._pause_s(outcome.statuses, pause_s)
+                lines.step_aside(queued, is_aside=self._call.entity_id in refusing)
                 lines.enter_queue(queued)
-                if not lines.is_head(queued):
-                    self._sleep_in_queue(queued, None)
-                    continue
-                woken = self._sleep(waiter, seconds)
-                asks = self._time.left_s() <= 0  # once more: the deadline is no reason to reject
-                pause_s = LEAST_LOOK_S if woken else min(MOST_LOOK_S, 2 * pause_s)
+                asks = False
+                if lines.is_head(queued):
+                    woken = self._sleep(waiter, seconds)
+                    asks = self._time.left_s() <= 0  # the deadline is no reason to reject
+                    pause_s = LEAST_LOOK_S if woken else min(MOST_LOOK_S, 2 * pause_s)
         finally:
             lines.leave(queued)
+
+    def _arrive(self, scope: Scope) -> Sleeper:
+        """Return the sleeper of this caller, which has its number from the moment it arrives."""
+        queued = self._sleeper((scope.buckets[0][0], scope.resource))
+        for entity_id, in_force in scope.buckets[1:]:
+            if in_force.slot_keys:
+                queued.above = (entity_id, scope.resource)
+        self._lines.arrive(queued)
+        return queued
+
+    def _has_turn(self, queued: Sleeper, listed: Sequence[LimitStatus]) -> bool:
+        """Tell whether a caller may take slots that are free: not if others wait before it.
+
+        Raises at the deadline. A caller that took a slot then would pass those before it, and one
+        after the other would starve them.
+        """
+        self._lines.step_aside(queued, is_aside=False)
+        if self._lines.is_head(queued):
+            return True
+        if self._time.left_s() <= 0:
+            raise self._rejected([_behind_others(status) for status in listed])
+        return False
 
     def _pause_s(self, listed: Sequence[LimitStatus], pause_s: float) -> float:
         """Return how long to wait; raise if the tokens or slots will not be there in time."""
@@ -87,3 +115,10 @@ class SlotWaiting(WaitingCharge):
                 ]
             )
         )
+
+
+def _behind_others(status: LimitStatus) -> LimitStatus:
+    """Return a status as it is for a caller behind others, to which the free slots belong."""
+    if not status.limit.is_concurrent or not status.requested:
+        return status
+    return replace(status, available=0, exceeded=True, retry_after_seconds=RETRY_S)

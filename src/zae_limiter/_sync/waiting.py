@@ -29,11 +29,12 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
-from zae_limiter.concurrency.calls import within
+from zae_limiter.concurrency.calls import pause, within
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.concurrency.waiting_line import Sleeper, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
+from zae_limiter.resolution import Scope
 
 WATCH_S = 1.0  # a caller that is due later than that looks whether tokens were given back
 WATCHED_SHARE = 0.25  # of the wait: the read comes early enough to matter, and seldom
@@ -65,11 +66,10 @@ class WaitingCall(AcquireCall):
         if not is_acquire:
             return super().charge(amounts, receipt, is_acquire=False)
         scope = self.scope()
-        entity_ids = [entity_id for entity_id, _ in scope.buckets]
         kind = SlotWaiting if scope.has_slots else TokenWaiting
         waiting = kind(self, amounts)
         try:
-            grant = waiting.charge(entity_ids)
+            grant = waiting.charge(scope)
             receipt.outcome = grant
             return grant
         except BaseException:
@@ -81,12 +81,13 @@ class WaitingCall(AcquireCall):
 class TokenWaiting(WaitingCharge):
     """A charge that waits for tokens, bucket by bucket."""
 
-    def charge(self, entity_ids: Sequence[str]) -> Grant:
+    def charge(self, scope: Scope) -> Grant:
         """Charge all buckets, one after the other, each when it is due; or raise.
 
         The parent's bucket is not reserved while the child waits: all that its children had
         reserved before could be used at one moment.
         """
+        entity_ids = [entity_id for entity_id, _ in scope.buckets]
         if len(entity_ids) > 1:
             grant = self._charge_at_once()
             if grant is not None:
@@ -159,7 +160,7 @@ class TokenWaiting(WaitingCharge):
         clock = self._time.clock
         seen_ms = clock()
         while paused_s:
-            queued.paused_until_ms = seen_ms + round(1000 * paused_s)
+            self._lines.pause(queued, seen_ms + round(1000 * paused_s))
             self._sleep_in_queue(queued, seen_ms + round(1000 * PAUSE_LOOK_S))
             if clock() >= queued.paused_until_ms or self._time.left_s() <= 0:
                 return
@@ -201,7 +202,8 @@ class TokenWaiting(WaitingCharge):
             return True  # the tokens are there
         charge, time = grant.charges[0], self._time
         sleeper = self._sleeper(line_key(grant), reservation)
-        self._lines.reserve(sleeper, time.synchronize())
+        time.synchronize()
+        self._lines.reserve(sleeper)
         self._sleep_until_due(sleeper, charge)
         self._lines.leave(sleeper)
         waking = Waking.ENTER
@@ -225,7 +227,13 @@ class TokenWaiting(WaitingCharge):
             seconds = time.seconds_to(sleeper.due_ms)
             if seconds <= 0 or (time.is_injected and time.left_s() < 0):
                 return
-            if seconds <= WATCH_S or not lines.watches(sleeper):
+            moves_in_s = lines.moves_in_s(sleeper)
+            if moves_in_s == 0:
+                lines.move_up(sleeper, time.clock())
+                pause()
+            elif moves_in_s is not None:
+                self._sleep(waiter, min(seconds, moves_in_s))
+            elif seconds <= WATCH_S or not lines.watches(sleeper):
                 self._sleep(waiter, seconds)
             elif not self._sleep(waiter, max(WATCH_S, seconds * WATCHED_SHARE)):
                 self._look(sleeper, charge)
@@ -239,7 +247,7 @@ class TokenWaiting(WaitingCharge):
         with suppress(ZAELimiterError, TimeoutError):  # a hint: the reservation is there anyway
             image = within(LONGEST_LOOK_S, read)
             if image is not None and not isinstance(image, CombinedImage):
-                self._lines.see(sleeper, image, self._time.clock())
+                self._lines.see(sleeper, image)
 
     def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct what is counted for a reservation that has lapsed. Its tokens are lost."""

@@ -85,9 +85,10 @@ class WaitingCharge:
             return
         self._call.settle_quietly(tuple(settlements), settled)
         if settled.is_committed:
-            now_ms = self._time.clock()
             for grant in returned:
-                self._lines.given_back(grant, now_ms)
+                self._lines.given_back(grant)
+                if grant.holds:
+                    self._lines.slots_returned(grant)
 
     # --- asking
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from zae_limiter.concurrency.async_shield import ShieldedFuture
+    from zae_limiter.concurrency.paced_cancelling import PacedFuture
 
 
 class Wakeable(Protocol):
@@ -34,6 +35,13 @@ def _future_type() -> type[ShieldedFuture[None]]:
     return ShieldedFuture
 
 
+@cache
+def _paced_future_type() -> type[PacedFuture]:
+    from zae_limiter.concurrency.paced_cancelling import PacedFuture  # imports asyncio
+
+    return PacedFuture
+
+
 class AWaiter:
     """An event that one task awaits once; may be set from any thread."""
 
@@ -41,7 +49,7 @@ class AWaiter:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop = _get_running_loop()()
-        self._future: asyncio.Future[None] = _future_type()()
+        self._future: asyncio.Future[None] = self._new_future()
         self._woken = self._expired = False
 
     async def wait(self, seconds: float) -> None:
@@ -53,7 +61,7 @@ class AWaiter:
                 if self._expired:
                     raise TimeoutError
                 if self._future.done():
-                    self._future = _future_type()()
+                    self._future = self._new_future()
                 await self._future
         finally:
             timer.cancel()
@@ -73,6 +81,9 @@ class AWaiter:
             return False
         return True
 
+    def _new_future(self) -> asyncio.Future[None]:
+        return _future_type()()
+
     def _wake(self) -> None:
         self._woken = True
         if not self._future.done():
@@ -82,6 +93,15 @@ class AWaiter:
         self._expired = True
         if not self._future.done():
             self._future.set_result(None)
+
+
+class ALineWaiter(AWaiter):
+    """An event of one of many tasks that wait: if all are cancelled, they end one by one."""
+
+    __slots__ = ()
+
+    def _new_future(self) -> asyncio.Future[None]:
+        return _paced_future_type()()
 
 
 class Waiter:
