@@ -160,9 +160,10 @@ class Observer:
     def _log_once(self, position: int, name: str, hook: object, error: Exception) -> None:
         if (position, name) not in self._failed:
             self._failed.add((position, name))
-            import logging  # not before it is needed: `import zae_limiter` does without it
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logging.getLogger(__name__).error(
+            quiet_logger(__name__).error(
                 "%s.%s raised; further errors of it are not logged",
                 type(hook).__name__,
                 name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio  # unasync: remove
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -225,6 +226,48 @@ class SlotContract(Contract):
             await until(told)
             assert lease.lost
         assert [(event.entity_id, event.resource) for event in events] == [(USER, API)]
+
+    async def test_renewal_goes_on_whatever_hooks_and_log_handlers_raise(
+        self, world: World
+    ) -> None:
+        await world.configure(Limit.concurrent("parallel", 1, lease_ttl=3))
+        world.clock.set(world.clock() // 1000 * 1000)
+        told = ["nothing"]
+
+        class Failing(Hooks, logging.Handler):
+            def on_lost(self, event: LostEvent) -> None:
+                told.append("hook")
+                raise Failure
+
+            def emit(self, record: logging.LogRecord) -> None:
+                told.append("handler")
+                raise Failure
+
+        failing_one = Failing()
+        limiter = type(world.limiter)(world.repo, hooks=failing_one)
+        logger = logging.getLogger("zae_limiter")
+        logger.addHandler(failing_one)
+        try:
+            async with limiter.acquire(USER, API, {}) as lost:
+                world.clock.advance(seconds=3)
+
+                async def is_told() -> bool:
+                    return {"hook", "handler"} <= set(told)
+
+                await until(is_told)
+                assert lost.lost
+            async with limiter.acquire(USER, API, {}) as lease:
+                (expires_ms,) = await holds(world)
+                world.clock.advance(seconds=1)
+
+                async def renewed() -> bool:
+                    return list(await holds(world)) == [expires_ms + 1000]
+
+                await until(renewed)
+                assert not lease.lost
+                await world.refusal()
+        finally:
+            logger.removeHandler(failing_one)
 
     async def test_slots_are_shared_with_other_clients(self, world: World) -> None:
         await world.configure(TWO)

@@ -30,9 +30,8 @@ from zae_limiter.models.limit import Limit
 from zae_limiter.resolution import Scope
 
 if TYPE_CHECKING:
-    from logging import Logger
-
     from zae_limiter.hooks import Observer
+    from zae_limiter.quiet_logging import QuietLogger
 
 _DEBUG = 10  # logging.DEBUG, without the import: `import zae_limiter` does without it
 
@@ -158,11 +157,12 @@ class AcquireCall:
         """Settle where no caller could handle an error: it is logged and counted."""
         try:
             await self.settle(settlements, receipt)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the block has ended
             self.charging.count_lost_settlement()
-            import logging  # not before it is needed: `import zae_limiter` does without it
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logging.getLogger(__name__).exception(
+            quiet_logger(__name__).exception(
                 "could not settle %s for %r on %r",
                 [(each.entity_id, each.amounts_milli) for each in settlements],
                 self.entity_id,
@@ -190,10 +190,10 @@ class AcquireCall:
 
 
 @cache
-def _logger() -> Logger:
-    import logging
+def _logger() -> QuietLogger:
+    from zae_limiter.quiet_logging import quiet_logger
 
-    return logging.getLogger(__name__)
+    return quiet_logger(__name__)
 
 
 def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:

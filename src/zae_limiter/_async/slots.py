@@ -15,9 +15,8 @@ from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.waiter import AWaiter
 
 if TYPE_CHECKING:
-    import logging
-
     from zae_limiter._async.ports import BucketStore
+    from zae_limiter.quiet_logging import QuietLogger
 
 RETRY_MS = 250  # between renewals that fail: a store that does not answer is not asked too often
 RENEWAL_WAIT_S = 10.0  # a block that ends waits so long for its renewal; then the slots expire
@@ -168,20 +167,31 @@ class SlotKeeper:
         return group
 
     async def _renew(self, owner: object) -> None:
-        """Renew what is due and set the alarm again; lost slots are found first."""
+        """Renew what is due and set the alarm again, whatever goes wrong.
+
+        Lost slots are found first. The clock may be of the user's, and raise: then the next ring
+        comes soon.
+        """
         with self._lock:
             group = self._groups.get(owner)
             if group is None or group.is_renewing:
                 return
-            lost = self._take_lost(group)
-            due = self._due(group.alive())
             group.is_renewing = True
-            for each in _all_held(due):
-                each.renewing = AWaiter()
-        _report(lost)
+        due: dict[_Bucket, list[HeldSlots]] = {}
         try:
+            with self._lock:
+                lost = self._take_lost(group)
+                due = self._due(group.alive())
+                for each in _all_held(due):
+                    each.renewing = AWaiter()
+            _report(lost)
             if due:
                 await self._write(due)
+            with self._lock:
+                lost = self._take_lost(group)
+            _report(lost)
+        except Exception:  # noqa: BLE001 - whatever it is, the next ring tries again
+            _logger().exception("could not renew slots, will retry")
         finally:
             with self._lock:
                 for each in _all_held(due):
@@ -189,9 +199,7 @@ class SlotKeeper:
                     if waiter is not None:
                         waiter.wake()
                 group.is_renewing = False
-                lost = self._take_lost(group)
                 self._set_alarm(group)
-        _report(lost)
 
     def _take_lost(self, group: _Group) -> list[HeldSlots]:
         lost = [each for each in group.alive() if each.is_lost]
@@ -222,12 +230,21 @@ class SlotKeeper:
             renewal, order = _renewal(bucket, held)
             renewals.append(renewal)
             orders.append(order)
+        began_ms = self._clock()
+
+        def clock() -> int:
+            """Go back to the beginning if the clock raises: the write must not be given up."""
+            try:
+                return self._clock()
+            except Exception:  # noqa: BLE001 - whatever a clock of the user's raises
+                return began_ms
+
         outcomes: list[RenewalOutcome] = [RenewalFailure.UNKNOWN] * len(renewals)
         try:
-            outcomes = await self._buckets.renew(self._namespace_id, tuple(renewals), self._clock)
+            outcomes = await self._buckets.renew(self._namespace_id, tuple(renewals), clock)
         except Exception:  # noqa: BLE001 - whatever it is, other buckets go on being renewed
             _logger().exception("could not renew slots of %s", [each[:2] for each in renewals])
-        now_ms = self._clock()
+        now_ms = clock()
         for (bucket, held), outcome, order in zip(due.items(), outcomes, orders, strict=True):
             for each in held:
                 each.renewed(bucket, outcome, order)
@@ -235,13 +252,18 @@ class SlotKeeper:
                 each.renew_at_ms = max(at_ms, now_ms + RETRY_MS)
 
     def _set_alarm(self, group: _Group) -> None:
-        """Ring when the next slots are due, or lost."""
+        """Ring when the next slots are due, or lost; soon if the clock raises."""
         moments = [
             each.expires_ms - MARGIN_MS if each.is_unsure else each.renew_at_ms
             for each in group.alive()
         ]
-        if moments:
-            group.alarm.set((min(moments) - self._clock()) / 1000)
+        if not moments:
+            return
+        try:
+            wait_ms = min(moments) - self._clock()
+        except Exception:  # noqa: BLE001 - whatever a clock of the user's raises
+            wait_ms = RETRY_MS
+        group.alarm.set(wait_ms / 1000)
 
 
 def _forget(held: dict[int, weakref.ref[HeldSlots]], key: int) -> Callable[[object], None]:
@@ -280,10 +302,11 @@ def _renewal(bucket: _Bucket, held: list[HeldSlots]) -> tuple[Renewal, list[Slot
     return Renewal(*bucket, charges[-1].in_force, holds_of_all), list(sums)
 
 
-def _logger() -> logging.Logger:
-    import logging  # not before it is needed: `import zae_limiter` does without it
+def _logger() -> QuietLogger:
+    # Not before it is needed: `import zae_limiter` does without logging.
+    from zae_limiter.quiet_logging import quiet_logger
 
-    return logging.getLogger(__name__)
+    return quiet_logger(__name__)
 
 
 def _report(lost: list[HeldSlots]) -> None:
@@ -297,4 +320,7 @@ def _report(lost: list[HeldSlots]) -> None:
             charge.resource,
         )
         if each.on_lost is not None:
-            each.on_lost()
+            try:
+                each.on_lost()
+            except Exception:  # noqa: BLE001 - of the user's: other leases are still to be renewed
+                _logger().exception("what is to be done about a lost lease has failed")

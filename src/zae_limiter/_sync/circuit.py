@@ -157,6 +157,7 @@ class Breaker:
 
 
 def _log(message: str, *args: object) -> None:
-    import logging  # not before it is needed: `import zae_limiter` does without it
+    # Not before it is needed: `import zae_limiter` does without logging.
+    from zae_limiter.quiet_logging import quiet_logger
 
-    logging.getLogger(__name__).warning(message, *args)
+    quiet_logger(__name__).warning(message, *args)

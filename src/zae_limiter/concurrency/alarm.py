@@ -102,10 +102,20 @@ class Alarm:
     def _run(self) -> None:
         try:
             while self._wait():
-                self._ring()
+                self._ring_once()
         except BaseException:
             self._thread = None  # the next call of `set` starts another one
             raise
+
+    def _ring_once(self) -> None:
+        """Ring, and go on whatever that raises, `sys.exit` in a callback of the user's included."""
+        try:
+            self._ring()
+        except (Exception, SystemExit):  # noqa: BLE001 - the thread must outlive any call
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
+
+            quiet_logger(__name__).exception("a call in the background has failed")
 
     def _wait(self) -> bool:
         """Wait until it is time to ring; False if nothing is set, which ends the thread."""

@@ -149,9 +149,10 @@ def close_quietly(source: Any) -> None:
 
 
 def _log_close(source: Any, error: Exception) -> None:
-    import logging  # not before it is needed: `import zae_limiter` does without it
+    # Not before it is needed: `import zae_limiter` does without logging.
+    from zae_limiter.quiet_logging import quiet_logger
 
-    logging.getLogger(__name__).debug("could not close %r: %r", source, error)
+    quiet_logger(__name__).debug("could not close %r: %r", source, error)
 
 
 class ALastCalls:

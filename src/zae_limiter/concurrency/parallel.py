@@ -143,8 +143,10 @@ def _start_greenlet(call: Callable[[], None]) -> Future[None]:
     future: Future[None] = Future()
 
     def run() -> None:
-        call()
-        future.set_result(None)
+        try:
+            call()
+        finally:  # else it would seem to run for ever
+            future.set_result(None)
 
     gevent.spawn(run)
     return future

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from concurrent.futures import Future
@@ -10,6 +9,7 @@ from typing import Any
 
 from zae_limiter._light_classes import NamedTuple
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
 from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import NotSent
@@ -17,7 +17,7 @@ from zae_limiter.transport.messages import Destination, Endpoint
 from zae_limiter.transport.proxy import find_proxy
 from zae_limiter.transport.signing import Credentials, Signer
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 # botocore renews credentials minutes before they expire: to ask it for each request is waste.
 _CHECK_EVERY_S = 1.0

@@ -140,9 +140,10 @@ class ChargeService:
         uncharged = self._context.uncharged
         uncharged.add()
         if uncharged.is_due(UNCHARGED_LOG_S):
-            import logging  # not before it is needed: `import zae_limiter` does without it
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logging.getLogger(__name__).warning(
+            quiet_logger(__name__).warning(
                 "the store does not answer, %d calls were admitted uncharged so far: %s",
                 uncharged.value,
                 error,

@@ -185,9 +185,9 @@ class EntityMethods(RepositoryMixin):
 
 
 def _log_unknown_parent(entity: Entity) -> None:
-    import logging
+    from zae_limiter.quiet_logging import quiet_logger
 
-    logging.getLogger(__name__).info(
+    quiet_logger(__name__).info(
         "entity %r has the parent %r, which is not registered: it is limited by the defaults; "
         "check its id, or create_entity(%r)",
         entity.id,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import time
 from pathlib import Path
 
 from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.quiet_logging import quiet_logger
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 CHECK_EVERY_S = 1.0  # looking at the file costs 2 µs, which is a lot for every acquire
 MB = 1_000_000

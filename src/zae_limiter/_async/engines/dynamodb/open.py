@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
@@ -26,6 +25,7 @@ from zae_limiter.exceptions import (
     ValidationError,
 )
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.settings import WINDOWS, Settings, check_windows
 from zae_limiter.store_url import StoreUrl, check_region
 from zae_limiter.transport.errors import Denied, Refused
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from zae_limiter._async.engines.dynamodb.migrating import OnProgress
     from zae_limiter.models.backend import MigrationReport
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 WITHOUT_AWS = "pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
@@ -11,6 +9,7 @@ from zae_limiter.exceptions import (
     PermissionDenied,
     RateLimiterUnavailable,
 )
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Refused
@@ -22,7 +21,7 @@ READY_WITHIN_S = 300.0  # AWS creates a table with indexes in well under a minut
 FIRST_PAUSE_S = 0.02  # a local server is ready at once
 LONGEST_PAUSE_S = 2.0
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 async def make_table(client: DynamoClient, *, stream: bool = True) -> None:

@@ -84,9 +84,10 @@ class EmbeddedBuckets:
             return
         before = await self._client.write(retention.set_retention, (days,))
         if before not in (None, days):
-            import logging  # not before it is needed: `import zae_limiter` does without it
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logger = logging.getLogger(__name__)
+            logger = quiet_logger(__name__)
             logger.info("usage is kept for %d days from now on, instead of %d", days, before)
 
     async def store_rejections(self, deadline: Deadline | None = None) -> None:

@@ -9,7 +9,6 @@ come late. A client that queries waits for its own; closing the engine waits for
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -19,6 +18,7 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.concurrency.background import Background
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 
 AT_ONCE = 16  # writes side by side: connections and throughput are there for acquires
@@ -29,7 +29,7 @@ MAX_ATTEMPTS = 5  # at one write, for one that is refused every time
 MAX_AGE_S = 6 * 3600.0
 DRAIN_S = 1.0  # how long a query, or closing, waits for writes that are under way
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class LaterWrite(NamedTuple):

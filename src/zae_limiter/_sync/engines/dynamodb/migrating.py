@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -20,6 +19,7 @@ from zae_limiter.dynamodb.migrations import Migration, Rewrite, pending
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.backend import MigrationProgress, MigrationReport
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed
 
@@ -28,7 +28,7 @@ PARALLEL_WRITES = 8  # leaves connections and throughput to acquires
 CALL_S = 30.0  # a table that throttles delays a migration and does not end it
 PLACE_RECORD = "migration"  # the document that says how far the running migration has come
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 OnProgress = Callable[[MigrationProgress], None]
 

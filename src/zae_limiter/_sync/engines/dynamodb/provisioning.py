@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
@@ -13,6 +11,7 @@ from zae_limiter.exceptions import (
     PermissionDenied,
     RateLimiterUnavailable,
 )
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import Refused
 from zae_limiter.transport.threads import sleep
@@ -22,7 +21,7 @@ READY_WITHIN_S = 300.0  # AWS creates a table with indexes in well under a minut
 FIRST_PAUSE_S = 0.02  # a local server is ready at once
 LONGEST_PAUSE_S = 2.0
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 def make_table(client: DynamoClient, *, stream: bool = True) -> None:

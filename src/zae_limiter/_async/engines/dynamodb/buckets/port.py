@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
@@ -56,6 +55,7 @@ from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer, ServerFault
 
@@ -65,7 +65,7 @@ LAST_COUNTS_S = 1.0  # for all of them: closing must not take long
 AT_ONCE = 16  # of these writes
 MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class DynamoBuckets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -15,12 +14,13 @@ from zae_limiter.dynamodb.items.bucket_updates import rejected_write
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
 
 MAX_STORED = 10_000  # hours that need not be stored again; bounds memory
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class UsageRows:

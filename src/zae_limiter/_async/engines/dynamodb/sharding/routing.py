@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -35,11 +34,12 @@ from zae_limiter.dynamodb.sharding.known_shards import (
 )
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.errors import NotSent
 
 MAX_ATTEMPTS = 8  # each one means that another client came first
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class ShardRouter:

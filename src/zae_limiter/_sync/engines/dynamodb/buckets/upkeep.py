@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 
 from zae_limiter._sync.engines.dynamodb.context import TableContext
@@ -17,10 +16,11 @@ from zae_limiter.dynamodb.items import entities, keys
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId
 from zae_limiter.dynamodb.items.bucket_updates import later_expiry
 from zae_limiter.exceptions import InfrastructureError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class BucketUpkeep:

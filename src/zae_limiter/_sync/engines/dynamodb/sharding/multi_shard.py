@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import (
@@ -45,6 +44,7 @@ from zae_limiter.dynamodb.sharding import transactions
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards, rejection
 from zae_limiter.dynamodb.sharding.transactions import ShardMoves
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import (
     ConditionFailed,
@@ -57,7 +57,7 @@ from zae_limiter.transport.errors import (
 MAX_SPILLS = 12  # rounds of finding room; each one means that another client came first
 CROWDED = "too many clients write to this bucket at once; try again"
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class MultiShardWriter:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
@@ -33,13 +32,14 @@ from zae_limiter.dynamodb.sharding import transactions
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards
 from zae_limiter.dynamodb.sharding.throttling import ReshardCooldown, ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import ConditionFailed
 
 MAX_ATTEMPTS = 4  # at one split or merge; the next caller tries again
 MAX_PAIRS = 3  # that are read to be merged, for one caller
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 class Resharder:
