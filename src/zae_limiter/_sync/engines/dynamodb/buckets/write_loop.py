@@ -248,7 +248,7 @@ class WriteLoop:
         image, in_force = bucket.image, changes[0].in_force
         decided: Sequence[Outcome | None]
         if positions is SINGLE_CHARGE and bucket.shard.n == 1:
-            decided = [new_tuple(Applied, (image, NO_AMOUNTS, False, True, None, None))]
+            decided = [new_tuple(Applied, (image, NO_AMOUNTS, False, True, None, None, ""))]
             # A charge leaves no debt: the levels need not be looked at.
             if in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms):
                 return known, decided  # everything is decided: the caller does not look at it
