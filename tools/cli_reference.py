@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from zae_limiter.cli.app import app
-from zae_limiter.cli.errors import PROGRAM
+from zae_limiter.shell_words import PROGRAM
 
 STORE_OPTIONS = ("url", "stack", "region", "endpoint_url", "namespace")
 HEAD = """\

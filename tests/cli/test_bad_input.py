@@ -214,7 +214,7 @@ def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
     [
         (["entity", "show", "key-77"], "did you mean 'key-7'?"),
         (["entity", "show", "stranger"], "create it: zae-limiter entity create stranger"),
-        (["entity", "create", "key-7"], "exists already; see 'zae-limiter entity show"),
+        (["entity", "create", "key-7"], "exists already; show it: zae-limiter entity show"),
         (
             ["entity", "create", "key-8", "--parent", "projct-1", "--cascade"],
             "the parent 'projct-1' does not exist (did you mean 'project-1'?)",
@@ -242,10 +242,10 @@ def test_what_does_not_go_together_is_wrong_usage(cli, args, said):
         (["namespace", "show", "tenant-aa"], "did you mean 'tenant-a'?"),
         (["namespace", "show", "nothing"], "zae-limiter namespace register nothing"),
         (["namespace", "delete", "nothing", "--yes"], "namespace register nothing"),
-        (["namespace", "recover", "nothing"], "see 'zae-limiter namespace orphans'"),
+        (["namespace", "recover", "nothing"], "list them: zae-limiter namespace orphans"),
         (["namespace", "recover", "tenant-a"], "is active"),
         (["namespace", "purge", "tenant-a", "--yes"], "zae-limiter namespace delete tenant-a"),
-        (["namespace", "purge", "nothing", "--yes"], "see 'zae-limiter namespace orphans'"),
+        (["namespace", "purge", "nothing", "--yes"], "list them: zae-limiter namespace orphans"),
         (["resource", "list", "-N", "nothing"], "zae-limiter namespace register nothing"),
         (["resource", "list", "-N", "tenant-b"], "did you mean 'tenant-a'?"),
         (["entity", "show", "projct-1"], "did you mean 'project-1'?"),

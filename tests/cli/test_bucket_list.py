@@ -40,7 +40,7 @@ def test_buckets_are_listed_in_pages(cli):
         cursor = ["--cursor", page["next_cursor"]]
     assert sorted(entity_ids) == ["key-7", "key-a", "key-b", "key-c", "key-d", "project-1"]
     found = cli("bucket", "list", "--limit", "3")
-    assert "more: add --cursor" in found.err
+    assert "more: add --all, or --cursor" in found.err
     found = cli("bucket", "list", "--all")
     assert found.err == ""
     (line,) = (line for line in found.out.splitlines() if line.startswith("key-b"))

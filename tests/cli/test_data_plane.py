@@ -324,7 +324,7 @@ def test_entities_are_listed_with_their_parents_and_in_pages(cli, opened):
             cursor = ["--cursor", page["next_cursor"]]
         assert len(found) == len(set(found)) == count
     assert found == sorted(found)
-    assert "more: add --cursor" in cli("entity", "list", "--limit", "3").err
+    assert "more: add --all, or --cursor" in cli("entity", "list", "--limit", "3").err
     assert "more" not in cli("entity", "list", "--limit", "7").err
 
 

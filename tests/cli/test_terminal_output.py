@@ -39,10 +39,15 @@ def test_lines_are_folded_between_words_at_60_columns(cli, args):
     _, wide = screen_of(*args, "--url", cli.url, columns=400)
     _, narrow = screen_of(*args, "--url", cli.url, columns=60)
     lines = ANSI.sub("", narrow).replace("\r", "").split("\n")
-    assert all(len(line) <= 60 or " " not in line.strip() for line in lines), narrow
+    assert all(len(line) <= 60 or is_whole(line) for line in lines), narrow
     assert {word for line in lines for word in line.split() if len(word) > 3} >= {
         word for word in ANSI.sub("", wide).split() if len(word) > 3 and word.isalpha()
     }
+
+
+def is_whole(line):
+    """Whether a line is one word, or a command, which stays in one piece to be copied."""
+    return " " not in line.strip() or line.startswith("zae-limiter ")
 
 
 def test_a_single_thing_is_not_called_many(cli):

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from zae_limiter._version import __version__
-from zae_limiter.cli.errors import PROGRAM, did_you_mean
+from zae_limiter.cli.errors import did_you_mean
+from zae_limiter.shell_words import PROGRAM
 
 HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 # The first sentence of each command's help, repeated here so that listing the commands imports

@@ -20,6 +20,7 @@ from zae_limiter.cli.options import (
 )
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_result, print_table
+from zae_limiter.shell_words import quoted
 
 if TYPE_CHECKING:
     from zae_limiter.cli.store import StoreLocation
@@ -119,7 +120,7 @@ def list_events(
     else:
         print_hint(output, "no audit events are stored")
     if next_event_id is not None:
-        print_hint(output, f"more: add --start-event-id {next_event_id}")
+        print_hint(output, f"more: add --start-event-id {quoted(next_event_id)}")
 
 
 def _subject(

@@ -22,6 +22,7 @@ from zae_limiter.cli.options import (
 from zae_limiter.cli.param_types import Seconds
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_line, print_table, rich_table
+from zae_limiter.shell_words import quoted
 
 if TYPE_CHECKING:
     from zae_limiter.cli.bucket_rows import BucketFilter, BucketPages, ListedBucket
@@ -156,7 +157,7 @@ def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, o
     if not pages.item_count and cursor is None:
         _hint_none(source, output)
     if pages.next_cursor is not None:
-        print_hint(output, f"more: add --cursor {pages.next_cursor!r}, or --all")
+        print_hint(output, f"more: add --all, or --cursor {quoted(pages.next_cursor)}")
 
 
 def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, output: str) -> None:

@@ -77,7 +77,7 @@ def deploy(store: StoreLocation, plan: bool, wait: bool, output: str, **options:
     if deployed.stack == "begun":
         print_hint(output, f"when it is complete, finish it: {suggested('deploy')}")
     elif deployed.stack == "created":
-        print_hint(output, f"next: {suggested('system', 'set-defaults', '-l', 'rpm:60')}")
+        print_hint(output, f"next: {suggested('system', 'set-defaults', options=('-l', 'rpm:60'))}")
 
 
 def _deploy(

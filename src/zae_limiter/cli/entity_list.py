@@ -30,6 +30,7 @@ from zae_limiter.cli.options import (
 )
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_result
+from zae_limiter.shell_words import quoted
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -202,4 +203,4 @@ def _row(entity: Entity, parent: str | None) -> tuple[object, ...]:
 
 def _hint_more(output: str, pages: Pages[Any]) -> None:
     if pages.next_cursor is not None:
-        print_hint(output, f"more: add --cursor {pages.next_cursor!r}, or --all")
+        print_hint(output, f"more: add --all, or --cursor {quoted(pages.next_cursor)}")

@@ -17,6 +17,7 @@ from zae_limiter.cli.options import (
 )
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_result
+from zae_limiter.shell_words import quoted
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -96,7 +97,7 @@ def _unregistered(repository: SyncRepository, entity_id: str) -> str:
     from zae_limiter.cli.lookups import similar_entities
 
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    creation = suggested("entity", "create", entity_id, "--parent", "PARENT")
+    creation = suggested("entity", "create", entity_id, options=("--parent", "PARENT"))
     advice = suggestion or f"; create it: {creation}"
     return f"entity {entity_id!r} is not registered{advice}"
 
@@ -121,7 +122,7 @@ def describe_orphans(repository: SyncRepository, entity_id: str) -> str:
         return ""
     count = f"{len(children):,}{' or more' if more else ''}"
     entities = "1 entity" if len(children) == 1 else f"{count} entities"
-    names = ", ".join(repr(child.id) for child in children[:MAX_NAMED_CHILDREN])
+    names = ", ".join(quoted(child.id) for child in children[:MAX_NAMED_CHILDREN])
     rest = ", ..." if len(children) > MAX_NAMED_CHILDREN else ""
     move = suggested("entity", "set-parent", children[0].id, "PARENT")
     return (

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import click
 
-PROGRAM = "zae-limiter"
+from zae_limiter.shell_words import PROGRAM, command_line, quoted
+
 WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
 RIGHT_ADDRESS = "check --region, --url or --endpoint-url, and that the server is running"
 # The library's advice names Python arguments; these name the options of the command line instead.
@@ -23,6 +25,10 @@ SHELL_PHRASES = {
     "check endpoint_url": "check --endpoint-url",
 }
 MIN_WIDTH = 20  # columns: a narrower terminal folds by itself
+# Pieces of a line that are never folded: a command after a colon, a name in quotes, any word.
+_QUOTED = r"""(?:'[^']*'|"[^"]*")"""
+_COMMAND = re.compile(rf"""(?<=: )({PROGRAM}(?: (?:{_QUOTED}|[^\s;'"])+)+;?)""")
+_WORD = re.compile(rf"""\(?{_QUOTED}(?:{_QUOTED}|[^\s'"])*|\S+""")
 # Commands that do not take --namespace.
 STACK_COMMANDS = ("check", "delete", "deploy", "list", "status", "upgrade")
 ALL_NAMESPACES = ("loadtest", "namespace", "version", *STACK_COMMANDS)
@@ -47,20 +53,22 @@ class GivenOptions:
         self.region: tuple[str, ...] = ()
         self.namespace: tuple[str, ...] = ()
 
-    def command(self, *words: str) -> str:
+    def command(self, *words: str, options: Sequence[str] = ()) -> str:
         """Return a command line that works on the same store and namespace."""
-        from shlex import join
-
         namespace = () if words[0] in ALL_NAMESPACES else self.namespace
         store = self.region if words[0] == "list" else self.store
-        return join([PROGRAM, *words, *store, *namespace])
+        return command_line(*words, options=(*options, *store, *namespace))
 
 
-def suggested(*words: str) -> str:
-    """Return a command line for a hint of the command that runs now."""
+def suggested(*words: str, options: Sequence[str] = ()) -> str:
+    """Return a command line for a hint of the command that runs now.
+
+    ``words`` are the command and its arguments. The hint names the line after a colon, and ends it
+    with a semicolon or the end of the line.
+    """
     ctx = click.get_current_context(silent=True)
     given = ctx.find_object(GivenOptions) if ctx is not None else None
-    return (given or GivenOptions()).command(*words)
+    return (given or GivenOptions()).command(*words, options=options)
 
 
 class Interrupted(click.ClickException):
@@ -74,7 +82,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     others = [candidate for candidate in candidates if candidate != name]
-    matches = " or ".join(map(repr, get_close_matches(name, others)))
+    matches = " or ".join(map(quoted, get_close_matches(name, others)))
     return f" (did you mean {matches}?)" if matches else ""
 
 
@@ -129,15 +137,16 @@ def _in_shell_terms(error: Exception, given: GivenOptions) -> str:
 
     if isinstance(error, exceptions.NamespaceNotFoundError):
         return (
-            f"namespace {error.namespace!r} is not registered; see "
-            f"'{given.command('namespace', 'list')}' and 'orphans', or register it: "
+            f"namespace {error.namespace!r} is not registered; list those that are: "
+            f"{given.command('namespace', 'list')}; list deleted ones: "
+            f"{given.command('namespace', 'orphans')}; register it: "
             f"{given.command('namespace', 'register', error.namespace)}"
         )
     if isinstance(error, exceptions.EntityExistsError):
         return (
-            f"entity {error.entity_id!r} exists already; see "
-            f"'{given.command('entity', 'show', error.entity_id)}', or "
-            f"'{given.command('entity', 'set-parent', error.entity_id)}' to change its parent"
+            f"entity {error.entity_id!r} exists already; show it: "
+            f"{given.command('entity', 'show', error.entity_id)}; change its parent: "
+            f"{given.command('entity', 'set-parent', error.entity_id)}"
         )
     if isinstance(error, exceptions.InfrastructureNotFoundError):
         if error.hint.startswith("the folder"):
@@ -157,14 +166,16 @@ def _is_connection_error(error: Exception) -> bool:
 
 
 def _with_shell_phrases(text: str, given: GivenOptions) -> str:
-    create = given.command("namespace", "register", "default", "--create-table")
+    create = given.command("namespace", "register", "default", options=("--create-table",))
     phrases = {
         **SHELL_PHRASES,
         "there is no such table, and provision='table' creates it": (
             "there is no such table; check --name, --region and --endpoint-url, or deploy it: "
-            f"{given.command('deploy')}, or create the table alone: {create}"
+            f"{given.command('deploy')}; or create the table alone: {create}"
         ),
-        "delete_namespace() it before": f"'{given.command('namespace', 'delete')}' before",
+        "delete_namespace() it before a purge": (
+            f"delete it first: {given.command('namespace', 'delete', 'NAME')}"
+        ),
     }
     for in_code, in_shell in phrases.items():
         text = text.replace(in_code, in_shell)
@@ -172,25 +183,40 @@ def _with_shell_phrases(text: str, given: GivenOptions) -> str:
 
 
 def _report(message: str, code: int) -> int:
-    click.echo(folded(" ".join(message.split()), sys.stderr), err=True)
+    from zae_limiter.cli.formatting import printable
+
+    line = " ".join(line.strip() for line in message.splitlines())  # keeps the blanks of an id
+    click.echo(folded(printable(line), sys.stderr), err=True)
     return code
 
 
 def folded(line: str, stream: TextIO) -> str:
-    """Fold a line between words at the width of a terminal; anywhere else it stays one line."""
+    """Fold a line between words at the width of a terminal; anywhere else it stays one line.
+
+    Commands and quoted names stay whole, so that they can be copied: the terminal breaks them.
+    """
     if not stream.isatty():
         return line
     from shutil import get_terminal_size
-    from textwrap import wrap
 
-    indent = " " * (len(line) - len(line.lstrip()))
     width = max(get_terminal_size().columns, MIN_WIDTH)
-    lines = wrap(
-        line,
-        width,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
-    return "\n".join(lines) if len(line) > width else line
+    if len(line) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    lines = [""]
+    for piece in _pieces(line):
+        longer = f"{lines[-1]} {piece}" if lines[-1] else indent + piece
+        if lines[-1] and len(longer) > width:
+            lines.append(indent + piece)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """Return the commands and words of a line, in order."""
+    for position, part in enumerate(_COMMAND.split(line)):
+        if position % 2:  # the texts between the commands are at even positions
+            yield part
+        else:
+            yield from _WORD.findall(part)

@@ -128,7 +128,7 @@ def deploy(
         )
         data = {"name": stack.name, "limiter": stack.limiter, "image": image}
     print_result(output, data, f"{data['name']} is deployed")
-    print_hint(output, f"next: {suggested('loadtest', 'run', '-f', 'locustfile.py')}")
+    print_hint(output, f"next: {suggested('loadtest', 'run', options=('-f', 'locustfile.py'))}")
 
 
 def _place(vpc_id: str | None, subnet_ids: tuple[str, ...] | None) -> NetworkPlace | None:

@@ -57,7 +57,7 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
 
 def unknown_id(namespace_id: str) -> str:
     orphans = suggested("namespace", "orphans")
-    return f"no deleted namespace has the id {namespace_id!r}; see '{orphans}'"
+    return f"no deleted namespace has the id {namespace_id!r}; list them: {orphans}"
 
 
 def purge_with_progress(

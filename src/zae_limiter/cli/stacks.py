@@ -59,7 +59,8 @@ def delete(store: StoreLocation, yes: bool, wait: bool, output: str) -> None:
             deleted = deployment.delete(wait=wait)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"; CloudFormation goes on with what was begun; see {suggested('status')}"
+                "; CloudFormation goes on with what was begun; see how far it is: "
+                f"{suggested('status')}"
             ) from None
         finally:
             deployment.close()
@@ -80,7 +81,7 @@ def _finish_deletion(place: StackPlace, output: str) -> None:
         deployment.close()
     if not buckets:
         raise click.ClickException(
-            f"there is no stack named {place[0]!r}; see '{suggested('list')}'"
+            f"there is no stack named {place[0]!r}; list the stacks: {suggested('list')}"
         )
     data = {"name": place[0], "deleted": True, "kept_bucket": None}
     print_result(
@@ -163,7 +164,7 @@ def status_command(store: StoreLocation, output: str) -> None:
     if found.cfn_status is None and found.table_status is None:
         notes = "; ".join(found.details["notes"])
         raise click.ClickException(
-            notes or f"there is no stack or table named {place[0]!r}; see '{suggested('list')}'"
+            notes or f"there is no stack or table named {place[0]!r}; list all: {suggested('list')}"
         )
     if output == "json":
         print_result(output, asdict(found))

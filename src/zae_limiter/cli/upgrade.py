@@ -147,7 +147,7 @@ def _versions(place: StackPlace) -> dict[str, Any]:
         deployment.close()
     if record is None:
         raise click.ClickException(
-            f"there is no limiter named {place[0]!r}; see '{suggested('list')}'"
+            f"there is no limiter named {place[0]!r}; list the limiters: {suggested('list')}"
         )
     return {
         "client_version": __version__,
@@ -165,7 +165,7 @@ def _verdict(state: dict[str, Any]) -> tuple[bool, str]:
     if state["schema"] > state["client_schema"]:
         return False, "update zae-limiter: the table is of a newer version"
     if state["schema"] < state["client_schema"]:
-        return False, f"stop older clients, then run {suggested('upgrade')}"
+        return False, f"stop older clients, then migrate: {suggested('upgrade')}"
     if is_older(state["functions_version"]):
         return True, f"functions are of an older version: {suggested('upgrade')}"
     if is_older(__version__, state["functions_version"] or __version__):

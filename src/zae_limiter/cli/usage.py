@@ -28,6 +28,7 @@ from zae_limiter.cli.usage_output import (
     snapshot_json,
     summaries_json,
 )
+from zae_limiter.shell_words import quoted
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -128,7 +129,7 @@ def list_usage(
     elif windows:
         print_windows(windows, options.window, namespaces)
     if next_page is not None and not options.reads_all:
-        print_hint(options.output, f"more: add --next-key {next_page!r}")
+        print_hint(options.output, f"more: add --next-key {quoted(next_page)}")
 
 
 @usage.command("summary")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zae_limiter.exceptions import IncompatibleSchemaError
+from zae_limiter.shell_words import command_line
 
 # Raised by a change that older clients would misread; `dynamodb.migrations` says what changed.
 SCHEMA_VERSION = 2
@@ -51,4 +52,4 @@ def refuse_newer_schema(record: Mapping[str, Any], table: str) -> int:
 
 def how_to_migrate(table: str) -> str:
     """Return the command that migrates a table."""
-    return f"zae-limiter upgrade --name {table}"
+    return command_line("upgrade", options=("--name", table))

@@ -15,6 +15,7 @@ from zae_limiter.loadtest.builder import ImageBuilder
 from zae_limiter.loadtest.lambda_builder import ImageContext, build_context
 from zae_limiter.loadtest.template import template
 from zae_limiter.models.stack import StackOptions
+from zae_limiter.shell_words import command_line
 from zae_limiter.transport.control import Control, ControlError
 
 SUFFIX = "-loadtest"
@@ -160,7 +161,7 @@ class LoadTestStack:
         if image is None or (with_image and not image):
             raise LoadTestError(
                 f"there is no load-test stack for {self.limiter!r}; deploy it first: "
-                f"zae-limiter loadtest deploy --name {self.limiter}"
+                f"{command_line('loadtest', 'deploy', options=('--name', self.limiter))}"
             )
 
     def image_uri(self) -> str | None:

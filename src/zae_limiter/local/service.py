@@ -28,6 +28,7 @@ from zae_limiter.local.programs import (
 )
 from zae_limiter.local.records import RecordFile, ServerRecord, locked
 from zae_limiter.local.status import ServerStatus, answer_ms
+from zae_limiter.shell_words import command_line
 
 ENGINES = ("dynoxide", "ministack", "docker")
 DEFAULT_ENGINE = "dynoxide"
@@ -93,7 +94,7 @@ class LocalService:
             if time.monotonic() > give_up_at:
                 raise LocalServerError(
                     f"{record.engine} runs, but does not answer at {server_url(record.port)}; "
-                    "see 'zae-limiter local logs', then stop it: zae-limiter local down"
+                    "read its log: zae-limiter local logs; then stop it: zae-limiter local down"
                 )
             time.sleep(PAUSE_S)
         return True
@@ -278,7 +279,7 @@ def _port_taken(port: int) -> str:
     other = port + 1 if port < 65535 else port - 1
     return (
         f"port {port} is taken by {processes.port_holder(port)}; stop it, or choose another port: "
-        f"zae-limiter local up --port {other}"
+        f"{command_line('local', 'up', options=('--port', str(other)))}"
     )
 
 

@@ -282,7 +282,8 @@ def test_an_application_without_rights_on_functions_opens_with_a_warning(
             limiter = SyncRateLimiter(repository)
             with limiter.acquire("key-1", "gpt-4", {"rpm": 1}, limits=LIMITS):
                 pass
-    assert "could not be updated; run `zae-limiter upgrade" in caplog.text
+    assert "could not be updated (" in caplog.text
+    assert "; update them: zae-limiter upgrade --name " in caplog.text
     detach()
     admin.close()
 

@@ -14,6 +14,7 @@ from zae_limiter.exceptions import InfrastructureError, PermissionDenied
 from zae_limiter.infra.progress import StackEvent
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.settings import Settings
+from zae_limiter.shell_words import command_line
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ async def deploy_missing(client: DynamoClient, settings: Settings) -> None:
         await deployment.deploy(settings.stack_options or _options(settings))
     except PermissionDenied as error:
         raise PermissionDenied(
-            f"there is no table {client.table!r}, and its stack cannot be deployed: {error}; run "
-            f"`zae-limiter deploy --name {client.table}` with more rights, or check region and "
-            "stack",
+            f"there is no table {client.table!r}, and its stack cannot be deployed: {error}; check "
+            "region and stack, or deploy it with more rights: "
+            f"{command_line('deploy', options=('--name', client.table))}",
             cause=error,
         ) from error
     finally:
@@ -44,13 +45,13 @@ async def update_older_functions(client: DynamoClient, record: Mapping[str, Any]
         updated = await deployment.update_functions()
     except InfrastructureError as error:
         logger.warning(
-            "functions of stack %s are of version %s, older than %s, and could not be updated; "
-            "run `zae-limiter upgrade --name %s`: %s",
+            "functions of stack %s are of version %s, older than %s, and could not be updated "
+            "(%s); update them: %s",
             client.table,
             record.get(FUNCTIONS_VERSION),
             __version__,
-            client.table,
             error,
+            command_line("upgrade", options=("--name", client.table)),
         )
     else:
         logger.info("updated functions to version %s: %s", __version__, ", ".join(updated))

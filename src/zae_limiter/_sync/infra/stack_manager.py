@@ -17,6 +17,7 @@ from zae_limiter.infra.progress import StackEvent
 from zae_limiter.infra.template import template
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import check_stack_name
+from zae_limiter.shell_words import command_line
 from zae_limiter.transport.control import Control, ControlError
 from zae_limiter.transport.threads import sleep
 
@@ -205,7 +206,7 @@ class SyncStackManager:
             **self._request(options),
         )
         if wait:
-            again = f"deploy it again, or remove it: zae-limiter delete --name {self.name}"
+            again = f"deploy it again, or remove it: {_deletion(self.name)}"
             self._finish(set(), "creation", again)
         return "created"
 
@@ -355,11 +356,15 @@ def _changed_properties(change: dict[str, Any]) -> Iterator[str]:
 
 def _stuck(name: str, status: str) -> str:
     if status == "UPDATE_ROLLBACK_FAILED":
-        return (
-            f"is {status}: run `aws cloudformation continue-update-rollback --stack-name {name}`, "
-            "then deploy again"
-        )
-    return f"is {status} and cannot be updated; delete it first: zae-limiter delete --name {name}"
+        words = ("cloudformation", "continue-update-rollback")
+        resume = command_line(*words, options=("--stack-name", name), program="aws")
+        return f"is {status}: end its rollback, then deploy again: {resume}"
+    return f"is {status} and cannot be updated; delete it first: {_deletion(name)}"
+
+
+def _deletion(name: str) -> str:
+    """Return the command that deletes a stack."""
+    return command_line("delete", options=("--name", name))
 
 
 def _ignore(event: StackEvent) -> None:
