@@ -270,11 +270,18 @@ class ValidationError(ZAELimiterError, ValueError):
 
     def __init__(self, field: str, value: object, reason: str) -> None:
         self.field = field
-        self.value = value if isinstance(value, str | int | float | bool | None) else repr(value)
+        shown = _notation(value)
+        self.value = value if isinstance(value, str | int | float | bool | None) else shown
         self.reason = reason
-        shown = repr(value)
         shown = shown if len(shown) <= 80 else shown[:77] + "..."
         super().__init__(f"{field}: {reason} (got {shown})")
+
+
+def _notation(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:
+        return f"<{type(value).__name__} nested without end>"
 
 
 class InvalidIdentifierError(ValidationError):

@@ -195,7 +195,7 @@ def check_document(value: object) -> dict[str, Any]:
 
     try:
         copy = json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):  # other types, or nested without end
         copy = None
     if not isinstance(copy, dict):
         raise ValidationError("document", value, "must be a mapping that JSON can hold")

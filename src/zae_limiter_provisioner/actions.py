@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._sync.provisioner import WAIT_SECONDS
+from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.problems import ApplyConflict, ManifestError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from zae_limiter.manifest.diff import ApplyResult
 
 ACTIONS = ("plan", "apply", "diff")
+MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda takes no larger payload
 DEFAULT_NAMESPACE = "default"
 DEFAULT_PRINCIPAL = "limits-provisioner"
 
@@ -86,15 +88,21 @@ def stop_at(until: float) -> Progress:
 def read_manifest(document: object) -> LimitsManifest:
     """Read a manifest from JSON data, or from its text; raises ManifestError."""
     if isinstance(document, str):
-        import json
-
-        try:
-            document = json.loads(document)
-        except ValueError as error:
-            raise ValidationError("manifest", None, f"is not JSON: {error}") from error
+        document = _parsed(document)
     if not isinstance(document, Mapping):
         raise ValidationError("manifest", document, "must be a mapping")
     return LimitsManifest.from_dict(document)
+
+
+def _parsed(text: str) -> object:
+    from json import JSONDecodeError
+
+    try:
+        return parse_bounded(text, longest=MAX_CHARACTERS)
+    except JSONDecodeError as error:
+        raise ValidationError("manifest", None, f"is not JSON: {error}") from error
+    except ValueError as error:
+        raise ValidationError("manifest", None, str(error)) from error
 
 
 def namespace_of(named: object, manifest: LimitsManifest) -> str:

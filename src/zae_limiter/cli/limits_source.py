@@ -83,8 +83,10 @@ def _reported(error: ManifestError, output: str) -> WrongManifest:
 
 def _texts(name: str) -> Iterator[tuple[str, str]]:
     """Return the texts behind one value of ``--file``, with their names."""
+    from zae_limiter.manifest.yaml_text import MAX_CHARACTERS
+
     if name == STDIN:
-        yield "<stdin>", sys.stdin.read()
+        yield "<stdin>", sys.stdin.read(MAX_CHARACTERS + 1)
         return
     path = Path(name)
     if not name or not path.exists():
@@ -100,8 +102,11 @@ def _texts(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: Path) -> str:
+    from zae_limiter.manifest.yaml_text import MAX_CHARACTERS
+
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            return file.read(MAX_CHARACTERS + 1)  # of a longer text, the reader says so
     except UnicodeDecodeError:
         raise _bad_file(f"{str(path)!r} is not text in UTF-8") from None
 

@@ -10,10 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.local import FILE_MODE, LocalServerError, private_folder
 
 LOCKED_WITHIN_S = 900.0  # another command may be fetching a server over a slow network
 LOCK_PAUSE_S = 0.05
+MAX_RECORD_BYTES = 1_000_000  # a record has 400, and a few for each limiter
 
 
 class ServerRecord(NamedTuple):
@@ -56,8 +58,10 @@ class RecordFile:
     def read(self) -> ServerRecord | None:
         """Return the record; None if there is none, or if it cannot be understood."""
         try:
-            return _parsed(json.loads(self.path.read_text(encoding="utf-8")))
-        # Not there, of another version, or cut off by a full disk.
+            with self.path.open(encoding="utf-8") as file:
+                text = file.read(MAX_RECORD_BYTES + 1)
+            return _parsed(parse_bounded(text, longest=MAX_RECORD_BYTES))
+        # Not there, of another version, cut off by a full disk, or no record at all.
         except (OSError, ValueError, TypeError, LookupError):
             return None
 

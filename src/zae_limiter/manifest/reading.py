@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zae_limiter.bounded_json import is_deeper, too_deep
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.manifest.declarations import (
     DEFAULT_PERIOD,
@@ -67,6 +68,8 @@ def read_yaml(text: str, source: str) -> LimitsManifest:
 
 def read_document(document: Mapping[str, Any], source: str) -> LimitsManifest:
     """Read plain data; numbers and booleans may be text, as CloudFormation passes them."""
+    if is_deeper(document):
+        raise ManifestError([Problem(source, (), 0, 0, too_deep())])
     problems: list[Problem] = []
     manifest = _Reader(source, None, problems).manifest(document)
     _raise_all(problems)

@@ -11,11 +11,13 @@ from typing import Any
 
 import yaml
 
+from zae_limiter.bounded_json import MAX_DEPTH, too_deep
 from zae_limiter.manifest.problems import Path, Problem
 
 # The loader in C is ten times as fast; a wheel of PyYAML has it, a build from source may not.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+MAX_CHARACTERS = 32_000_000  # of one text: 200,000 entities with limits of their own
 # A value takes a character or more, but an alias repeats all values of its anchor. This allows for
 # aliases of large mappings, and ends a document that explodes through aliases of aliases.
 FREE_VALUES = 50_000
@@ -46,7 +48,11 @@ class Places:
 def load(text: str, source: str) -> tuple[Any, Places, list[Problem]]:
     """Return the document, its places, and what is wrong with it as YAML."""
     places = Places()
+    if len(text) > MAX_CHARACTERS:
+        reason = f"has more than {MAX_CHARACTERS:,} characters; divide it into several files"
+        return None, places, [Problem(source, (), 0, 0, reason)]
     try:
+        _check_depth(text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -61,6 +67,30 @@ def load(text: str, source: str) -> tuple[Any, Places, list[Problem]]:
         return None, places, [_malformed(error, source)]
 
 
+class _TooDeep(yaml.MarkedYAMLError):
+    """The text is YAML, but nested deeper than any manifest."""
+
+
+def _check_depth(text: str) -> None:
+    """Raise if a text is nested too deeply.
+
+    The loader in C calls itself for each level, without a bound, and would end the process. The
+    events of a text are read one after the other.
+    """
+    loader, depth = _Loader(text), 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise _TooDeep(problem=too_deep(), problem_mark=event.start_mark)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    finally:
+        loader.dispose()
+
+
 class _Builder:
     """Turns nodes into plain values, and notes places and keys that a mapping has twice."""
 
@@ -69,6 +99,7 @@ class _Builder:
         self._source = source
         self._places = places
         self._left = most
+        self._depth = 0  # of the value that is being built: an alias may be inside of itself
 
     def value(self, node: Any, path: Path) -> Any:
         self._left -= 1
@@ -76,11 +107,18 @@ class _Builder:
             raise yaml.YAMLError("its aliases repeat too many values; write them out")
         if node.tag.removeprefix(TAG) not in KINDS:
             self._report(path, node.start_mark, f"has the tag {node.tag}; leave it out")
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(inside, path) for inside in node.value]
-        return _scalar(node)
+        if isinstance(node, yaml.ScalarNode):
+            return _scalar(node)
+        if self._depth == MAX_DEPTH:
+            raise _TooDeep(problem=too_deep(), problem_mark=node.start_mark)
+        self._depth += 1
+        is_mapping = isinstance(node, yaml.MappingNode)
+        value = self._mapping(node, path) if is_mapping else self._sequence(node, path)
+        self._depth -= 1
+        return value
+
+    def _sequence(self, node: Any, path: Path) -> list[Any]:
+        return [self.value(inside, path) for inside in node.value]
 
     def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
@@ -129,4 +167,5 @@ def _malformed(error: Exception, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     line, column = (0, 0) if mark is None else (mark.line + 1, mark.column + 1)
     reason = getattr(error, "problem", None) or str(error) or type(error).__name__
-    return Problem(source, (), line, column, f"is not YAML: {reason}")
+    what = reason if isinstance(error, _TooDeep) else f"is not YAML: {reason}"
+    return Problem(source, (), line, column, what)

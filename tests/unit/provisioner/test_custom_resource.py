@@ -102,6 +102,8 @@ def answer_of(inbox):
     [
         ({}, "manifest"),
         ({"Manifest": "{"}, "is not JSON"),
+        ({"Manifest": "[" * 25_000}, "manifest: is nested more than 32 levels deep"),
+        ({"Manifest": " " * 6_000_001}, "manifest: has more than 6,000,000 characters"),
         ({"Manifest": {"resourses": {}}}, "did you mean 'resources'?"),
         ({"Manifest": {}, "Name": "x"}, "use Manifest and Namespace"),
         (None, "manifest"),

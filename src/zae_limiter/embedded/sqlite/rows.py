@@ -100,7 +100,7 @@ def decode_config(text: str) -> LevelConfig:
             tuple(Limit.from_stored(*fields) for fields in data["limits"]),
             None if policy is None else OnUnavailable(policy),
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged("configuration", text, error) from error
 
 
@@ -162,7 +162,7 @@ def encode_document(value: dict[str, Any]) -> str:
 def decode_document(text: str) -> dict[str, Any]:
     try:
         value: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged("document", text, error) from error
     return value
 
