@@ -39,14 +39,15 @@ def test_from_an_empty_store_to_drift_and_back(shell, manifest, engine):
         "    + rpm 10/min",
         "+ entity key-1",
         "    + parent 'team', charged by every acquire",
+        "+ entity team",
         "+ entity key-1 on _default_",
         "    + rpm 5/hour",
         "",
-        "plan: 4 to create, 0 to update, 0 to delete",
+        "plan: 5 to create, 0 to update, 0 to delete",
     ]
     applied = shell("limits", "apply", "-f", manifest, "--principal", "ci")
-    assert applied.out == f"{planned}applied: 4 created, 0 updated, 0 deleted\n"
-    assert shell("limits", "plan", "-f", manifest).out == "plan: no changes, 4 unchanged\n"
+    assert applied.out == f"{planned}applied: 5 created, 0 updated, 0 deleted\n"
+    assert shell("limits", "plan", "-f", manifest).out == "plan: no changes, 5 unchanged\n"
     assert shell("limits", "diff", "-f", manifest).out.startswith("no drift")
     shell("resource", "set-defaults", "gpt-4", "-l", "rpm:99", "--principal", "eve")
     shell("entity", "delete-limits", "key-1", "--yes", "--principal", "bob")
@@ -68,6 +69,15 @@ def test_from_an_empty_store_to_drift_and_back(shell, manifest, engine):
 
 
 @on_both_engines
+def test_the_parent_that_a_manifest_names_takes_children(shell, manifest, engine):
+    shell("namespace", "register", "default")
+    shell("limits", "apply", "-f", manifest)
+    assert "not registered" not in shell("entity", "show", "key-1").out
+    shell("entity", "create", "key-2", "--parent", "team")
+    assert shell("entity", "show", "team", "--output", "json").json["created_at"]
+
+
+@on_both_engines
 def test_an_export_is_a_manifest_that_changes_nothing(cli, tmp_path, engine):
     exported = cli("limits", "export")
     document = yaml.safe_load(exported.out)
@@ -77,10 +87,10 @@ def test_an_export_is_a_manifest_that_changes_nothing(cli, tmp_path, engine):
     assert cli("limits", "export", "-o", path).out == f"manifest written to {path}\n"
     assert path.read_text() == exported.out
     out = cli("limits", "plan", "-f", path, "--detailed-exitcode")
-    assert (out.code, out.out) == (0, "plan: no changes, 6 as declared and now managed\n")
+    assert (out.code, out.out) == (0, "plan: no changes, 7 as declared and now managed\n")
     out = cli("limits", "apply", "-f", path)
-    assert out.out.endswith("applied: no changes, 6 as declared and now managed\n")
-    assert cli("limits", "plan", "-f", path).out == "plan: no changes, 6 unchanged\n"
+    assert out.out.endswith("applied: no changes, 7 as declared and now managed\n")
+    assert cli("limits", "plan", "-f", path).out == "plan: no changes, 7 unchanged\n"
 
 
 def test_several_files_a_folder_and_stdin(shell, tmp_path, monkeypatch):

@@ -1340,7 +1340,7 @@ MUTANTS = [
     Mutant(
         "what an apply is about to make is not known to be managed",
         "manifest/diff.py",
-        "digests[change.target] = PENDING",
+        "digests[change.target] = PENDING_REGISTRATION if keeps_place else PENDING",
         "digests.pop(change.target, None)",
         DIFF + "test_what_an_apply_will_change_is_pending_until_it_is_done",
     ),

@@ -48,7 +48,7 @@ class ManifestContract(Contract):
 
     def test_an_apply_stores_what_the_manifest_declares(self, world: World) -> None:
         result = world.repo.provisioner("alice").apply(FULL)
-        assert (result.created, result.updated, result.deleted) == (6, 0, 0)
+        assert (result.created, result.updated, result.deleted) == (7, 0, 0)
         system = [Limit.per_minute("rpm", 100), Limit.per_hour("tpm", 9, burst=12)]
         assert world.repo.get_system_defaults() == (system, OnUnavailable.ALLOW)
         assert world.repo.get_resource_defaults(API) == [Limit.custom("rpm", 60, 50, 30)]
@@ -61,11 +61,86 @@ class ManifestContract(Contract):
         assert world.repo.list_resources_with_entity_configs() == ["_default_", API]
         assert world.repo.list_entities_with_custom_limits(API)[0] == [USER]
 
+    def test_the_parents_that_a_manifest_names_are_registered(self, world: World) -> None:
+        manifest = declare(
+            entities={
+                USER: {"parent": "team", "cascade": True},
+                "other": {"parent": "alone", **rates(rpm=5)},
+                "team": rates(rpm=8),
+            }
+        )
+        provisioner = world.repo.provisioner("alice")
+        provisioner.apply(manifest)
+        for parent in ("team", "alone"):
+            entity = world.repo.get_entity(parent)
+            assert entity is not None
+            assert (entity.parent_id, entity.cascade) == (None, False)
+        assert provisioner.plan(manifest).is_empty
+        assert provisioner.diff(manifest) == []
+        world.repo.delete_entity("alone", "bob")
+        (drift,) = provisioner.diff(manifest)
+        assert (str(drift.target), drift.principal) == ("entity alone", "bob")
+        assert drift.cause is DriftCause.BY_HAND
+        provisioner.apply(manifest)
+        assert world.repo.get_entity("alone") is not None
+        provisioner.apply(declare(entities={"team": rates(rpm=8)}))
+        assert world.repo.get_entity("alone") is None
+        assert world.repo.get_entity("team") is None
+        assert world.repo.get_limits("team") == [Limit.per_minute("rpm", 8)]
+
+    def test_an_entity_is_registered_with_nothing_but_limits(self, world: World) -> None:
+        entities: dict[str, Any] = {
+            USER: {"registered": True, **rates(rpm=5)},
+            "empty": {},
+            "limits-alone": rates(rpm=5),
+            "child": {"parent": "ghost"},
+            "ghost": {"registered": False},
+        }
+        provisioner = world.repo.provisioner()
+        provisioner.apply(declare(entities=entities))
+        registered, _ = world.repo.list_entities()
+        assert sorted(entity.id for entity in registered) == sorted([USER, "empty", "child"])
+        exported = provisioner.export()
+        assert exported.to_dict()["entities"] == {
+            "child": {"parent": "ghost", "cascade": False},
+            "empty": {"registered": True},
+            "ghost": {"registered": False},
+            "limits-alone": {"resources": {"_default_": rates(rpm={"capacity": 5})}},
+            USER: {"registered": True, "resources": {"_default_": rates(rpm={"capacity": 5})}},
+        }
+        assert provisioner.apply(LimitsManifest.from_dict(exported.to_dict())).changes == []
+
+    def test_a_registration_leaves_the_parent_of_an_entity_alone(self, world: World) -> None:
+        world.repo.create_entity("team", "Team", "org", True)
+        manifest = declare(entities={"key": {"parent": "team"}, "org": {}})
+        provisioner = world.repo.provisioner()
+        provisioner.apply(manifest)
+        team = world.repo.get_entity("team")
+        assert team is not None
+        assert (team.name, team.parent_id, team.cascade) == ("Team", "org", True)
+        world.repo.set_parent("org", "group")
+        assert provisioner.plan(manifest).is_empty
+        provisioner.apply(declare())
+        assert world.repo.get_entity("key") is None
+        assert world.repo.get_entity("team") == team
+        org = world.repo.get_entity("org")
+        assert org is not None, "its parent was given by hand"
+        assert org.parent_id == "group"
+
+    def test_a_parent_that_a_manifest_no_longer_names_is_removed(self, world: World) -> None:
+        provisioner = world.repo.provisioner()
+        provisioner.apply(declare(entities={"key": {"parent": "team", "cascade": True}}))
+        provisioner.apply(declare(entities={"key": {"registered": True}}))
+        key = world.repo.get_entity("key")
+        assert key is not None
+        assert (key.parent_id, key.cascade) == (None, False)
+        assert world.repo.get_entity("team") is None
+
     def test_every_change_is_logged_with_its_principal(self, world: World) -> None:
         world.repo.provisioner("alice").apply(FULL)
         events = world.repo.get_audit_events()
         actions = sorted(event.action for event in events if event.principal == "alice")
-        assert actions == ["entity_created", *["limits_set"] * 4]
+        assert actions == ["entity_created", "entity_created", *["limits_set"] * 4]
         (event,) = world.repo.get_audit_events("$SYSTEM")
         assert event.details["on_unavailable"] == "allow"
         assert event.details["previous"] is None
@@ -78,7 +153,7 @@ class ManifestContract(Contract):
         world.repo.set_limits(ids[0], [OTHER], principal="bob")
         named = ("alice", "bob")
         everything = [event for event in _all_events(world) if event.principal in named]
-        assert len(everything) == 3 * MANY + 1
+        assert len(everything) == 3 * MANY + 2, "their parent is registered"
         for each in ids[:: MANY // 8]:
             about_it = [event for event in everything if event.entity_id == each]
             assert world.repo.get_audit_events(each) == about_it
@@ -96,9 +171,9 @@ class ManifestContract(Contract):
             world.repo.get_audit_events(),
         )
         plan = provisioner.plan(FULL)
-        assert (plan.changes, plan.adopted, plan.unchanged) == ([], 0, 6)
+        assert (plan.changes, plan.adopted, plan.unchanged) == ([], 0, 7)
         result = provisioner.apply(FULL)
-        assert (result.created, result.updated, result.deleted, result.unchanged) == (0, 0, 0, 6)
+        assert (result.created, result.updated, result.deleted, result.unchanged) == (0, 0, 0, 7)
         assert world.repo.get_provisioner_state() == state
         assert world.repo.get_audit_events() == events
 
@@ -107,7 +182,7 @@ class ManifestContract(Contract):
         world.repo.set_limits(USER, [OTHER], "another")
         world.repo.provisioner().apply(FULL)
         result = world.repo.provisioner().apply(declare())
-        assert (result.created, result.updated, result.deleted) == (0, 0, 6)
+        assert (result.created, result.updated, result.deleted) == (0, 0, 7)
         assert world.repo.get_system_defaults() == ([], None)
         assert world.repo.list_resources_with_defaults() == []
         assert world.repo.get_entity(USER) is None
@@ -123,7 +198,7 @@ class ManifestContract(Contract):
         world.repo.set_parent(USER, "another-team")
         world.repo.set_system_defaults([OTHER], on_unavailable="block")
         result = provisioner.apply(FULL)
-        assert (result.created, result.updated, result.deleted, result.unchanged) == (1, 4, 0, 1)
+        assert (result.created, result.updated, result.deleted, result.unchanged) == (1, 4, 0, 2)
         assert provisioner.plan(FULL).is_empty
         assert provisioner.export().to_dict()["entities"][USER]["parent"] == "team"
 
@@ -223,11 +298,11 @@ class ManifestContract(Contract):
         provisioner = world.repo.provisioner()
         exported = LimitsManifest.from_dict(provisioner.export().to_dict())
         plan = provisioner.plan(exported)
-        assert (plan.changes, plan.adopted) == ([], 4)
+        assert (plan.changes, plan.adopted) == ([], 5)
         result = provisioner.apply(exported)
-        assert (result.adopted, result.unchanged, result.changes) == (4, 0, [])
+        assert (result.adopted, result.unchanged, result.changes) == (5, 0, [])
         plan = provisioner.plan(exported)
-        assert (plan.changes, plan.adopted, plan.unchanged) == ([], 0, 4)
+        assert (plan.changes, plan.adopted, plan.unchanged) == ([], 0, 5)
         assert provisioner.apply(declare()).deleted == 3
         assert provisioner.export().to_dict() == {"namespace": "default"}
 
@@ -264,7 +339,7 @@ class ManifestContract(Contract):
         with pytest.raises(ApplyConflict, match="in progress, by alice since"):
             bob.apply(declare(), wait_seconds=0)
         alice.release()
-        assert bob.apply(declare(), wait_seconds=0).deleted == 6
+        assert bob.apply(declare(), wait_seconds=0).deleted == 7
 
     def test_an_apply_that_lost_its_lease_changes_nothing_more(self, world: World) -> None:
         stopped = _state(world, "alice")

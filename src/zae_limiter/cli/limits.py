@@ -303,7 +303,7 @@ def diff(
     help="Format of the manifest.",
 )
 def export(store: StoreLocation, file: Path | None, output: str) -> None:
-    """Write the stored limits and parents as a manifest.
+    """Write stored limits, parents and entities as a manifest.
 
     Applying it changes nothing, and what it declares is managed from then on. Names and metadata
     of entities are no part of manifests.

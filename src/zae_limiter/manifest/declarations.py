@@ -81,19 +81,21 @@ class ResourceDecl:
 
 @frozen
 class EntityDecl:
-    """An entity: its limits by resource, and its place in the hierarchy.
+    """An entity: its limits by resource, its place in the hierarchy, and its registration.
 
-    If ``parent`` and ``cascade`` are both None, they are not managed, and the entity need not be
-    registered. Otherwise the one that is None is none, or False.
+    If ``parent`` and ``cascade`` are both None, its place is not managed. If only one is set,
+    ``parent`` defaults to none and ``cascade`` to False. An entity with a place is registered, and
+    so is one with ``registered``; if that is None, the parents of other entities are.
     """
 
     resources: Mapping[str, ResourceDecl] = field(default_factory=dict)
     parent: str | None = None
     cascade: bool | None = None
+    registered: bool | None = None
 
     @property
-    def is_registered(self) -> bool:
-        """Whether the manifest says that the entity is registered."""
+    def has_place(self) -> bool:
+        """Whether the manifest says which parent the entity has, or that it has none."""
         return self.parent is not None or self.cascade is not None
 
 
@@ -164,6 +166,8 @@ def _entity(entity: EntityDecl) -> dict[str, Any]:
         document["parent"] = entity.parent
     if entity.cascade is not None:
         document["cascade"] = entity.cascade
+    if entity.registered is not None:
+        document["registered"] = entity.registered
     if entity.resources:
         document["resources"] = _resources(entity.resources)
     return document

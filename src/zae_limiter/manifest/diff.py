@@ -6,7 +6,7 @@ from typing import Any
 
 from zae_limiter._light_classes import field, frozen
 from zae_limiter.manifest.declarations import LimitsManifest
-from zae_limiter.manifest.state import PENDING, Managed
+from zae_limiter.manifest.state import PENDING, PENDING_REGISTRATION, Managed
 from zae_limiter.manifest.targets import (
     ALONE,
     Action,
@@ -32,9 +32,12 @@ def _changes(wanted: Settings, managed: Managed, live: Settings) -> list[Change]
     changes = []
     for target, setting in wanted.items():
         before = live.get(target)
-        if not setting.agrees(before):
+        # An earlier manifest gave the entity a parent, which this one does not name any more.
+        loses_parent = setting.keeps_place and before is not None and managed.has_placed(target)
+        after = ALONE if loses_parent else setting
+        if not after.agrees(before):
             action = Action.CREATE if before is None else Action.UPDATE
-            changes.append(Change(action, target, before, setting))
+            changes.append(Change(action, target, before, after))
     removals = [
         change
         for target in managed.digests.keys() - wanted.keys()
@@ -46,11 +49,18 @@ def _changes(wanted: Settings, managed: Managed, live: Settings) -> list[Change]
 
 
 def _removal(target: Target, before: Setting, managed: Managed) -> Change | None:
-    """Delete a target; an entity that no apply has registered only loses its parent."""
+    """Delete a target; an entity that no apply has registered only loses its parent.
+
+    A parent that no apply has given stays, and with it the registration.
+    """
+    is_placed = managed.has_placed(target)
     is_ours = target.entity_id in managed.registered and not before.is_described
+    is_ours = is_ours and (is_placed or before.agrees(ALONE))
     if target.kind is not TargetKind.ENTITY or is_ours:
         return Change(Action.DELETE, target, before)
-    return None if before.agrees(ALONE) else Change(Action.UPDATE, target, before, ALONE)
+    if before.agrees(ALONE) or not is_placed:
+        return None
+    return Change(Action.UPDATE, target, before, ALONE)
 
 
 @frozen
@@ -100,7 +110,8 @@ class LimitsPlan:
         digests, registered = dict(self.managed.digests), set(self.managed.registered)
         digests |= {target: setting.digest() for target, setting in self.wanted.items()}
         for change in self.changes:
-            digests[change.target] = PENDING
+            keeps_place = change.after is not None and change.after.keeps_place
+            digests[change.target] = PENDING_REGISTRATION if keeps_place else PENDING
             if change.target.kind is TargetKind.ENTITY and change.action is Action.CREATE:
                 registered.add(change.target.entity_id)
         return Managed(digests, frozenset(registered))

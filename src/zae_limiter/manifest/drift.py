@@ -8,7 +8,7 @@ from typing import Any
 
 from zae_limiter._light_classes import frozen
 from zae_limiter.manifest.diff import LimitsPlan
-from zae_limiter.manifest.state import PENDING
+from zae_limiter.manifest.state import PENDING, PENDING_REGISTRATION
 from zae_limiter.manifest.targets import Setting, Settings, Target
 
 
@@ -64,6 +64,6 @@ def _drifts(plan: LimitsPlan, live: Settings) -> Iterator[Drift]:
             by_hand = stored is not None
         else:
             left = stored.digest() if stored is not None else None
-            by_hand = applied not in (PENDING, left)
+            by_hand = applied not in (PENDING, PENDING_REGISTRATION, left)
         cause = DriftCause.BY_HAND if by_hand else DriftCause.NOT_APPLIED
         yield Drift(target, cause, plan.wanted.get(target), stored)

@@ -62,12 +62,21 @@ def _entities(
     for entity_id in one.keys() & other.keys():
         first, second = one[entity_id], other[entity_id]
         path = ("entities", entity_id)
-        if first.is_registered and second.is_registered:
+        if first.has_place and second.has_place:
             report((*path, "parent"), TWICE)
-        place = first if first.is_registered else second
+        place = first if first.has_place else second
         merged[entity_id] = EntityDecl(
             _resources(first.resources, second.resources, report, path),
             place.parent,
             place.cascade,
+            _registered(first.registered, second.registered, report, path),
         )
     return merged
+
+
+def _registered(one: bool | None, other: bool | None, report: Report, path: Path) -> bool | None:
+    if one is None or other is None:
+        return other if one is None else one
+    if one != other:
+        report((*path, "registered"), "differs from another file; keep one")
+    return one

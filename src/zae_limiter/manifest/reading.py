@@ -36,7 +36,7 @@ T = TypeVar("T")
 MANIFEST_KEYS = ("namespace", "system", "resources", "entities")
 SYSTEM_KEYS = ("limits", "on_unavailable")
 RESOURCE_KEYS = ("limits",)
-ENTITY_KEYS = ("resources", "limits", "parent", "cascade")
+ENTITY_KEYS = ("resources", "limits", "parent", "cascade", "registered")
 LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period")
 SLOT_KEYS = ("concurrent", "lease_ttl")
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
@@ -122,6 +122,8 @@ class _Reader:
         return ResourceDecl(limits)
 
     def _entity(self, value: object, path: Path) -> EntityDecl:
+        if value is None or value == {}:  # there is nothing else that it could declare
+            return EntityDecl(registered=True)
         before = len(self._problems)
         keys = self._mapping(value, path, ENTITY_KEYS)
         resources = self._named(keys, "resources", path, check_resource_or_default, self._resource)
@@ -134,21 +136,26 @@ class _Reader:
         parent = keys.get("parent")
         if parent is not None:
             parent = self._checked(check_entity_id, _text(parent), (*path, "parent"))
-        entity = EntityDecl(resources, parent, self._cascade(keys, path))
-        is_empty = not entity.resources and not entity.is_registered
+        cascade = self._flag(keys, "cascade", path)
+        if cascade and keys.get("parent") is None:
+            self.report((*path, "cascade"), "needs a parent to cascade to")
+        entity = EntityDecl(resources, parent, cascade, self._flag(keys, "registered", path))
+        if entity.has_place and entity.registered is False:
+            self.report(
+                (*path, "registered"), "must be true or left out: it has a parent or cascade"
+            )
+        is_empty = not (entity.resources or entity.has_place or entity.registered is not None)
         if is_empty and before == len(self._problems):
-            self.report(path, "declares nothing; give it limits or a parent, or drop the entry")
+            self.report(path, "declares nothing; give it limits or a parent, or leave it empty")
         return entity
 
-    def _cascade(self, keys: Mapping[str, Any], path: Path) -> bool | None:
-        cascade = keys.get("cascade")
-        if isinstance(cascade, str) and cascade.lower() in ("true", "false"):
-            cascade = cascade.lower() == "true"  # CloudFormation has no booleans
-        if cascade is None or isinstance(cascade, bool):
-            if cascade and keys.get("parent") is None:
-                self.report((*path, "cascade"), "needs a parent to cascade to")
-            return cascade
-        self.report((*path, "cascade"), f"must be true or false, not {cascade!r}")
+    def _flag(self, keys: Mapping[str, Any], key: str, path: Path) -> bool | None:
+        flag = keys.get(key)
+        if isinstance(flag, str) and flag.lower() in ("true", "false"):
+            flag = flag.lower() == "true"  # CloudFormation has no booleans
+        if flag is None or isinstance(flag, bool):
+            return flag
+        self.report((*path, key), f"must be true or false, not {flag!r}")
         return None
 
     # --- limits

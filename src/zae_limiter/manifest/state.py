@@ -15,12 +15,13 @@ from typing import Any
 from zlib import crc32
 
 from zae_limiter._light_classes import NamedTuple, field, frozen
-from zae_limiter.manifest.targets import POLICY, SYSTEM, Target, TargetKind
+from zae_limiter.manifest.targets import POLICY, REGISTERED, SYSTEM, Target, TargetKind
 
 Document = dict[str, Any]
 
 FIRST_PAGE = "provisioner"  # key of its document
 PENDING = ""  # the digest of a target that an apply is changing, or was when it was killed
+PENDING_REGISTRATION = "registering"  # the same, of an entity whose place is not managed
 INLINE_CHARACTERS = 4000  # each batch of an apply checks the first page and pays for its size
 PAGE_CHARACTERS = 100_000  # a store takes 390,000; names spread unevenly
 MAX_PAGES = 1024  # 100 million characters: more than a million entities
@@ -40,6 +41,11 @@ class Managed:
 
     digests: Mapping[Target, str] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
+
+    def has_placed(self, target: Target) -> bool:
+        """Whether an apply manages, or was about to manage, the parent of an entity."""
+        digest = self.digests.get(target)
+        return digest not in (None, REGISTERED.digest(), PENDING_REGISTRATION)
 
 
 class ApplyLease(NamedTuple):

@@ -21,7 +21,7 @@ class TargetKind(StrEnum):
     SYSTEM = "system"
     POLICY = "on_unavailable"
     RESOURCE = "resource"
-    ENTITY = "entity"  # its parent, and whether it cascades
+    ENTITY = "entity"  # its registration, its parent, and whether it cascades
     ENTITY_LIMITS = "entity_limits"
 
 
@@ -58,6 +58,7 @@ class Setting(NamedTuple):
     """The content of one target; fields that its kind does not have are empty.
 
     ``is_described``: the entity has a name or metadata, which manifests do not manage.
+    ``keeps_place``: a manifest wants the entity registered, whatever its parent is.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -65,10 +66,11 @@ class Setting(NamedTuple):
     parent: str | None = None
     cascade: bool = False
     is_described: bool = False
+    keeps_place: bool = False
 
     def agrees(self, other: Setting | None) -> bool:
-        """Whether both have the same content, whatever the order of their limits."""
-        return other is not None and self.content() == other.content()
+        """Whether the other has the wanted content, whatever the order of its limits."""
+        return other is not None and (self.keeps_place or self.content() == other.content())
 
     def digest(self) -> str:
         """Return a short text that changes with the content."""
@@ -76,6 +78,8 @@ class Setting(NamedTuple):
 
     def content(self) -> tuple[Any, ...]:
         """Return all that is managed, in an order that does not depend on how it was written."""
+        if self.keeps_place:
+            return ("registered",)
         limits = sorted(
             (limit.name, limit.capacity, limit.refill_amount, limit.refill_period_seconds)
             for limit in self.limits
@@ -88,12 +92,15 @@ class Setting(NamedTuple):
         if kind is TargetKind.POLICY:
             return {"on_unavailable": self.on_unavailable}
         if kind is TargetKind.ENTITY:
+            if self.keeps_place:
+                return {"registered": True}
             return {"parent": self.parent, "cascade": self.cascade}
         return {"limits": {limit.name: LimitDecl.of(limit).to_dict() for limit in self.limits}}
 
 
 Settings = Mapping[Target, Setting]
 ALONE = Setting()  # an entity without a parent
+REGISTERED = Setting(keeps_place=True)  # an entity, whatever its parent is
 
 
 class Action(StrEnum):
@@ -137,14 +144,25 @@ def wanted_settings(manifest: LimitsManifest) -> dict[Target, Setting]:
     for resource, declared in manifest.resources.items():
         target = Target(TargetKind.RESOURCE, resource=resource)
         wanted[target] = Setting(_limits(declared.limits))
+    for entity_id in sorted(_registered(manifest)):
+        wanted[Target(TargetKind.ENTITY, entity_id)] = REGISTERED
     for entity_id, entity in manifest.entities.items():
-        if entity.is_registered:
+        if entity.has_place:
             place = Setting(parent=entity.parent, cascade=bool(entity.cascade))
             wanted[Target(TargetKind.ENTITY, entity_id)] = place
         for resource, declared in entity.resources.items():
             target = Target(TargetKind.ENTITY_LIMITS, entity_id, resource)
             wanted[target] = Setting(_limits(declared.limits))
     return wanted
+
+
+def _registered(manifest: LimitsManifest) -> set[str]:
+    """Return the entities that a manifest wants registered: those that say so, and parents."""
+    entities = manifest.entities
+    parents = {entity.parent for entity in entities.values() if entity.parent is not None}
+    declared = {entity_id for entity_id, entity in entities.items() if entity.registered}
+    refused = {entity_id for entity_id, entity in entities.items() if entity.registered is False}
+    return declared | (parents - refused)
 
 
 def _limits(declared: Limits) -> tuple[Limit, ...]:

@@ -84,7 +84,8 @@ def _check_depth(text: str) -> None:
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
                 if depth > MAX_DEPTH:
-                    raise _TooDeep(problem=too_deep(), problem_mark=event.start_mark)
+                    mark: Any = event.start_mark
+                    raise _TooDeep(problem=too_deep(), problem_mark=mark)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     finally:

@@ -58,13 +58,15 @@ class LevelChange(NamedTuple):
 class PlaceChange(NamedTuple):
     """Another parent of an entity, which is registered if it is not.
 
-    With ``unregister`` its registration is deleted instead; its limits and buckets stay.
+    With ``keep_place`` an entity that is registered keeps its parent. With ``unregister`` its
+    registration is deleted instead; its limits and buckets stay.
     """
 
     entity_id: str
     parent_id: str | None = None
     cascade: bool = False
     unregister: bool = False
+    keep_place: bool = False
 
     def after(self, before: Entity | None, now_ms: int) -> Entity | None:
         """Return the entity after the change; None if it is not registered."""
@@ -77,6 +79,8 @@ class PlaceChange(NamedTuple):
                 cascade=self.cascade,
                 created_at=iso_from_ms(now_ms),
             )
+        if self.keep_place:
+            return before
         return Entity(
             before.id,
             before.name,

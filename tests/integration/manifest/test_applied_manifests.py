@@ -30,14 +30,17 @@ def limited(names, **more):
 
 @st.composite
 def entity_sections(draw):
-    """Entities with limits, a parent, or both."""
+    """Entities with limits, a parent, a registration, or several of them."""
     section = {}
     for entity_id in draw(st.sets(st.sampled_from(ENTITIES))):
         entity = {"resources": draw(limited([*RESOURCES, "_default_"]))}
         parent = draw(st.sampled_from([None, *(each for each in PARENTS if each != entity_id)]))
+        registered = draw(st.sampled_from([None, True] if parent else [None, True, False]))
+        if registered is not None:
+            entity["registered"] = registered
         if parent is not None:
             entity |= {"parent": parent, "cascade": draw(st.booleans())}
-        if parent is not None or entity["resources"]:
+        if len(entity) > 1 or entity["resources"]:
             section[entity_id] = entity
     return section
 
@@ -102,16 +105,24 @@ def stored(repository):
 
 
 def expected(before, managed, registered, second):
-    """What apply(second) must leave of what was stored before."""
+    """What apply(second) must leave of what was stored before; ``managed`` are settings."""
     wanted = wanted_settings(second)
     left = {target: value for target, value in before.items() if target not in managed}
-    for target in managed - wanted.keys():
+    for target in managed.keys() - wanted.keys():
         if target.kind is TargetKind.ENTITY and target in before:
-            is_described = before[target][1]
-            if is_described or target not in registered:
+            content, is_described = before[target]
+            if managed[target].keeps_place:
+                if is_described or target not in registered or content != ALONE.content():
+                    left[target] = before[target]
+            elif is_described or target not in registered:
                 left[target] = (ALONE.content(), is_described)
     for target, setting in wanted.items():
-        left[target] = (setting.content(), before.get(target, (None, False))[1])
+        content, is_described = before.get(target, (ALONE.content(), False))
+        if not setting.keeps_place:
+            content = setting.content()
+        elif target in managed and not managed[target].keeps_place:
+            content = ALONE.content()
+        left[target] = (content, is_described)
     return left
 
 
@@ -137,11 +148,11 @@ def check(root, name, steps):
     before = stored(repository)
     provisioner = repository.provisioner("test")
     provisioner.apply(first)
-    managed = wanted_settings(first).keys()
+    managed = wanted_settings(first)
     registered = {
         target for target in managed if target.kind is TargetKind.ENTITY and target not in before
     }
-    assert stored(repository) == expected(before, set(), set(), first)
+    assert stored(repository) == expected(before, {}, set(), first)
     assert provisioner.plan(first).is_empty
     by_hand(repository, between)
     before = stored(repository)

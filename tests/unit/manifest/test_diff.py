@@ -57,12 +57,14 @@ def test_defaults_come_first_and_leave_last():
         "system on_unavailable",
         "resource api",
         "entity b",
+        "entity t",
         "entity a on _default_",
         "entity b on _default_",
     ]
     assert [target for _, target in changes(everything, Managed(), {})] == order
-    live = wanted_settings(everything)
-    state = LimitsPlan.of(live, Managed(), {}).managed_after()
+    wanted = wanted_settings(everything)
+    live = {target: wanted[target]._replace(keeps_place=False) for target in wanted}
+    state = LimitsPlan.of(wanted, Managed(), {}).managed_after()
     assert [target for _, target in changes(LimitsManifest(), state, live)] == order[::-1]
 
 
@@ -76,6 +78,21 @@ def test_an_entity_is_unregistered_only_if_an_apply_has_registered_it():
     assert compute_diff(empty, managed(USER), {USER: ALONE}) == []
     (change,) = compute_diff(empty, ours, {USER: child._replace(is_described=True)})
     assert (change.action, change.after) == (Action.UPDATE, ALONE)
+
+
+def test_a_registration_that_was_interrupted_leaves_the_parent_alone():
+    manifest = LimitsManifest.from_dict({"entities": {"user": {}}})
+    plan = LimitsPlan.of(wanted_settings(manifest), Managed(), {})
+    during, child = plan.managed_during(), {USER: Setting(parent="by-hand")}
+    assert changes(manifest, during, {}) == [(Action.CREATE, "entity user")]
+    assert changes(manifest, during, child) == []
+    assert changes(LimitsManifest(), during, child) == []
+    assert changes(LimitsManifest(), during, {USER: ALONE}) == [(Action.DELETE, "entity user")]
+    again = LimitsPlan.of(wanted_settings(manifest), during, {})
+    (drift,) = compute_drift(again, {})
+    assert drift.cause is DriftCause.NOT_APPLIED
+    placed = Managed({USER: PENDING}, frozenset(["user"]))
+    assert changes(manifest, placed, child) == [(Action.UPDATE, "entity user")]
 
 
 def test_what_an_apply_will_change_is_pending_until_it_is_done():

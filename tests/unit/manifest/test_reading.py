@@ -134,7 +134,7 @@ entities:
   lonely:
     cascade: true
   a#b: {limits: {rpm: {capacity: many, burst: -1}}}
-  empty: {}
+  empty: {limits: {}}
 """
     assert problems_of(text) == [
         (
@@ -167,7 +167,7 @@ entities:
         ),
         (
             "limits.yaml:18:3: entities.empty: declares nothing; give it limits or a parent, or "
-            "drop the entry"
+            "leave it empty"
         ),
     ]
 
@@ -256,6 +256,7 @@ def test_several_files_are_one_manifest():
     assert [str(target) for target in wanted_settings(manifest)] == [
         "system",
         "system on_unavailable",
+        "entity t",
         "entity u",
         "entity u on x",
     ]

@@ -101,7 +101,7 @@ class Provisioner:
         return await trace(self._context, compute_drift(plan, live))
 
     async def export(self) -> LimitsManifest:
-        """Return the stored limits and parents as a manifest, managed or not."""
+        """Return the stored limits, parents and registrations as a manifest, managed or not."""
         from zae_limiter._async.provisioner.export import export
 
         return await export(self._context)

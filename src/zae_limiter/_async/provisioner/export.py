@@ -32,14 +32,23 @@ async def export(context: Context) -> LimitsManifest:
         section = of_entities.setdefault(level.entity_id, {}) if level.entity_id else resources
         section[level.resource] = ResourceDecl(_declared(config))
     entities = {entity_id: EntityDecl(section) for entity_id, section in of_entities.items()}
-    for entity in await _children(context):
+    registered = await _registered(context)
+    parents = {entity.parent_id for entity in registered.values()}
+    for entity in registered.values():
         declared = entities.get(entity.id, EntityDecl())
-        entities[entity.id] = replace(declared, parent=entity.parent_id, cascade=entity.cascade)
+        if entity.parent_id is not None:
+            place = replace(declared, parent=entity.parent_id, cascade=entity.cascade)
+            entities[entity.id] = place
+        elif entity.id not in parents:  # an apply registers parents in any case
+            entities[entity.id] = replace(declared, registered=True)
+    for parent in parents - registered.keys():
+        if parent is not None:  # an apply must not register it
+            entities[parent] = replace(entities.get(parent, EntityDecl()), registered=False)
     return LimitsManifest(
         context.namespace_name,
         None if system is None else SystemDecl(_declared(system), system.on_unavailable),
         resources,
-        entities,
+        dict(sorted(entities.items())),
     )
 
 
@@ -57,13 +66,13 @@ async def _all_levels(context: Context) -> dict[ConfigLevel, LevelConfig]:
     return await store.get_many(namespace_id, levels)
 
 
-async def _children(context: Context) -> list[Entity]:
-    """Return the entities that have a parent: there is nothing to declare about others."""
-    children: list[Entity] = []
+async def _registered(context: Context) -> dict[str, Entity]:
+    """Return the registered entities by their ids; a listing also has those that are in use."""
+    registered: dict[str, Entity] = {}
     cursor: str | None = ""
     while cursor is not None:
         page, cursor = await context.engine.entities.page(
             context.namespace_id, None, cursor, ENTITY_PAGE
         )
-        children += [entity for entity in page if entity.parent_id is not None]
-    return children
+        registered |= {entity.id: entity for entity in page if entity.created_at}
+    return registered

@@ -103,7 +103,7 @@ class SyncProvisioner:
         return trace(self._context, compute_drift(plan, live))
 
     def export(self) -> LimitsManifest:
-        """Return the stored limits and parents as a manifest, managed or not."""
+        """Return the stored limits, parents and registrations as a manifest, managed or not."""
         from zae_limiter._sync.provisioner.export import export
 
         return export(self._context)

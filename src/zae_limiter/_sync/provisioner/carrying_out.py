@@ -107,7 +107,7 @@ def _converted(change: Change) -> LevelChange | PlaceChange:
         return LevelChange(level_of(target), _limits(change))
     if after is None:
         return PlaceChange(target.entity_id, unregister=True)
-    return PlaceChange(target.entity_id, after.parent, after.cascade)
+    return PlaceChange(target.entity_id, after.parent, after.cascade, keep_place=after.keeps_place)
 
 
 def _limits(change: Change) -> tuple[Limit, ...]:
