@@ -16,6 +16,7 @@ MAX_ID_LENGTH = 256
 MAX_ID_BYTES = 900
 MAX_UTF8_BYTES = 4  # of one character: shorter ids need not be encoded to be measured
 MAX_RESOURCE_LENGTH = 128
+MAX_CURSOR_LENGTH = MAX_ID_LENGTH + len("#") + MAX_RESOURCE_LENGTH  # it names a bucket
 MAX_LIMIT_NAME_LENGTH = 64  # part of attribute names, which count for the size of every item
 MAX_NAMESPACE_LENGTH = 64
 MAX_STACK_LENGTH = 55  # leaves room for a suffix in names of at most 64 characters
@@ -155,14 +156,14 @@ def _fits(pattern: str, value: str) -> bool:
     return re.fullmatch(pattern, value) is not None
 
 
-def check_text(value: object, field: str) -> str | None:
+def check_text(value: object, field: str, longest: int = MAX_ID_LENGTH) -> str | None:
     """Accept text of at most 256 characters that can be stored as UTF-8, or None."""
     if value is None:
         return None
     if not isinstance(value, str):
         raise ValidationError(field, value, "must be text")
-    if len(value) > MAX_ID_LENGTH:
-        raise ValidationError(field, value, f"must have at most {MAX_ID_LENGTH} characters")
+    if len(value) > longest:
+        raise ValidationError(field, value, f"must have at most {longest} characters")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -175,6 +176,11 @@ def check_bool(value: object, field: str) -> bool:
     if type(value) is not bool:
         raise ValidationError(field, value, "must be True or False")
     return value
+
+
+def check_cursor(value: object) -> str | None:
+    """Accept text that a listing may have returned, or None."""
+    return check_text(value, "cursor", MAX_CURSOR_LENGTH)
 
 
 def check_principal(value: object) -> str | None:

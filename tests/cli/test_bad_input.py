@@ -58,7 +58,7 @@ BAD = {
     "metadata": ["", "team", "=x"],
     "limit": ["", "0", "-1", "x", "1.5", str(10**20)],
     "display_name": ["", " ", LONG],
-    "cursor": ["", LONG],
+    "cursor": ["", LONG + LONG],
     "near": ["", "0", "101", "most", "nan"],
     "sort": ["", "name"],
     "watch": ["", "0", "often"],

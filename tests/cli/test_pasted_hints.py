@@ -170,6 +170,23 @@ def test_the_next_page_of_a_listing(shell, hostile, paste, listing):
     assert second == both[1:] != []
 
 
+@on_both_engines
+@pytest.mark.parametrize("listing", [["entity", "list"], ["bucket", "list"], ["usage", "list"]])
+def test_the_next_page_after_the_longest_names(shell, paste, listing):
+    ids = [letter * 256 for letter in "ab"]
+    with SyncRepository.open(url=shell.url) as repository:
+        limiter = SyncRateLimiter(repository)
+        for entity_id in ids:
+            limits = [Limit.per_minute("rpm", 60)]
+            with limiter.acquire(entity_id, "r" * 128, {"rpm": 1}, limits=limits):
+                pass
+    first = shell(*listing, "--limit", "1").err
+    _, _, option = first.partition("add " if "--next-key" in first else "or ")
+    [words] = paste(f"zae-limiter {option}")
+    second = names_in(shell(*listing, "--output", "json", "--limit", "1", *words).json)
+    assert [row["entity_id"] for row in second] == ids[1:]
+
+
 def names_in(listed):
     """Return the rows of a listing without the levels of buckets, which change all the time."""
     rows = next(iter(listed.values()))

@@ -150,6 +150,28 @@ class BucketContract(Contract):
             assert (len(states + rest), len(left), end) == (4, 4, None)
             await world.take(states[-1].entity_id, rpm=1)
 
+    async def test_listings_take_their_own_cursors_of_the_longest_names(self, world: World) -> None:
+        await world.configure(RPM)
+        ids = [letter * 256 for letter in "abc"]
+        resources = [letter * 128 for letter in "de"]
+        for entity_id in ids:
+            for resource in resources:
+                await world.take(entity_id, resource, rpm=1)
+        listed: list[tuple[str, str]] = []
+        cursor, first = None, True
+        while first or cursor is not None:
+            states, cursor = await world.repo.list_buckets(1, cursor)
+            listed += [(state.entity_id, state.resource) for state in states]
+            first = False
+        assert sorted(listed) == [(entity_id, name) for entity_id in ids for name in resources]
+        found: list[str] = []
+        cursor, first = None, True
+        while first or cursor is not None:
+            entities, cursor = await world.repo.list_entities(1, cursor)
+            found += [entity.id for entity in entities]
+            first = False
+        assert sorted(found) == ids
+
     async def test_where_nothing_was_used_there_are_no_buckets(self, world: World) -> None:
         assert await world.repo.list_buckets() == ([], None)
         assert await world.repo.list_buckets(5, resource=API) == ([], None)

@@ -38,6 +38,15 @@ def _text(value: str) -> str:
     return check_text(value, "text") or ""
 
 
+def _cursor(value: str) -> str:
+    from zae_limiter.exceptions import ValidationError
+    from zae_limiter.naming import check_cursor
+
+    if not value.strip():
+        raise ValidationError("cursor", value, "must not be empty")
+    return check_cursor(value) or ""
+
+
 check_free_text = validation_callback(_text)
 
 
@@ -77,7 +86,7 @@ def page_options(things: str, thing: str, metavar: str) -> Callable[[Any], Any]:
         click.option(
             "--cursor",
             metavar=metavar,
-            callback=check_free_text,
+            callback=validation_callback(_cursor),
             help=f"Continue after this {thing}.",
         ),
     )

@@ -12,6 +12,7 @@ from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_bool,
+    check_cursor,
     check_entity_id,
     check_principal,
     check_text,
@@ -110,7 +111,7 @@ class EntityMethods(RepositoryMixin):
         return await self._context.engine.entities.page(
             self._context.namespace_id,
             parent_id,
-            check_text(cursor, "cursor") or "",
+            check_cursor(cursor) or "",
             None if limit is None else min(limit, MAX_PAGE),
         )
 

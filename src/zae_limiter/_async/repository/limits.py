@@ -19,11 +19,11 @@ from zae_limiter.models.limit import Limit, check_limits, check_positive
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_bool,
+    check_cursor,
     check_entity_id,
     check_principal,
     check_resource,
     check_resource_or_default,
-    check_text,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class LimitMethods(RepositoryMixin):
         """Return a page of entity ids, and the cursor of the next page (None at the end)."""
         if limit is not None:
             check_positive(limit, "limit")
-        check_text(cursor, "cursor")
+        check_cursor(cursor)
         entity_ids = await self._context.engine.configs.configured_entities(
             self._context.namespace_id,
             check_resource_or_default(resource),

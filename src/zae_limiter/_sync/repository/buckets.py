@@ -14,11 +14,11 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import check_amounts, check_positive
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import (
+    check_cursor,
     check_entity_id,
     check_limit_name,
     check_principal,
     check_resource,
-    check_text,
 )
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class BucketMethods(RepositoryMixin):
 
 def _position(cursor: str | None) -> tuple[str, str] | None:
     """Return entity and resource of the last bucket of the page before."""
-    if check_text(cursor, "cursor") is None:
+    if check_cursor(cursor) is None:
         return None
     entity_id, delimiter, resource = str(cursor).partition(DELIMITER)
     if not delimiter:
