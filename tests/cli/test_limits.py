@@ -187,3 +187,17 @@ def test_a_terminal_shows_colours_and_asks(url, tmp_path):
 
 def test_help_needs_neither_yaml_nor_the_library():
     assert run("limits", "plan", "--help").returncode == 0
+
+
+@on_both_engines
+def test_an_export_names_entities_that_are_special_in_yaml(shell, tmp_path, engine):
+    names = ["<<", "=", "~", "null", "yes", "1e3", "2024-01-01", "- a", "a: b", "x'$(true)"]
+    with SyncRepository.open(url=shell.url) as repository:
+        for name in names:
+            repository.create_entity(name, parent_id="<<" if name != "<<" else None, cascade=False)
+            repository.set_limits(name, [Limit.per_minute("rpm", 5)])
+    file = tmp_path / "exported.yaml"
+    for output in ("yaml", "json"):
+        shell("limits", "export", "--file", file, "--output", output)
+        found = shell("limits", "plan", "-f", file, "--output", "json").json
+        assert (found["changes"], found["adopt"]) == ([], 2 * len(names))

@@ -7,6 +7,8 @@ as a number to the base of 60, where it is a rate of 10 with a burst of 20.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import yaml
@@ -25,8 +27,13 @@ VALUES_PER_CHARACTER = 20
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 TAG = "tag:yaml.org,2002:"
 KINDS = frozenset({"bool", "float", "int", "map", "null", "seq", "str", "timestamp", "value"})
-MERGE = "<<"
+MERGE = f"{TAG}merge"  # the tag of << without quotes; '<<' in quotes is a name like any other
 TRUE = frozenset({"true", "yes", "on"})
+# JSON may write a character as a pair of escapes, which YAML does not allow. Other escapes are
+# matched as well, so that the backslash of one is never taken for the begin of the next.
+_ESCAPES = re.compile(
+    r"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 
 
 class Places:
@@ -52,12 +59,7 @@ def load(text: str, source: str) -> tuple[Any, Places, list[Problem]]:
         reason = f"has more than {MAX_CHARACTERS:,} characters; divide it into several files"
         return None, places, [Problem(source, (), 0, 0, reason)]
     try:
-        _check_depth(text)
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-        finally:
-            loader.dispose()
+        node = _composed(text)
         if node is None:
             return None, places, []
         most = FREE_VALUES + VALUES_PER_CHARACTER * len(text)
@@ -65,6 +67,31 @@ def load(text: str, source: str) -> tuple[Any, Places, list[Problem]]:
         return builder.value(node, ()), places, builder.problems
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return None, places, [_malformed(error, source)]
+
+
+def _composed(text: str) -> Any:
+    """Return the node of a text; None if it is empty."""
+    try:
+        return _composed_yaml(text)
+    except yaml.YAMLError:
+        joined = _ESCAPES.sub(_character, text)
+        if joined == text:
+            raise
+        return _composed_yaml(joined)
+
+
+def _character(escape: re.Match[str]) -> str:
+    """Return the character of a pair of escapes; any other escape as it is."""
+    return str(json.loads(f'"{escape[0]}"')) if escape["pair"] else escape[0]
+
+
+def _composed_yaml(text: str) -> Any:
+    _check_depth(text)
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
 
 
 class _TooDeep(yaml.MarkedYAMLError):
@@ -129,7 +156,7 @@ class _Builder:
                 self._report(path, key.start_mark, "must have plain text as keys")
                 continue
             name, place = str(key.value), (*path, str(key.value))
-            if name == MERGE:
+            if key.tag == MERGE:
                 merged = {**self._merged(inside, path), **merged}
             elif name in mapping:
                 self._report(place, key.start_mark, "comes twice; keep one")
