@@ -35,7 +35,9 @@ def parse_response(response: HttpResponse, operation: str, table: str) -> dict[s
             content = {}
         elif status == 200:
             # The item after a write is looked at by `decode` only if it cannot be decoded.
-            if operation == "UpdateItem" or has_shape(operation, content):
+            if operation == "UpdateItem" and "Attributes" in content:
+                return content
+            if not _is_foreign(content, headers) and has_shape(operation, content):
                 return content
             content = {}
         elif content.get("__type") == _CONDITION_FAILED and type(content.get("Item")) is dict:
@@ -69,6 +71,14 @@ def has_error_of_dynamodb(response: HttpResponse) -> bool:
 def has_shape(operation: str, content: Mapping[str, Any]) -> bool:
     """Whether a successful response has the form that the operation's callers rely on."""
     return all(is_valid(content.get(name)) for name, is_valid in _SHAPES.get(operation, {}).items())
+
+
+def _is_foreign(content: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
+    """Whether another server than DynamoDB has answered, such as a portal that wants a login.
+
+    Fields that are not known are accepted from DynamoDB itself, which names the request.
+    """
+    return bool(content) and content.keys().isdisjoint(_FIELDS) and REQUEST_ID not in headers
 
 
 def is_item(value: object) -> bool:
@@ -113,8 +123,12 @@ def _is_optional_item(value: object) -> bool:
     return value is None or is_item(value)
 
 
-def _is_items(value: object) -> bool:
+def _are_items(value: object) -> bool:
     return _is_list(value, is_item)
+
+
+def _is_unread(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("Keys"), list)
 
 
 def are_reasons(value: object) -> bool:
@@ -142,13 +156,32 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "L": partial(_is_list, is_valid=_is_attribute),
     "M": is_item,
 }
-_PAGE = {"Items": _optional(_is_items), "LastEvaluatedKey": _is_optional_item}
+_PAGE = {"Items": _are_items, "LastEvaluatedKey": _is_optional_item}
+# All fields of the answers of the operations below and of those that change tables.
+_FIELDS = frozenset(
+    {
+        "Attributes",
+        "ConsumedCapacity",
+        "Count",
+        "Item",
+        "ItemCollectionMetrics",
+        "Items",
+        "LastEvaluatedKey",
+        "Responses",
+        "ScannedCount",
+        "Table",
+        "TableDescription",
+        "TableNames",
+        "TimeToLiveDescription",
+        "TimeToLiveSpecification",
+        "UnprocessedItems",
+        "UnprocessedKeys",
+    }
+)
 _SHAPES: dict[str, dict[str, Callable[[object], bool]]] = {
     "BatchGetItem": {
-        "Responses": _optional(partial(_is_dict, is_valid=_is_items)),
-        "UnprocessedKeys": _optional(
-            partial(_is_dict, is_valid=lambda value: isinstance(value, dict))
-        ),
+        "Responses": partial(_is_dict, is_valid=_are_items),
+        "UnprocessedKeys": _optional(partial(_is_dict, is_valid=_is_unread)),
     },
     "BatchWriteItem": {
         "UnprocessedItems": _optional(

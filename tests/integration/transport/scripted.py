@@ -141,7 +141,7 @@ def dripping(data, seconds):
 def echo(wire):
     """Say back what was asked."""
     _, body = wire.read()
-    wire.write(message(body))
+    wire.write(message(body, x_amzn_requestid="scripted"))
 
 
 def echo_and_close(wire):

@@ -49,7 +49,7 @@ def cancelled(*codes):
 
 
 def test_the_tables_name_is_added_where_it_belongs(open_client):
-    with Script(scripted.answer({})) as server:
+    with Script(scripted.answer({"Responses": {}})) as server:
         client = open_client(server.url, "some-table-name")
         client.call("GetItem", KEY)
         client.call("GetItem", {**KEY, "TableName": "another-table"})

@@ -97,7 +97,7 @@ async def test_a_cancelled_call_does_not_spoil_the_next_ones(no_leaks):
     def slow_echo(wire):
         _, body = wire.read()
         time.sleep(0.02)
-        wire.write(scripted.message(body))
+        wire.write(scripted.message(body, x_amzn_requestid="scripted"))
 
     with Script(slow_echo) as server:
         client = DynamoClient(TABLE, endpoint_url=server.url)
@@ -156,7 +156,7 @@ def test_closing_waits_for_what_is_under_way_sync(no_leaks):
     def held(wire):
         wire.read()
         release.wait(10)
-        wire.write(scripted.message(b'{"late": 1}'))
+        wire.write(scripted.message(b'{"late": 1}', x_amzn_requestid="scripted"))
 
     with Script(held) as server, ThreadPoolExecutor(9) as pool:
         client = SyncDynamoClient(TABLE, endpoint_url=server.url)
@@ -177,7 +177,7 @@ async def test_closing_waits_for_what_is_under_way_async(no_leaks):
     def held(wire):
         wire.read()
         release.wait(10)
-        wire.write(scripted.message(b'{"late": 1}'))
+        wire.write(scripted.message(b'{"late": 1}', x_amzn_requestid="scripted"))
 
     with Script(held) as server:
         client = DynamoClient(TABLE, endpoint_url=server.url)
@@ -226,7 +226,7 @@ def test_an_interrupt_in_the_middle_does_not_spoil_the_next_call(no_leaks):
     def slow_echo(wire):
         _, body = wire.read()
         time.sleep(0.1)
-        wire.write(scripted.message(body))
+        wire.write(scripted.message(body, x_amzn_requestid="scripted"))
 
     def interrupt(*_):
         raise KeyboardInterrupt

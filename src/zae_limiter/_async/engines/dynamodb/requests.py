@@ -14,6 +14,7 @@ from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import ServerFault
 
 # sync: from zae_limiter.transport.threads import sleep
 
@@ -55,6 +56,8 @@ async def get_item(client: DynamoClient, key: Key, deadline: Deadline | None = N
     """Read one item consistently; None if there is none."""
     body = {"Key": key.attributes, "ConsistentRead": True}
     item: Item | None = (await client.call("GetItem", body, deadline=deadline)).get("Item")
+    if item is not None:
+        _check_keys([item], "GetItem")
     return item
 
 
@@ -94,6 +97,7 @@ async def _get_batch(
     client: DynamoClient, keys: Sequence[Key], consistent: bool, deadline: Deadline
 ) -> ItemsByKey:
     items: ItemsByKey = {}
+    wanted = frozenset(keys)
     backoff = Backoff(deadline)
     request: Mapping[str, Any] = {
         "Keys": [key.attributes for key in keys],
@@ -102,8 +106,12 @@ async def _get_batch(
     while True:
         body = {"RequestItems": {client.table: request}}
         answer = await client.call("BatchGetItem", body, deadline=deadline)
-        for item in answer.get("Responses", {}).get(client.table, []):
-            items[Key.of(item)] = item
+        found: list[Item] = answer["Responses"].get(client.table, [])
+        _check_keys(found, "BatchGetItem")
+        read = {Key.of(item): item for item in found}
+        if not read.keys() <= wanted:
+            raise _not_asked_for("BatchGetItem")
+        items |= read
         request = answer.get("UnprocessedKeys", {}).get(client.table)
         if not request:
             return items
@@ -119,11 +127,27 @@ async def transact_get(
     gets = [{"Get": {"TableName": client.table, "Key": key.attributes}} for key in wanted]
     answer = await client.call("TransactGetItems", {"TransactItems": gets}, deadline=deadline)
     responses: list[dict[str, Item]] = answer["Responses"]
+    if len(responses) != len(wanted):
+        raise _not_asked_for("TransactGetItems")
     return {
         key: response["Item"]
         for key, response in zip(wanted, responses, strict=True)
         if response.get("Item")
     }
+
+
+def _check_keys(items: Iterable[Item], operation: str, index_key: str = "PK") -> None:
+    """Raise unless every item has the keys of the table, and that of the index it came from."""
+    for item in items:
+        if not all("S" in item.get(name, ()) for name in ("PK", "SK", index_key)):
+            raise _not_asked_for(operation)
+
+
+def _not_asked_for(operation: str) -> ServerFault:
+    return ServerFault(
+        f"the answer to {operation} has other items than it asked for; check endpoint_url and any "
+        "proxy or gateway before it"
+    )
 
 
 class Query:
@@ -162,6 +186,7 @@ class Query:
             self._body["FilterExpression"] = only
         if after is not None:
             self._body["ExclusiveStartKey"] = after
+        self._index_key = f"{index}PK" if index is not None else "PK"
         self.is_over = False
 
     async def page(self) -> list[Item]:
@@ -169,7 +194,8 @@ class Query:
         items: list[Item] = []
         while not items and not self.is_over:
             answer = await self._client.call("Query", self._body)
-            items = answer.get("Items", [])
+            items = answer["Items"]
+            _check_keys(items, "Query", self._index_key)
             last = answer.get("LastEvaluatedKey")
             self.is_over = not last
             self._body["ExclusiveStartKey"] = last

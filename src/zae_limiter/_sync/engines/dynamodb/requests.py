@@ -15,6 +15,7 @@ from zae_limiter.dynamodb.items.attributes import Item, Value
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.transport.calls import Deadline
+from zae_limiter.transport.errors import ServerFault
 from zae_limiter.transport.threads import sleep
 
 if TYPE_CHECKING:  # functions call by a client of their own
@@ -55,6 +56,8 @@ def get_item(client: DynamoClient, key: Key, deadline: Deadline | None = None) -
     """Read one item consistently; None if there is none."""
     body = {"Key": key.attributes, "ConsistentRead": True}
     item: Item | None = client.call("GetItem", body, deadline=deadline).get("Item")
+    if item is not None:
+        _check_keys([item], "GetItem")
     return item
 
 
@@ -92,6 +95,7 @@ def _get_batch(
     client: DynamoClient, keys: Sequence[Key], consistent: bool, deadline: Deadline
 ) -> ItemsByKey:
     items: ItemsByKey = {}
+    wanted = frozenset(keys)
     backoff = Backoff(deadline)
     request: Mapping[str, Any] = {
         "Keys": [key.attributes for key in keys],
@@ -100,8 +104,12 @@ def _get_batch(
     while True:
         body = {"RequestItems": {client.table: request}}
         answer = client.call("BatchGetItem", body, deadline=deadline)
-        for item in answer.get("Responses", {}).get(client.table, []):
-            items[Key.of(item)] = item
+        found: list[Item] = answer["Responses"].get(client.table, [])
+        _check_keys(found, "BatchGetItem")
+        read = {Key.of(item): item for item in found}
+        if not read.keys() <= wanted:
+            raise _not_asked_for("BatchGetItem")
+        items |= read
         request = answer.get("UnprocessedKeys", {}).get(client.table)
         if not request:
             return items
@@ -117,11 +125,27 @@ def transact_get(
     gets = [{"Get": {"TableName": client.table, "Key": key.attributes}} for key in wanted]
     answer = client.call("TransactGetItems", {"TransactItems": gets}, deadline=deadline)
     responses: list[dict[str, Item]] = answer["Responses"]
+    if len(responses) != len(wanted):
+        raise _not_asked_for("TransactGetItems")
     return {
         key: response["Item"]
         for key, response in zip(wanted, responses, strict=True)
         if response.get("Item")
     }
+
+
+def _check_keys(items: Iterable[Item], operation: str, index_key: str = "PK") -> None:
+    """Raise unless every item has the keys of the table, and that of the index it came from."""
+    for item in items:
+        if not all("S" in item.get(name, ()) for name in ("PK", "SK", index_key)):
+            raise _not_asked_for(operation)
+
+
+def _not_asked_for(operation: str) -> ServerFault:
+    return ServerFault(
+        f"the answer to {operation} has other items than it asked for; check endpoint_url and any "
+        "proxy or gateway before it"
+    )
 
 
 class Query:
@@ -160,6 +184,7 @@ class Query:
             self._body["FilterExpression"] = only
         if after is not None:
             self._body["ExclusiveStartKey"] = after
+        self._index_key = f"{index}PK" if index is not None else "PK"
         self.is_over = False
 
     def page(self) -> list[Item]:
@@ -167,7 +192,8 @@ class Query:
         items: list[Item] = []
         while not items and not self.is_over:
             answer = self._client.call("Query", self._body)
-            items = answer.get("Items", [])
+            items = answer["Items"]
+            _check_keys(items, "Query", self._index_key)
             last = answer.get("LastEvaluatedKey")
             self.is_over = not last
             self._body["ExclusiveStartKey"] = last
