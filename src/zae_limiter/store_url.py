@@ -14,8 +14,11 @@ OPTIONS = {
     "sqlite": frozenset({"synchronous", "wal_limit_mb"}),
     "dynamodb": frozenset({"region", "endpoint_url"}),
 }
-_PASSWORD = re.compile(r"(//[^/?#@:]*):.*@")  # of the URL itself, or of one in its options
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# A user and a password before the last @, also in the URL of an endpoint; not those of a path.
+_USER = re.compile(r"(^(?!.*://)|://|%3A%2F%2F)(?!/)\S+(@|%40)", re.IGNORECASE)
+_OPTION = re.compile(r"([?&])([^=&#]*)=([^&#]*)")
+MASK = "***"
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
 
 
@@ -31,7 +34,7 @@ def parse_url(url: object) -> StoreUrl:
     """Parse a store URL; the ValidationError for a bad one shows the accepted forms."""
     if not isinstance(url, str):
         raise ValidationError("url", url, f"must be text: {FORMS}")
-    shown = without_password(url)
+    shown = masked_url(url)
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -49,6 +52,17 @@ def parse_url(url: object) -> StoreUrl:
     return StoreUrl(parts.scheme, _place(shown, parts.scheme, parts.netloc, parts.path), options)
 
 
+def masked_url(url: str) -> str:
+    """Return a URL for a message: without user, password and values of options it has not."""
+    known = frozenset().union(*OPTIONS.values())
+
+    def masked_option(option: re.Match[str]) -> str:
+        mark, name, value = option.groups()
+        return f"{mark}{name}={value if name in known else MASK}"
+
+    return _OPTION.sub(masked_option, _USER.sub(rf"\1{MASK}\2", url))
+
+
 def absolute_url(url: str) -> str:
     """Return the URL of the same store for a process that runs in another folder."""
     from pathlib import Path
@@ -60,11 +74,6 @@ def absolute_url(url: str) -> str:
     return f"sqlite:///{quote(str(Path(place).absolute()))}{mark}{options}"
 
 
-def without_password(url: str) -> str:
-    """Return the URL as errors and logs show it."""
-    return _PASSWORD.sub(r"\1:***@", unquote(url)) if "@" in unquote(url) else url
-
-
 def check_region(region: object) -> str | None:
     """Accept None or the name of an AWS region, which becomes part of a host name."""
     if region is None or (isinstance(region, str) and _REGION.fullmatch(region)):
@@ -72,14 +81,16 @@ def check_region(region: object) -> str | None:
     raise ValidationError("region", region, "must be like us-east-1")
 
 
-def _place(url: str, engine: str, host: str, path: str) -> str:
+def _place(shown: str, engine: str, host: str, path: str) -> str:
     if engine == "sqlite":
         if host or len(path) < 2:
-            raise ValidationError("url", url, "must be sqlite:///relative.db or sqlite:////abs.db")
+            raise ValidationError(
+                "url", shown, "must be sqlite:///relative.db or sqlite:////abs.db"
+            )
         file = unquote(path[1:])
         if file == ":memory:" or "\0" in file:
-            raise ValidationError("url", url, "does not name a file; use memory:// without one")
+            raise ValidationError("url", shown, "does not name a file; use memory:// without one")
         return file
-    if path not in ("", "/"):
-        raise ValidationError("url", url, f"must be {FORMS}")
+    if path not in ("", "/") or "@" in host:
+        raise ValidationError("url", shown, f"must be {FORMS}")
     return check_stack_name(host, "url") if engine == "dynamodb" else host

@@ -278,3 +278,22 @@ def test_the_command_line_wins_over_the_environment(cli, monkeypatch):
     assert "no store named 'my-stack'" in cli("resource", "list", "-n", "my-stack").error(1)
     monkeypatch.setenv("ZAEL_URL", "sqlite:///gone.db")
     assert cli("resource", "list", "--url", cli.url).code == 0
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--url", "postgres://user:s3cret@host/db"],
+        ["--url", "dynamodb://stack?token=s3cret"],
+        ["--url", "dynamodb://stack?endpoint_url=http://user:s3cret@host"],
+        ["--name", "stack", "--endpoint-url", "http://user:s3cret@host"],
+        ["--name", "stack", "--endpoint-url", "user:s3cret@host"],
+        ["--name", "user:s3cret@stack"],
+    ],
+)
+def test_no_message_shows_the_credentials_of_a_url(cli, monkeypatch, args):
+    monkeypatch.delenv("ZAEL_URL")
+    assert "s3cret" not in cli("entity", "list", *args).error(2)
+    if args[0] == "--url":
+        monkeypatch.setenv("ZAEL_URL", args[1])
+        assert "s3cret" not in cli("entity", "list").error(2)

@@ -1,7 +1,13 @@
 import pytest
 
 from zae_limiter import ValidationError
-from zae_limiter.store_url import StoreUrl, absolute_url, check_region, parse_url
+from zae_limiter.store_url import (
+    StoreUrl,
+    absolute_url,
+    check_region,
+    masked_url,
+    parse_url,
+)
 
 
 @pytest.mark.parametrize(
@@ -132,3 +138,43 @@ def test_a_region_becomes_part_of_a_host_name_so_nothing_else_will_do(region):
     with pytest.raises(ValidationError) as caught:
         check_region(region)
     assert caught.value.field == "region"
+
+
+SECRETS = [
+    "postgres://user:s3cret@host/db",
+    "redis://:s3cret@host:6379/0",
+    "dynamodb://user:s3cret@stack",
+    "dynamodb://user:s3cr/et@stack",
+    "memory://x?password=s3cret",
+    "dynamodb://stack?aws_secret_access_key=s3cret&region=x",
+    "dynamodb://stack?region=x&endpoint=http%3A%2F%2Fuser%3As3cret%40host",
+    "dynamodb://stack/path?token=s3cret",
+    "user:s3cret@host",
+    "http://user:s3cret@[host",
+    "sqlite://user:s3cret@host/file.db",
+    "sqlite:///file.db?key=s3cret#x",
+]
+
+
+@pytest.mark.parametrize("url", SECRETS)
+def test_an_error_shows_no_credentials_of_a_url(url):
+    with pytest.raises(ValidationError) as raised:
+        parse_url(url)
+    error = raised.value
+    assert "s3c" not in f"{error} {error.value} {error.reason} {error!r} {error.args}"
+    assert error.__cause__ is None
+    assert url[:4] in str(error) or "***" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("memory://", "memory://"),
+        ("sqlite:////home/me@host/x.db", "sqlite:////home/me@host/x.db"),
+        ("sqlite:///x.db?synchronous=OFF", "sqlite:///x.db?synchronous=OFF"),
+        ("dynamodb://stack?region=eu-west-1", "dynamodb://stack?region=eu-west-1"),
+        ("http://user:pw@host/x", "http://***@host/x"),
+    ],
+)
+def test_only_credentials_are_masked(url, shown):
+    assert masked_url(url) == shown

@@ -15,7 +15,7 @@ from zae_limiter.concurrency.single_flight import Flight, SingleFlight
 from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.store_url import without_password
+from zae_limiter.store_url import masked_url
 
 if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
@@ -179,7 +179,7 @@ class Management:
     def _unopened_store(self) -> str:
         """Describe a repository that is not open yet."""
         url = self._options.get("url")
-        return f"opens {without_password(url) if url else 'its repository'} on first use"
+        return f"opens {masked_url(url) if url else 'its repository'} on first use"
 
     async def close(self) -> None:
         """Close the repository if this limiter has opened it; the next use opens it again."""
@@ -230,7 +230,7 @@ class Management:
         """Let an error of opening say which URL could not be opened."""
         url = self._options.get("url")
         if url is not None and isinstance(error, ZAELimiterError):
-            error.args = (f"cannot open {without_password(url)}: {error}",)
+            error.args = (f"cannot open {masked_url(url)}: {error}",)
 
     async def _build(self) -> Repository:
         """Open the repository as the options, the environment and deprecated keywords say."""

@@ -19,7 +19,7 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.naming import check_namespace, check_stack_name
 from zae_limiter.settings import Settings
-from zae_limiter.store_url import StoreUrl, parse_url, without_password
+from zae_limiter.store_url import StoreUrl, masked_url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,7 @@ def _store_url(settings: Settings) -> StoreUrl:
         if (value := getattr(settings, name)) is not None
     }
     if settings.url is not None and of_stack:
-        raise ValidationError("url", without_password(settings.url), _contradiction(of_stack))
+        raise ValidationError("url", masked_url(settings.url), _contradiction(of_stack))
     url = settings.url or (None if of_stack else os.environ.get("ZAEL_URL"))
     if url is not None:
         return parse_url(url)

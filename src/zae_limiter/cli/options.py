@@ -12,9 +12,12 @@ from zae_limiter.identifiers import process_author
 
 
 def validation_callback(
-    check: Callable[[Any], object],
+    check: Callable[[Any], object], shown: Callable[[Any], str] = repr
 ) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a click callback that reports the library's ValidationError as wrong usage."""
+    """Return a click callback that reports the library's ValidationError as wrong usage.
+
+    ``shown`` is how a message shows the value.
+    """
 
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if value is None:
@@ -24,7 +27,7 @@ def validation_callback(
         try:
             return check(value)
         except ValidationError as error:
-            raise click.BadParameter(f"{value!r} {error.reason}", ctx, param) from error
+            raise click.BadParameter(f"{shown(value)} {error.reason}", ctx, param) from error
 
     return callback
 

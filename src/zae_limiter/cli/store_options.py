@@ -46,12 +46,18 @@ def _endpoint(value: str | None) -> str | None:
     return value
 
 
+def _masked(value: str) -> str:
+    from zae_limiter.store_url import masked_url
+
+    return repr(masked_url(value))
+
+
 url_option = click.option(
     "--url",
     envvar="ZAEL_URL",
     show_envvar=True,
     metavar="URL",
-    callback=validation_callback(_url),
+    callback=validation_callback(_url, _masked),
     help="URL of the store: memory://, sqlite:///limits.db or dynamodb://STACK.",
 )
 namespace_option = click.option(
@@ -74,7 +80,7 @@ def region_option(text: str) -> Callable[[F], F]:
 
 def endpoint_option(text: str) -> Callable[[F], F]:
     return click.option(
-        "--endpoint-url", metavar="URL", callback=validation_callback(_endpoint), help=text
+        "--endpoint-url", metavar="URL", callback=validation_callback(_endpoint, _masked), help=text
     )
 
 
@@ -85,7 +91,7 @@ _STACK_OPTIONS = (
         "-n",
         "stack",
         metavar="STACK",
-        callback=validation_callback(_stack),
+        callback=validation_callback(_stack, _masked),
         help="Name of the DynamoDB stack, instead of --url; or ZAEL_STACK.",
     ),
     region_option("AWS region of the stack."),

@@ -337,7 +337,7 @@ def test_a_proxy_that_dies_in_the_middle_of_an_answer(open_client, serve, scheme
 
 
 def test_a_read_is_made_again_when_the_proxy_dies(open_client, serve, use):
-    server = serve(scripted.answer({"text": "x" * 5000}))
+    server = serve(scripted.answer({"text": "x" * 5000}, x_amzn_requestid="A1"))
     with ForwardProxy() as proxy:
         use(proxy.url)
         client = open_client(named(server.url))
