@@ -201,3 +201,30 @@ def test_an_export_names_entities_that_are_special_in_yaml(shell, tmp_path, engi
         shell("limits", "export", "--file", file, "--output", output)
         found = shell("limits", "plan", "-f", file, "--output", "json").json
         assert (found["changes"], found["adopt"]) == ([], 2 * len(names))
+
+
+def test_a_plan_for_a_missing_file_is_for_an_empty_store(shell, manifest, tmp_path):
+    file = tmp_path / "sub" / "new.db"
+    store = ["--url", f"sqlite:///{file}"]
+    assert "no store at" in shell.run("limits", "plan", "-f", manifest, *store).error(1)
+    file.parent.mkdir()
+    planned = shell("limits", "plan", "-f", manifest, *store)
+    assert planned.out.endswith("plan: 5 to create, 0 to update, 0 to delete\n")
+    assert f"note: there is no store at '{file}' yet" in planned.err
+    assert list(file.parent.iterdir()) == []
+    as_json = shell.run("limits", "plan", "-f", manifest, *store, "--output", "json")
+    assert json.loads(as_json.out)["create"] == 5
+    assert shell.run("limits", "plan", "-f", manifest, *store, "--detailed-exitcode").code == 3
+    assert "no store at" in shell.run("limits", "diff", "-f", manifest, *store).error(1)
+    assert shell("limits", "apply", "-f", manifest, *store).out.startswith(planned.out)
+    assert file.exists()
+    assert shell("limits", "plan", "-f", manifest, *store).out == "plan: no changes, 5 unchanged\n"
+
+
+def test_a_plan_for_a_missing_file_fails_where_its_apply_would(shell, manifest, tmp_path):
+    store = ["--url", f"sqlite:///{tmp_path}/new.db", "--namespace", "prod"]
+    planned = shell.run("limits", "plan", "-f", manifest, *store)
+    applied = shell.run("limits", "apply", "-f", manifest, *store)
+    assert planned.code == applied.code == 1
+    assert "'prod' is not registered" in planned.err
+    assert "'prod' is not registered" in applied.err

@@ -26,6 +26,7 @@ from zae_limiter.cli.limits_source import (
 from zae_limiter.cli.options import output_option, principal_option
 from zae_limiter.cli.store_options import store_options
 from zae_limiter.cli.tables import print_hint, print_result
+from zae_limiter.shell_words import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,6 +167,8 @@ def plan(
 ) -> int:
     """Show what an apply would change; nothing is changed.
 
+    For a SQLite file that does not exist, the plan is for an empty store, and no file is created.
+
     \b
     Examples:
       zae-limiter limits plan -f limits.yaml
@@ -176,13 +179,24 @@ def plan(
     adopt (as declared, but not managed yet), unchanged, revision.
     """
     manifest = read_manifest(files, output)
-    with open_route(store, manifest, direct=direct) as route:
+    with open_route(_planned_store(store, output), manifest, direct=direct) as route:
         planned = route.plan(manifest)
     if output == "json":
         print_json(planned)
     else:
         print_plan(planned)
     return CHANGES if detailed_exitcode and planned["changes"] else DONE
+
+
+def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
+    """Return the store to plan on: an empty one for a file that an apply would create."""
+    file = store.missing_file
+    if file is None:
+        return store
+    print_hint(
+        output, f"note: there is no store at {quoted(file)} yet; the plan is for an empty one"
+    )
+    return store._replace(url="memory://")
 
 
 @limits.command()

@@ -62,6 +62,16 @@ class StoreLocation(NamedTuple):
         return location.open(create=create, provision="table" if create_table else "never")
 
     @property
+    def missing_file(self) -> str | None:
+        """The SQLite file of the store if it does not exist and its folder does."""
+        from pathlib import Path
+
+        parsed = self._parsed_url()
+        path = Path(parsed.place)
+        is_creatable = parsed.engine == "sqlite" and path.absolute().parent.is_dir()
+        return parsed.place if is_creatable and not path.exists() else None
+
+    @property
     def has_stack(self) -> bool:
         """Whether the store is a table, which may be part of a stack."""
         return self._parsed_url().engine == "dynamodb"
