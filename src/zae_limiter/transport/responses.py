@@ -156,7 +156,10 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "L": partial(_is_list, is_valid=_is_attribute),
     "M": is_item,
 }
-_PAGE = {"Items": _are_items, "LastEvaluatedKey": _is_optional_item}
+_PAGE: dict[str, Callable[[object], bool]] = {
+    "Items": _are_items,
+    "LastEvaluatedKey": _is_optional_item,
+}
 # All fields of the answers of the operations below and of those that change tables.
 _FIELDS = frozenset(
     {
