@@ -86,7 +86,14 @@ class Control:
                 "lambda", "RequestTooLarge", f"{function} takes at most {MAX_PAYLOAD} bytes"
             )
         answer = self.call(_INVOKE, "invoke", FunctionName=function, Payload=body)
-        document = json.loads(answer["Payload"].read())
+        try:
+            document = json.loads(answer["Payload"].read())
+        except (ValueError, RecursionError):
+            raise ControlError(
+                "lambda",
+                "FunctionError",
+                f"the answer of {function} is not JSON; check the endpoint",
+            ) from None
         if "FunctionError" in answer or not isinstance(document, dict):
             reason = document.get("errorMessage") if isinstance(document, dict) else document
             raise ControlError("lambda", "FunctionError", f"{function} failed: {reason}")

@@ -20,6 +20,27 @@ if TYPE_CHECKING:
     from zae_limiter.manifest.declarations import LimitsManifest
 
 Document = dict[str, Any]
+# The fields of an answer to each action that callers rely on.
+ANSWERS: dict[str, dict[str, type]] = {
+    "plan": {
+        "changes": list,
+        "create": int,
+        "update": int,
+        "delete": int,
+        "adopt": int,
+        "unchanged": int,
+        "revision": str,
+    },
+    "apply": {
+        "changes": list,
+        "created": int,
+        "updated": int,
+        "deleted": int,
+        "adopted": int,
+        "unchanged": int,
+    },
+    "diff": {"drift": list},
+}
 
 
 class RemoteProvisioner:
@@ -92,16 +113,29 @@ class RemoteProvisioner:
         answer = self._control.invoke(self.function, payload)
         if "error" in answer:
             raise _error(answer["error"], self.function)
+        if {name: type(answer.get(name)) for name in ANSWERS[action]} != ANSWERS[action]:
+            raise _foreign(self.function)
         return answer
+
+
+def _foreign(function: str) -> InfrastructureError:
+    return InfrastructureError(
+        f"the answer is not one of {function}; check the endpoint and any proxy before it, and "
+        "update functions of another version"
+    )
 
 
 def _error(document: Document, function: str) -> ZAELimiterError:
     """Return an error like the one that the function has answered with."""
-    problems = document.get("problems")
+    try:
+        problems = [
+            Problem("manifest", tuple(each["path"]), 0, 0, each["reason"])
+            for each in document.get("problems") or ()
+        ]
+    except (LookupError, TypeError, AttributeError):
+        return _foreign(function)
     if problems:
-        return ManifestError(
-            Problem("manifest", tuple(each["path"]), 0, 0, each["reason"]) for each in problems
-        )
+        return ManifestError(problems)
     message = str(document.get("message"))
     if document.get("kind") == ApplyConflict.__name__:
         return ApplyConflict(message)
