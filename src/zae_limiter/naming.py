@@ -16,9 +16,10 @@ MAX_ID_LENGTH = 256
 MAX_ID_BYTES = 900
 MAX_UTF8_BYTES = 4  # of one character: shorter ids need not be encoded to be measured
 MAX_RESOURCE_LENGTH = 128
-MAX_CURSOR_LENGTH = MAX_ID_LENGTH + len("#") + MAX_RESOURCE_LENGTH  # it names a bucket
 MAX_LIMIT_NAME_LENGTH = 64  # part of attribute names, which count for the size of every item
 MAX_NAMESPACE_LENGTH = 64
+# A cursor names a bucket; that of a listing of all namespaces its namespace, too.
+MAX_CURSOR_LENGTH = MAX_NAMESPACE_LENGTH + MAX_ID_LENGTH + MAX_RESOURCE_LENGTH + len("##")
 MAX_STACK_LENGTH = 55  # leaves room for a suffix in names of at most 64 characters
 
 DEFAULT_RESOURCE = "_default_"  # an entity's limits for every resource without its own
