@@ -110,13 +110,16 @@ def _totals(summary: UsageSummary, unit: str) -> str:
     ]
     heads = ("limit", "total", "through children", f"average per {unit}")
     were = "was" if summary.rejected == 1 else "were"
-    rejected = f"<p>{_count(summary.rejected, 'call')} {were} rejected.</p>"
+    rejected = (
+        f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited.</p>"
+    )
     return _table(heads, rows, texts=1) + rejected
 
 
 def _windows(windows: Sequence[UsageSnapshot]) -> str:
     names = sorted({name for snapshot in windows for name in snapshot.counters})
-    heads = ("window", "entity", "resource", *names, "calls", "rejected", "through children")
+    heads = ("window", "entity", "resource", *names, "calls", "rejected", "waited")
+    heads += ("through children",)
     rows = (
         (
             snapshot.window_start,
@@ -125,6 +128,7 @@ def _windows(windows: Sequence[UsageSnapshot]) -> str:
             *(f"{snapshot.counters.get(name, 0):,}" for name in names),
             f"{snapshot.total_events:,}",
             f"{snapshot.rejected:,}",
+            f"{snapshot.waited:,}",
             through_children_text(snapshot.through_children),
         )
         for snapshot in windows[:MAX_ROWS]
@@ -137,13 +141,14 @@ def _windows(windows: Sequence[UsageSnapshot]) -> str:
 
 def _entities(usages: Sequence[EntityUsage]) -> str:
     names = sorted({name for usage in usages for name in usage.counters})
-    heads = ("entity", *names, "calls", "rejected", "through children")
+    heads = ("entity", *names, "calls", "rejected", "waited", "through children")
     rows = (
         (
             usage.entity_id,
             *(f"{usage.counters.get(name, 0):,}" for name in names),
             f"{usage.total_events:,}",
             f"{usage.rejected:,}",
+            f"{usage.waited:,}",
             through_children_text(usage.through_children),
         )
         for usage in usages

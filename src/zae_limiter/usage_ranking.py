@@ -87,7 +87,8 @@ class TopUsage:
                 dict(usage.counters),
                 dict(usage.through_children),
                 usage.events,
-                usage.rejected,
+                usage.tally.rejected,
+                usage.tally.waited,
             )
             for entity_id, usage in self._sums.items()
         ]

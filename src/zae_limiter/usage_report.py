@@ -9,6 +9,7 @@ from heapq import nsmallest
 
 from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.admission.usage import BucketHour, WindowUsage, added
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
@@ -113,7 +114,10 @@ def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
         counters=dict(usage.counters),
         total_events=usage.events,
         through_children=dict(usage.through_children),
-        rejected=usage.rejected,
+        rejected=usage.tally.rejected,
+        waited=usage.tally.waited,
+        rejected_through_children=usage.tally.through_children,
+        rejected_amounts=dict(usage.tally.asked),
     )
 
 
@@ -222,7 +226,8 @@ def page_key(last: UsageSnapshot) -> str:
 class UsageTotal:
     """Adds up totals, and averages per window with use, from hours in order of time.
 
-    ``each_token_once`` leaves out what parents used through their children, which count it, too.
+    ``each_token_once`` leaves out what parents used through their children, and which of their
+    calls they rejected: the children count both, too.
     """
 
     def __init__(self, query: UsageQuery, *, each_token_once: bool) -> None:
@@ -230,7 +235,8 @@ class UsageTotal:
         self._each_token_once = each_token_once
         self._total: dict[str, int] = {}
         self._through_children: dict[str, int] = {}
-        self._rejected = self._snapshots = self._windows = 0
+        self._tally = NO_TALLY
+        self._snapshots = self._windows = 0
         self._starts: list[int] = []  # the first and the last
         # Of the latest window of each length: where it starts, whether it had use, its buckets.
         self._latest: dict[str, tuple[int, bool, set[tuple[str, str]]]] = {}
@@ -251,15 +257,17 @@ class UsageTotal:
         buckets.add(bucket)
         self._latest[window] = (start, had_use or has_use, buckets)
         self._starts = [min([*self._starts, start]), max([*self._starts, start])]
-        self._rejected += usage.rejected
+        self._tally = self._tally.plus(usage.tally)
         self._through_children = added(self._through_children, usage.through_children)
         self._total = added(self._total, usage.counters)
 
     def end(self) -> UsageSummary:
         """Return the summary of all hours that were added."""
         total, through = self._total, self._through_children
+        rejected = self._tally.rejected
         if self._each_token_once:
             total = {name: amount - through.get(name, 0) for name, amount in total.items()}
+            rejected -= self._tally.through_children
         first, last = (iso_from_ms(hour * HOUR_MS) for hour in self._starts or (0, 0))
         windows = self._windows
         return UsageSummary(
@@ -270,5 +278,6 @@ class UsageTotal:
             max_window_start=last if self._snapshots else None,
             through_children=through,
             window_count=windows,
-            rejected=self._rejected,
+            rejected=rejected,
+            waited=self._tally.waited,
         )

@@ -64,7 +64,7 @@ def format_usage_snapshots(
 def _table(snapshots: Sequence[UsageSnapshot]) -> str:
     """Return one line per window; amounts are aligned to the right."""
     names = sorted({name for snapshot in snapshots for name in snapshot.counters})
-    header = ["window", "type", "entity", "resource", *names, "events", "rejected"]
+    header = ["window", "type", "entity", "resource", *names, "events", "rejected", "waited"]
     has_children = any(any(snapshot.through_children.values()) for snapshot in snapshots)
     if has_children:
         header.append("through children")
@@ -77,6 +77,7 @@ def _table(snapshots: Sequence[UsageSnapshot]) -> str:
             *(f"{snapshot.counters.get(name, 0):,}" for name in names),
             f"{snapshot.total_events:,}",
             f"{snapshot.rejected:,}",
+            f"{snapshot.waited:,}",
             *([through_children_text(snapshot.through_children)] if has_children else ()),
         ]
         for snapshot in snapshots

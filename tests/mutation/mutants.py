@@ -57,15 +57,15 @@ MUTANTS = [
     Mutant(
         "embedded engines do not look at the pause",
         "admission/charge.py",
-        "if end_ms is not None and now_ms < end_ms:  # paused",
+        "if is_paused(seen, now_ms):",
         "if False:",
         MEMORY + "test_calls_are_rejected_until_the_end_to_the_millisecond",
     ),
     Mutant(
         "a pause lasts a millisecond longer",
-        "admission/charge.py",
-        "if end_ms is not None and now_ms < end_ms:  # paused",
-        "if end_ms is not None and now_ms <= end_ms:",
+        "admission/image.py",
+        "return image.paused_until_ms is not None and now_ms < image.paused_until_ms",
+        "return image.paused_until_ms is not None and now_ms <= image.paused_until_ms",
         MEMORY + "test_calls_are_rejected_until_the_end_to_the_millisecond",
     ),
     Mutant(
@@ -686,7 +686,7 @@ MUTANTS = [
     Mutant(
         "rejections of an earlier hour move to this one",
         "embedded/rejection_counts.py",
-        "        if each.hour == image.window_hour:\n",
+        "        if hour == image.window_hour:\n",
         "        if True:\n",
         "tests/unit/test_rejection_counts.py::test_those_of_an_earlier_hour_stay_in_it",
     ),

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from zae_limiter import Limit
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, full_balance
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.models.limit import MAX_PERIOD_SECONDS, MAX_TOKENS
 from zae_limiter.models.timestamps import MILLI
 
@@ -68,6 +69,13 @@ def states(draw, now_ms, rate=None):
     return LimitState(full_balance(rate, now_ms) + over_full, rate, consumed, counted)
 
 
+def tallies(names):
+    """How acquires ended, at least one of them in a rejection."""
+    counts = st.integers(0, 10**6)
+    asked = st.dictionaries(st.sampled_from(names), st.integers(1, 10**9))
+    return st.builds(Tally, st.integers(1, 10**6), counts, counts, asked)
+
+
 @st.composite
 def images(draw, now_ms, names=("rpm", "tpm", "rpd")):
     """A bucket with one to three limits."""
@@ -81,5 +89,5 @@ def images(draw, now_ms, names=("rpm", "tpm", "rpd")):
         0,
         draw(st.integers(0, 10**6)),
         draw(st.none() | st.dictionaries(st.sampled_from(names), st.integers(-(10**20), 10**20))),
-        draw(st.integers(0, 10**6)),
+        draw(st.just(NO_TALLY) | tallies(names)),
     )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.property.strategies import images, limits, moments
 from zae_limiter import IncompatibleSchemaError, OnUnavailable
 from zae_limiter.admission.in_force import alias_of
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.embedded.memory import rows as packed
 from zae_limiter.embedded.sqlite import rows as stored
@@ -59,10 +60,17 @@ def test_a_configuration_reads_back_as_it_was(chosen, policy):
     st.dictionaries(names, st.integers(-(10**30), 10**30)),
     st.integers(0, 10**12),
     st.dictionaries(names, st.integers(-(10**30), 10**30)),
-    st.integers(0, 10**12),
+    st.builds(
+        Tally,
+        st.integers(1, 10**12),
+        st.integers(0, 10**12),
+        st.integers(0, 10**12),
+        st.dictionaries(names, st.integers(1, 10**30)),
+    )
+    | st.just(NO_TALLY),
 )
-def test_usage_reads_back_as_it_was(hour, counters, events, through, rejected):
-    usage = WindowUsage(hour, counters, events, through, rejected)
+def test_usage_reads_back_as_it_was(hour, counters, events, through, tally):
+    usage = WindowUsage(hour, counters, events, through, tally)
     assert stored.decode_usage(*stored.encode_usage(usage)) == usage
     assert packed.unpack_usage(hour, packed.pack_usage(usage)) == usage
 

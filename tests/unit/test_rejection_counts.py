@@ -1,11 +1,13 @@
-"""Rejected acquires are noted without a write, and stored later, in the hour in which they were."""
+"""Ends of acquires are noted without a write, and stored later, in the hour in which they were."""
 
 import pytest
 
 from tests.unit.test_charging import HOUR_MS, NOW, NS, RPM, Store, configured, usage_hours, wanted
 from zae_limiter.admission.request import ChargeRequest, Grant, Rejection
+from zae_limiter.admission.tally import tallies_of
+from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.embedded import buckets
-from zae_limiter.embedded.rejection_counts import BATCH, NotedRejections, store_rejections
+from zae_limiter.embedded.rejection_counts import BATCH, store_noted
 from zae_limiter.models.entity import Namespace
 
 HOUR = NOW // HOUR_MS
@@ -18,24 +20,25 @@ class RejectingStore(Store):
     def __init__(self):
         super().__init__()
         self.tables.put_namespace(Namespace(NS, "default", "active", ""))
-        self.noted = NotedRejections()
+        self.noted = NotedTallies()
 
     def ask(self, amount, entity="user-1"):
         charge = wanted(LIMITS, entity, rpm=amount)
         request = ChargeRequest((charge,), lambda: self.now_ms, self.now_ms)
         outcome = buckets.charge(self.tables, NS, request, self.noted)
         if isinstance(outcome, Rejection):
-            self.noted.note(NS, request, outcome)
+            for each, tally in tallies_of(entity, outcome.statuses, has_waited=False).items():
+                self.noted.note((NS, each, charge.resource), tally, LIMITS, request.clock)
         return isinstance(outcome, Grant)
 
     def store_noted(self):
-        store_rejections(self.tables, self.noted.take_batch())
+        store_noted(self.tables, self.noted.take_first(BATCH))
 
     def rejected(self, entity="user-1"):
         by_hour = {}
         for row in usage_hours(self.tables, entity):
             hour = row.usage.hour - HOUR
-            by_hour[hour] = by_hour.get(hour, 0) + row.usage.rejected
+            by_hour[hour] = by_hour.get(hour, 0) + row.usage.tally.rejected
         return {hour: count for hour, count in by_hour.items() if count}
 
 
@@ -57,7 +60,7 @@ def test_the_next_charge_takes_them_along(store):
     assert [store.ask(1) for _ in range(3)] == [False] * 3
     store.now_ms += 10_000
     assert store.ask(1)
-    assert store.image().rejected == 3
+    assert store.image().tally.rejected == 3
     assert store.rejected() == {0: 3}
     assert not store.noted.by_bucket
 
@@ -71,7 +74,7 @@ def test_those_of_an_earlier_hour_stay_in_it(store):
     store.now_ms += HOUR_MS
     assert store.ask(1)
     assert store.rejected() == {0: 1, 1: 1}
-    assert store.image().rejected == 0
+    assert store.image().tally.rejected == 0
 
 
 def test_a_bucket_that_only_rejects_is_counted_by_the_hour(store):
@@ -82,7 +85,7 @@ def test_a_bucket_that_only_rejects_is_counted_by_the_hour(store):
         store.store_noted()
         store.now_ms += HOUR_MS
     assert store.rejected() == {0: 1, 1: 1, 2: 1}
-    assert store.image().rejected == 1
+    assert store.image().tally.rejected == 1
     assert store.used() == {(HOUR, "rpm"): 10 + 10**6}
 
 
@@ -120,12 +123,12 @@ def test_batches_hold_every_bucket_once(store):
     entities = [f"user-{number}" for number in range(BATCH + 5)]
     for entity in entities:
         store.ask(11, entity)
-    assert len(store.noted.take_batch()) == BATCH
-    assert len(store.noted.take_batch()) == 5
-    assert store.noted.take_batch() == []
+    assert len(store.noted.take_first(BATCH)) == BATCH
+    assert len(store.noted.take_first(BATCH)) == 5
+    assert store.noted.take_first(BATCH) == {}
 
 
 def test_a_forked_child_leaves_them_to_its_parent(store):
     store.ask(11)
     store.noted.after_fork()
-    assert store.noted.take_batch() == []
+    assert not store.noted.by_bucket

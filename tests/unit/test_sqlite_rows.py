@@ -4,10 +4,12 @@ import pytest
 
 from zae_limiter import IncompatibleSchemaError, Limit, OnUnavailable, RateLimiterUnavailable
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.models.config import LevelConfig
 
+TALLY = Tally(7, 2, 5, {"rpm": 30})
 IMAGE = BucketImage(
     {
         "rpm": LimitState(-189_388_799_000, Rate(10_000, 20_000, 60_000), 5000, 3000),
@@ -33,11 +35,11 @@ def test_a_bucket_reads_back_as_it_was():
 
 
 def test_a_bucket_with_use_through_children_and_rejections():
-    image = IMAGE._replace(through_children={"rpm": -2000}, rejected=7)
+    image = IMAGE._replace(through_children={"rpm": -2000}, tally=TALLY)
     text = stored.encode_bucket(image)
-    assert text == TEXT.replace("[1,{", "[2,{", 1)[:-1] + ',{"rpm":-2000},7]'
+    assert text == TEXT.replace("[1,{", "[2,{", 1)[:-1] + ',{"rpm":-2000},[7,2,5,{"rpm":30}]]'
     assert stored.decode_bucket(text) == image
-    assert stored.decode_bucket(stored.encode_bucket(IMAGE._replace(rejected=1))).rejected == 1
+    assert stored.decode_bucket(stored.encode_bucket(IMAGE._replace(tally=TALLY))).tally == TALLY
 
 
 def test_a_bucket_with_slots():
@@ -45,16 +47,16 @@ def test_a_bucket_with_slots():
     image = IMAGE._replace(limits=limits, holds={"parallel": {1_767_225_600_000: 2}}, life="0a1b")
     text = stored.encode_bucket(image)
     assert text.startswith("[4,{")
-    assert text.endswith(',13,null,0,{"parallel":[[1767225600000,2]]},null,"0a1b"]')
+    assert text.endswith(',13,null,[0,0,0,{}],{"parallel":[[1767225600000,2]]},null,"0a1b"]')
     assert stored.decode_bucket(text) == image
 
 
 def test_a_paused_bucket():
     image = IMAGE._replace(paused_until_ms=1_767_225_600_500)
     text = stored.encode_bucket(image)
-    assert text == TEXT.replace("[1,{", "[4,{", 1)[:-1] + ',null,0,null,1767225600500,""]'
+    assert text == TEXT.replace("[1,{", "[4,{", 1)[:-1] + ',null,[0,0,0,{}],null,1767225600500,""]'
     assert stored.decode_bucket(text) == image
-    full = image._replace(through_children={"rpm": 1}, rejected=7, holds={"parallel": {5000: 2}})
+    full = image._replace(through_children={"rpm": 1}, tally=TALLY, holds={"parallel": {5000: 2}})
     assert stored.decode_bucket(stored.encode_bucket(full)) == full
 
 
@@ -84,8 +86,8 @@ def test_a_configuration():
 
 
 def test_usage():
-    usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4, {"rpm": -1}, 2)
+    usage = WindowUsage(490_896, {"rpm": -3, "tpm": 10**30}, 4, {"rpm": -1}, TALLY)
     row = stored.encode_usage(usage)
     counters = '{"rpm":-3,"tpm":1000000000000000000000000000000}'
-    assert row == (490_896, counters, 4, '{"rpm":-1}', 2)
+    assert row == (490_896, counters, 4, '{"rpm":-1}', '[7,2,5,{"rpm":30}]')
     assert stored.decode_usage(*row) == usage

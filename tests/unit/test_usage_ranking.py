@@ -14,7 +14,7 @@ QUERY = hours_of_last("24h", NOW)
 
 
 def row(entity_id, hour=HOUR, events=1, through=None, **counters):
-    usage = WindowUsage(hour, counters, events, through or {}, 0)
+    usage = WindowUsage(hour, counters, events, through or {})
     return BucketHour(entity_id, "gpt-4", usage)
 
 

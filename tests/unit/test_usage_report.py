@@ -2,6 +2,7 @@ import pytest
 
 from tests.support.usage_totals import summary_of
 from zae_limiter import UsageSummary, ValidationError
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.usage_report import MAX_PAGE, UsagePage, UsageQuery, page_of
 
@@ -229,7 +230,7 @@ def test_an_average_is_over_hours_not_over_the_entities_in_them():
 
 
 def test_an_hour_that_only_rejected_is_no_hour_with_use():
-    rejected = BucketHour("user-1", "gpt-4", WindowUsage(MIDNIGHT + 1, {}, 0, {}, 5))
+    rejected = BucketHour("user-1", "gpt-4", WindowUsage(MIDNIGHT + 1, {}, 0, {}, Tally(5)))
     whole = summary([row(MIDNIGHT, rpm=4), rejected])
     assert (whole.snapshot_count, whole.window_count, whole.rejected) == (2, 1, 5)
     assert whole.average == {"rpm": 4}

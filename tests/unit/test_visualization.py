@@ -21,9 +21,9 @@ def snapshot(hour, **counters):
 def test_a_table_has_a_line_for_each_window():
     text = format_usage_snapshots([snapshot(1, tpm=12_000), snapshot(2, rpm=5, tpm=7)])
     assert text.splitlines() == [
-        "window                type    entity  resource  rpm     tpm  events  rejected",
-        "2026-01-01T01:00:00Z  hourly  user-1  gpt-4       0  12,000       3         0",
-        "2026-01-01T02:00:00Z  hourly  user-1  gpt-4       5       7       3         0",
+        "window                type    entity  resource  rpm     tpm  events  rejected  waited",
+        "2026-01-01T01:00:00Z  hourly  user-1  gpt-4       0  12,000       3         0       0",
+        "2026-01-01T02:00:00Z  hourly  user-1  gpt-4       5       7       3         0       0",
     ]
 
 

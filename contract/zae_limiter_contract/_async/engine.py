@@ -31,6 +31,7 @@ from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.purges import PurgeContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.reach import ReachContract
+from zae_limiter_contract._async.rejections import RejectionContract
 from zae_limiter_contract._async.remaining import RemainingContract
 from zae_limiter_contract._async.retry_after import RetryAfterContract
 from zae_limiter_contract._async.rollback import RollbackContract
@@ -103,6 +104,7 @@ class RecordContract(
     PrecedenceContract,
     PurgeContract,
     ReachContract,
+    RejectionContract,
     UsageContract,
     UsageQueryContract,
     ValidationContract,

@@ -122,7 +122,7 @@ class UsageContract(Contract):
         await counted.take(rpm=1)
         assert (await counted.repo.get_usage_summary(USER)).rejected == 0
 
-    async def test_a_rejection_counts_for_the_bucket_that_held_too_few_tokens(
+    async def test_a_rejection_counts_for_the_key_and_for_the_parent_that_refused(
         self, counted: World
     ) -> None:
         await counted.configure(RPM)
@@ -132,7 +132,7 @@ class UsageContract(Contract):
         counted.clock.advance(minutes=1)
         await counted.take("key", rpm=1)
         assert (await counted.repo.get_usage_summary("team")).rejected == 1
-        assert (await counted.repo.get_usage_summary("key")).rejected == 0
+        assert (await counted.repo.get_usage_summary("key")).rejected == 1
 
     async def test_adjustments_count_when_they_are_written(self, counted: World) -> None:
         await counted.configure(RPM, TPM)

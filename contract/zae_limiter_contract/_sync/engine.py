@@ -33,6 +33,7 @@ from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.purges import PurgeContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.reach import ReachContract
+from zae_limiter_contract._sync.rejections import RejectionContract
 from zae_limiter_contract._sync.remaining import RemainingContract
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
 from zae_limiter_contract._sync.rollback import RollbackContract
@@ -101,6 +102,7 @@ class RecordContract(
     PrecedenceContract,
     PurgeContract,
     ReachContract,
+    RejectionContract,
     UsageContract,
     UsageQueryContract,
     ValidationContract,

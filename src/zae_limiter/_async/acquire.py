@@ -15,6 +15,7 @@ from zae_limiter._async.repository.charging import ChargeService
 from zae_limiter._async.repository.config_reads import Fresh
 from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.request import (
+    AcquireEnd,
     ChargeOutcome,
     ChargeRequest,
     Grant,
@@ -138,6 +139,9 @@ class AcquireCall:
             raise
         breaker.answered_s = monotonic()
         if type(outcome) is Rejection:
+            if is_acquire:
+                ended = AcquireEnd(scope.resource, scope.buckets, outcome.statuses, False, clock)
+                charging.buckets.count(charging.namespace_id, ended)
             # Without a name: an error that its own frame refers to is garbage for the collector.
             raise logged(self, RateLimitExceeded(outcome.statuses, now_ms))
         assert type(outcome) is Grant

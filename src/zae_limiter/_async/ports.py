@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from zae_limiter.admission.image import BucketImage
     from zae_limiter.admission.in_force import InForce
     from zae_limiter.admission.request import (
+        AcquireEnd,
         ChargeOutcome,
         ChargeRequest,
         Renewal,
@@ -51,6 +52,14 @@ class BucketStore(Protocol):
         as the charge has left them. Raises
         RateLimiterUnavailable if the outcome is unknown, PermissionDenied if the store denies
         access.
+        """
+
+    def count(self, namespace_id: str, ended: AcquireEnd) -> None:
+        """Note how an acquire ended, without a call; it is counted once, in the hour it ended.
+
+        A rejection counts for the entity that asked and for a parent that held too few tokens. The
+        counts are stored with the next write to the bucket, within 30 s, or when the engine is
+        closed; those of a process that is killed before are lost.
         """
 
     async def settle(
@@ -327,8 +336,8 @@ class NamespaceStore(Protocol):
 class UsageStore(Protocol):
     """Usage by windows of time; every net token is counted exactly once.
 
-    Queries are about an entity, a resource, both, or, with neither, the whole namespace. Rejected
-    acquires are counted with the next write to their bucket and when a client is closed.
+    Queries are about an entity, a resource, both, or, with neither, the whole namespace. Acquires
+    that were rejected or have waited are counted as ``BucketStore.count`` says.
     """
 
     async def page(

@@ -18,7 +18,13 @@ from zae_limiter._sync.slot_waiting import SlotWaiting
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
-from zae_limiter.admission.request import Charge, ChargeOutcome, Grant, Rejection
+from zae_limiter.admission.request import (
+    AcquireEnd,
+    Charge,
+    ChargeOutcome,
+    Grant,
+    Rejection,
+)
 from zae_limiter.admission.reservation import (
     HORIZON_MS,
     Waking,
@@ -34,6 +40,7 @@ from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.concurrency.waiting_line import Sleeper, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
+from zae_limiter.models.status import LimitStatus
 from zae_limiter.resolution import Scope
 
 WATCH_S = 1.0  # a caller that is due later than that looks whether tokens were given back
@@ -68,14 +75,27 @@ class WaitingCall(AcquireCall):
         scope = self.scope()
         kind = SlotWaiting if scope.has_slots else TokenWaiting
         waiting = kind(self, amounts)
+        rejected: Sequence[LimitStatus] = ()
         try:
             grant = waiting.charge(scope)
             receipt.outcome = grant
             return grant
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, RateLimitExceeded):
+                rejected = error.statuses
             if not receipt.is_committed:
                 waiting.give_back()
             raise
+        finally:
+            self._count_end(scope, rejected)
+
+    def _count_end(self, scope: Scope, rejected: Sequence[LimitStatus]) -> None:
+        """Count the acquire if it ends in a rejection, or has waited."""
+        has_waited = self.waited_s > 0
+        if rejected or has_waited:
+            charging = self.charging
+            ended = AcquireEnd(scope.resource, scope.buckets, rejected, has_waited, charging.clock)
+            charging.buckets.count(charging.namespace_id, ended)
 
 
 class TokenWaiting(WaitingCharge):

@@ -9,6 +9,7 @@ from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     accrued_since_epoch,
+    is_paused,
     is_slots,
     level_milli,
     reaches_ms,
@@ -77,23 +78,9 @@ def plan_charge(
         seen = under_limits(image, in_force, now_ms)
     if seen.holds is not None:
         seen = swept(seen, now_ms)
-    (
-        before,
-        version,
-        ttl_ms,
-        hour,
-        admitted,
-        counted,
-        writes,
-        through,
-        rejected,
-        held,
-        end_ms,
-        life,
-    ) = seen
-    if end_ms is not None and now_ms < end_ms:  # paused
+    if is_paused(seen, now_ms):
         return ChargePlan(None, seen)
-    limits = dict(before)
+    limits = dict(seen.limits)
     for key, amount_milli in charge.amounts_milli.items():
         after = (
             take(limits[key], amount_milli, now_ms)
@@ -103,22 +90,19 @@ def plan_charge(
         if after is None:
             return ChargePlan(None, seen)
         limits[key] = after
+    through = seen.through_children
     if charge.through_child:
         through = with_through_child(through, charge.amounts_milli, charge.through_child)
-    granted = BucketImage(
-        limits,
-        version or in_force.governing_version,
-        in_force.extended_ttl(ttl_ms, now_ms),
-        hour,
-        admitted + is_acquire,
-        counted,
-        writes + 1,
-        through,
-        rejected,
-        held,
-        life=life,
+    granted = seen._replace(
+        limits=limits,
+        config_version=seen.config_version or in_force.governing_version,
+        expires_ms=in_force.extended_ttl(seen.expires_ms, now_ms),
+        admitted=seen.admitted + is_acquire,
+        writes=seen.writes + 1,
+        through_children=through,
+        paused_until_ms=None,  # a charge removes a pause that is over
     )
-    if held is not None and in_force.slot_keys:
+    if granted.holds is not None and in_force.slot_keys:
         return _with_slots_taken(granted, seen, charge, now_ms)
     return ChargePlan(granted, seen)
 

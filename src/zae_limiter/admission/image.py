@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from zae_limiter._light_classes import NamedTuple
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.bucket import accrued_milli, wait_ms
 
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ class LimitState(NamedTuple):
 class BucketImage(NamedTuple):
     """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``).
 
-    ``through_children`` and ``rejected`` count in the current usage window: millitokens, by plain
-    name, that children of the entity have counted, too; and rejected acquires, as far as clients
-    have reported them. ``holds`` are the slots that are taken, of limits on calls in flight:
-    the balance of such a limit is what is free. None if the bucket has no such limit.
+    ``through_children`` and ``tally`` count in the current usage window: millitokens, by plain
+    name, that children of the entity have counted, too; and acquires that were rejected or have
+    waited, as far as clients have reported them. ``holds`` are the slots that are taken, of limits
+    on calls in flight: the balance of such a limit is what is free. None if the bucket has no such
+    limit.
     ``paused_until_ms`` is until when no charge is admitted, whatever the bucket holds; it may be
     over, since the next charge removes it. ``life`` tells a bucket from one of the same key that
     was deleted before: slots belong to the life in which they were taken. Empty if none ever were.
@@ -74,7 +76,7 @@ class BucketImage(NamedTuple):
     admitted_counted: int = 0
     writes: int = 0
     through_children: Mapping[str, int] | None = None  # None: nothing
-    rejected: int = 0
+    tally: Tally = NO_TALLY
     holds: Holds | None = None
     paused_until_ms: int | None = None
     life: str = ""

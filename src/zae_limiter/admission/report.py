@@ -28,7 +28,7 @@ def bucket_states(
     """
     if image.holds:
         image = swept(image, now_ms)
-    rejected = image.rejected if image.window_hour == now_ms // HOUR_MS else 0
+    rejected = image.tally.rejected if image.window_hour == now_ms // HOUR_MS else 0
     return [
         BucketState(
             entity_id,

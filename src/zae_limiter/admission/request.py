@@ -181,3 +181,17 @@ class StaleLimits(NamedTuple):
 
 
 ChargeOutcome = Grant | Rejection | StaleLimits
+
+
+class AcquireEnd(NamedTuple):
+    """How an acquire ended that was rejected or has waited.
+
+    ``buckets`` are those that it asked, each by its entity and the limits in force, the bucket of
+    the entity itself first. ``statuses`` are those of the rejection; empty if it was not rejected.
+    """
+
+    resource: str
+    buckets: tuple[tuple[str, InForce], ...]
+    statuses: Sequence[LimitStatus]
+    has_waited: bool
+    clock: Callable[[], int]

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, is_slots
 from zae_limiter.admission.in_force import plain_name
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.models.timestamps import MILLI
 
 NO_TOKENS: Mapping[str, int] = MappingProxyType({})
@@ -22,21 +23,22 @@ class WindowUsage(NamedTuple):
     """What one bucket used in one hour, in whole tokens, net of refunds.
 
     ``through_children`` is the part of ``counters`` that cascaded from children, which count it,
-    too. ``events`` counts admitted acquires, ``rejected`` those that were rejected (approximate).
+    too. ``events`` counts admitted acquires, ``tally`` those that were rejected or have waited
+    (approximate).
     """
 
     hour: int
     counters: Mapping[str, int]
     events: int
     through_children: Mapping[str, int] = NO_TOKENS
-    rejected: int = 0
+    tally: Tally = NO_TALLY
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was used, given back or rejected."""
+        """Whether nothing was used or given back, and no acquire was rejected or has waited."""
         return not (
             self.events
-            or self.rejected
+            or not self.tally.is_empty
             or any(self.counters.values())
             or any(self.through_children.values())
         )
@@ -48,7 +50,7 @@ class WindowUsage(NamedTuple):
             added(self.counters, other.counters),
             self.events + other.events,
             added(self.through_children, other.through_children),
-            self.rejected + other.rejected,
+            self.tally.plus(other.tally),
         )
 
 
@@ -107,7 +109,7 @@ def open_window(image: BucketImage) -> WindowUsage | None:
         _whole_tokens(_named_alike(used_milli, None)),
         image.admitted - image.admitted_counted,
         _whole_tokens(image.through_children or NO_TOKENS),
-        image.rejected,
+        image.tally,
     )
     return None if window.is_empty else window
 
@@ -129,7 +131,7 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
         window_hour=hour,
         admitted_counted=image.admitted,
         through_children=None,
-        rejected=0,
+        tally=NO_TALLY,
     )
     return rolled, open_window(image)
 

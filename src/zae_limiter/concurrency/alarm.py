@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 class AAlarm:
     """Rings in a task of the event loop that it was made in. Nothing is left of it in between."""
 
-    def __init__(self, ring: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, ring: Callable[[], Coroutine[Any, Any, None]], name: str = "zael-slots"
+    ) -> None:
         import asyncio
 
         self._ring = ring
@@ -61,8 +63,9 @@ class AAlarm:
 class Alarm:
     """Rings in a daemon thread, or a greenlet, that ends when nothing is set."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[], None], name: str = "zael-slots") -> None:
         self._ring = ring
+        self._name = name  # of its thread
         self._at: float | None = None
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()  # re-entrant: a signal handler may set it, too
@@ -90,7 +93,7 @@ class Alarm:
                 self._at = at
                 self._changed.notify()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, daemon=True, name="zael-slots")
+                self._thread = threading.Thread(target=self._run, daemon=True, name=self._name)
                 self._thread.start()
 
     def stop(self) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import LockFreeCount, SignalSafeLock
 from zae_limiter.models.backend import StoreStats
 
-if TYPE_CHECKING:
-    from zae_limiter.dynamodb.items.bucket import BucketId
-
-MAX_REJECTING = 10_000  # buckets with rejections that are not written yet; bounds memory
 _BREAKER = "breaker_"  # how the names of counts that the circuit breaker keeps begin
 _NAMES: tuple[str, ...] = tuple(
     name for name in StoreStats.__match_args__ if not name.startswith(_BREAKER)
@@ -23,36 +18,6 @@ class _WriteCounts(dict[tuple[int, int], LockFreeCount]):
 
     def __missing__(self, kind: tuple[int, int]) -> LockFreeCount:
         return self.setdefault(kind, LockFreeCount())
-
-
-class RejectedCounts:
-    """Rejected acquires of each bucket that the bucket itself has not counted yet.
-
-    ``counts`` is usually empty, which callers may check before they ask for a bucket.
-    """
-
-    def __init__(self) -> None:
-        self.counts: BoundedDict[BucketId, int] = BoundedDict(MAX_REJECTING)
-        self._lock = SignalSafeLock()
-
-    def add(self, bucket_id: BucketId, count: int = 1) -> None:
-        with self._lock:
-            counts = self.counts
-            if bucket_id in counts:  # faster than to make it the newest
-                counts[bucket_id] += count
-            else:
-                counts.put(bucket_id, count)
-
-    def take(self, bucket_id: BucketId) -> int:
-        """Return the count of a bucket, for a write that adds it; ``add`` what was not written."""
-        with self._lock:
-            return self.counts.pop(bucket_id, 0)
-
-    def take_all(self) -> dict[BucketId, int]:
-        with self._lock:
-            counts = dict(self.counts)
-            self.counts.clear()
-            return counts
 
 
 class Counters:

@@ -73,7 +73,7 @@ class RejectionCache:
         if entry is None:
             return None
         bucket, at_ms, others, _, _, _ = entry  # faster than attributes
-        in_force, amounts, _, _, _, _, until_ms, _, _, _ = change
+        in_force, amounts, _, _, _, _, until_ms, _, _, _, _ = change
         if bucket.digest not in in_force.digests and not holds_limits(bucket, in_force):
             return None
         image = bucket.image

@@ -24,8 +24,9 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
+from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.embedded.history import record
-from zae_limiter.embedded.rejection_counts import NotedRejections, with_rejections
+from zae_limiter.embedded.rejection_counts import with_noted
 from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
@@ -40,11 +41,11 @@ def charge(
     tables: Tables,
     namespace_id: str,
     request: ChargeRequest,
-    rejections: NotedRejections | None = None,
+    noted: NotedTallies | None = None,
 ) -> ChargeOutcome:
     """Charge every bucket or none. The stamp is read inside the transaction.
 
-    A bucket that is charged also takes what was noted of it in ``rejections``.
+    A bucket that is charged also takes along the counts that were ``noted`` of it.
     """
     charges, clock, _, refreshed, is_acquire, _, _, until_ms = request
     now_ms = clock()
@@ -65,12 +66,12 @@ def charge(
             refuse_if_purging(tables, namespace_id)
     if not fits:
         return _rejection(tables, namespace_id, plans, now_ms)
-    noted = rejections if rejections is not None and rejections.by_bucket else None
+    takes_noted = noted is not None and noted.by_bucket
     images = []
     for wanted, plan, window, _ in plans:
         image = plan.granted
         assert image is not None
-        if noted is not None:
+        if takes_noted:
             image = _with_noted(tables, namespace_id, wanted, image, noted)
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
         images.append(image)
@@ -106,9 +107,9 @@ def settle(
     namespace_id: str,
     settlements: tuple[Settlement, ...],
     clock: Callable[[], int],
-    rejections: NotedRejections | None = None,
+    noted: NotedTallies | None = None,
 ) -> None:
-    """Write every debt and credit, and what was noted of these buckets in ``rejections``."""
+    """Write every debt and credit, and the counts that were ``noted`` of these buckets."""
     now_ms = clock()
     for settlement in settlements:
         entity_id, resource, _, amounts_milli, through_child, *_ = settlement
@@ -117,8 +118,8 @@ def settle(
             continue
         after = settling.settle(image, settlement, now_ms)
         if after is not None:
-            if rejections is not None and rejections.by_bucket:
-                after = _with_noted(tables, namespace_id, settlement, after, rejections)
+            if noted is not None and noted.by_bucket:
+                after = _with_noted(tables, namespace_id, settlement, after, noted)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
         elif amounts_milli:
             credit = late_credit(amounts_milli, now_ms, through_child)
@@ -332,11 +333,13 @@ def _with_noted(
     namespace_id: str,
     wanted: Charge | Settlement,
     image: BucketImage,
-    rejections: NotedRejections,
+    noted: NotedTallies | None,
 ) -> BucketImage:
-    """Return the bucket with the rejections that this client has noted of it."""
-    noted = rejections.take(namespace_id, wanted.entity_id, wanted.resource)
-    return with_rejections(tables, image, noted)
+    """Return the bucket with the counts that this client has noted of it."""
+    assert noted is not None
+    bucket = (namespace_id, wanted.entity_id, wanted.resource)
+    taken = noted.take(bucket)
+    return image if taken is None else with_noted(tables, bucket, image, taken)
 
 
 def _write(

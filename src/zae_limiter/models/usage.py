@@ -30,7 +30,10 @@ class UsageSnapshot:
 
     ``counters`` may be negative: a refund counts in the hour in which it is written.
     ``through_children`` is the part of ``counters`` that cascaded from children, whose own
-    snapshots count it, too. ``rejected`` counts rejected acquires; it is approximate.
+    snapshots count it, too. ``rejected`` counts acquires that ended in a rejection;
+    ``rejected_through_children`` of them were acquires of children, whose own snapshots count
+    them, too. ``waited`` counts acquires that waited, however they ended. ``rejected_amounts`` is
+    the largest rejected amount of each limit. These four are approximate.
     """
 
     entity_id: str
@@ -42,6 +45,9 @@ class UsageSnapshot:
     total_events: int
     through_children: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
+    waited: int = 0
+    rejected_through_children: int = 0
+    rejected_amounts: dict[str, int] = field(default_factory=dict)
 
     @property
     def own(self) -> dict[str, int]:
@@ -57,7 +63,8 @@ class UsageSummary:
     ``total`` of one entity is all that it has used. Over several entities it counts each token
     once: what parents used through their children is in ``through_children`` alone.
     ``snapshot_count`` counts snapshots, ``window_count`` the hours (days, months) with use, by
-    which ``average`` divides. ``rejected`` counts rejected acquires; it is approximate.
+    which ``average`` divides. ``rejected`` counts acquires that ended in a rejection, over several
+    entities each of them once; ``waited`` those that waited. Both are approximate.
     """
 
     snapshot_count: int
@@ -68,6 +75,7 @@ class UsageSummary:
     through_children: dict[str, int] = field(default_factory=dict)
     window_count: int = 0
     rejected: int = 0
+    waited: int = 0
 
 
 @frozen
@@ -75,6 +83,8 @@ class EntityUsage:
     """What one entity used in a span of time, on one resource or on all.
 
     ``counters`` are net tokens by limit, of which ``through_children`` cascaded from children.
+    ``rejected`` and ``waited`` count acquires, of a parent also those of its children that it
+    rejected; they are approximate.
     """
 
     entity_id: str
@@ -82,6 +92,7 @@ class EntityUsage:
     through_children: dict[str, int]
     total_events: int
     rejected: int
+    waited: int = 0
 
 
 @frozen

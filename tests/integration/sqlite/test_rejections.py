@@ -1,11 +1,13 @@
 """Rejected acquires read the file and write nothing; their count is stored with other writes."""
 
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter.concurrency.tallies import STORE_AFTER_S
 from zae_limiter.embedded.housekeeping import EVERY_CHARGES
 
 
@@ -64,3 +66,27 @@ def test_the_whole_namespace_is_read_along_an_index(path, exhausted):
         ).fetchall()
     (step,) = plan  # no step sorts
     assert "usage_by_namespace" in step[3]
+
+
+@pytest.mark.slow
+def test_a_client_that_does_nothing_more_stores_its_counts_within_30_seconds(sqlite_url, exhausted):
+    rejected(exhausted, 3)
+    time.sleep(STORE_AFTER_S + 3)
+    with SyncRepository.open(url=sqlite_url, clock=exhausted.repository.charging.clock) as other:
+        (hour,), _ = other.get_usage_snapshots("user", "api", "hourly")
+    assert (hour.rejected, hour.rejected_amounts) == (3, {"rpm": 1})
+
+
+def test_counts_that_no_write_takes_along_are_stored_in_the_background(sqlite_url, exhausted):
+    repository = exhausted.repository
+    repository._context.engine.buckets._noted.after_s = 0.05  # noqa: SLF001 - instead of 30 s
+    rejected(exhausted, 3)
+    ends_s = time.monotonic() + 20
+    with SyncRepository.open(url=sqlite_url, clock=repository.charging.clock) as other:
+        while True:
+            (hour,), _ = other.get_usage_snapshots("user", "api", "hourly")
+            if hour.rejected == 3:
+                break
+            assert time.monotonic() < ends_s
+            time.sleep(0.02)
+    assert hour.rejected_amounts == {"rpm": 1}

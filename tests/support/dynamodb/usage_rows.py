@@ -42,7 +42,8 @@ def stored_row(namespace_id, row, expires_s, origin=TEST_ORIGIN):
         name: [amount * 1000, through.get(name, 0) * 1000]
         for name, amount in window.counters.items()
     }
-    amounts[usage.EVENTS] = [window.events, window.rejected]
+    *counts, asked = window.tally
+    amounts[usage.EVENTS] = [window.events, *counts, dict(asked)]
     return {
         **keys.usage(namespace_id, entity_id, resource, usage.window_key(window.hour)).attributes,
         **usage.index_keys(namespace_id, entity_id, resource, window.hour),

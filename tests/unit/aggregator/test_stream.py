@@ -20,7 +20,7 @@ AUDITED = audit.encode("ns", EVENT, 90)
 def test_a_turn_shows_the_finished_hour():
     record = parse(bucket_record(TURNED, 7))
     assert isinstance(record, ParsedBucketRecord)
-    assert record.finished == OriginHour("3.abc", 9, {"rpm": (4000, 0)}, 4, 0)
+    assert record.finished == OriginHour("3.abc", 9, {"rpm": (4000, 0)}, 4)
     assert (record.sequence_number, record.shard_id, record.state.finished) == ("7", 3, 9)
     assert record.limits == {"rpm": ParsedBucketLimit("rpm", 4000, 0)}
     assert record.deltas == [ConsumptionDelta("ns", "user", "api", "rpm", 4, 9)]

@@ -10,6 +10,7 @@ from zae_limiter.admission.image import HOUR_MS, Rate
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import rebase
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import CachedBucket, FreshBucket
 from zae_limiter.dynamodb.buckets.pending import BucketChange
@@ -61,7 +62,7 @@ def test_without_retention_no_hour_is_turned():
 
 
 def test_the_first_write_of_an_hour_turns_it():
-    attempt = attempt_at(LATER, rejected=3)
+    attempt = attempt_at(LATER, tally=Tally(3, 2, 0, {"rpm": 30}))
     update, condition = spelled(attempt.write.update())
     for part in (
         "u0 = c_rpm - if_not_exists(b0, 0)",
@@ -70,6 +71,11 @@ def test_the_first_write_of_an_hour_turns_it():
         "ac = 1",
         "ur = if_not_exists(rj, 0)",
         "rj = 3",
+        "ux = if_not_exists(rx, 0)",
+        "rx = 2",
+        "uw = if_not_exists(wt, 0)",
+        "uq = if_not_exists(rq, )",
+        "rq = 0=30",
         "ph = h",
         f"h = {HOUR + 1}",
         "op = ~id",
@@ -111,7 +117,7 @@ def test_a_finished_hour_is_stored_before_it_is_turned_over():
     attempt = attempt_at(LATER, item=item)
     _, condition = spelled(attempt.write.update())
     assert f"(attribute_not_exists(ph) OR ph = {HOUR - 1})" in condition
-    assert attempt.store_first == ("0.origin", HOUR - 1, {"rpm": (5000, 0)}, 2, 1)
+    assert attempt.store_first == ("0.origin", HOUR - 1, {"rpm": (5000, 0)}, 2, Tally(1))
 
 
 def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
@@ -226,7 +232,7 @@ def test_a_dropped_limit_leaves_its_hour_to_its_namesake():
     # a write that turns the hour drops nothing
     update, _ = spelled(attempt(item, LATER).write)
     assert "u1 = c_rpm~aa - if_not_exists(b1, 0)" in update
-    assert "REMOVE" not in update
+    assert update.endswith("REMOVE rx, wt, rq")
 
 
 def test_a_credit_to_a_bucket_that_is_gone_is_counted_late():

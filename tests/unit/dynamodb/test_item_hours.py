@@ -2,6 +2,7 @@
 
 import pytest
 
+from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.items import hours
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.dynamodb.items.usage import OriginHour
@@ -49,12 +50,12 @@ def test_an_item_of_the_schema_without_hours_has_none():
 
 def test_the_running_hour_is_what_was_consumed_since_it_began():
     used = {"rpm": (5500, 1000), "tpm": (-2000, 0)}
-    assert hours.running_hour(turned_item()) == OriginHour("2.abc", 11, used, 5, 2)
+    assert hours.running_hour(turned_item()) == OriginHour("2.abc", 11, used, 5, Tally(2))
 
 
 def test_the_finished_hour_leaves_out_limits_that_were_added_later():
     used = {"rpm": (4100, 300)}
-    assert hours.finished_hour(turned_item()) == OriginHour("2.abc", 9, used, 7, 1)
+    assert hours.finished_hour(turned_item()) == OriginHour("2.abc", 9, used, 7, Tally(1))
 
 
 def test_an_item_that_was_cleared_has_no_finished_hour():
@@ -72,7 +73,7 @@ def test_clearing_requires_the_origin_and_the_hour():
     removed = {
         names[each] for each in action["UpdateExpression"].removeprefix("REMOVE ").split(", ")
     }
-    assert removed == {"ph", "u0", "u1", "u3", "v0", "v1", "v3", "ua", "ur"}
+    assert removed == {"ph", "u0", "u1", "u3", "v0", "v1", "v3", "ua", "ur", "ux", "uw", "uq"}
     assert action["ConditionExpression"] == "#0 = :0 AND #1 = :1"
     assert (names["#0"], names["#1"]) == ("o", "ph")
     assert action["ExpressionAttributeValues"] == {":0": s("2.abc"), ":1": n(9)}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import (
     audit,
@@ -155,10 +156,15 @@ def test_both_records_of_a_namespace_read_back(status):
 @given(
     st.integers(-10_000, 10_000_000),
     st.dictionaries(names, st.tuples(*[st.integers(-(10**15), 10**15)] * 2), max_size=4),
-    st.tuples(*[st.integers(0, 10**9)] * 2),
+    st.integers(0, 10**9),
+    st.builds(
+        Tally,
+        *[st.integers(0, 10**9)] * 3,
+        asked=st.dictionaries(names, st.integers(1, 10**12), max_size=3),
+    ),
 )
-def test_hours_read_back(hour, used, events):
-    stored_hour = usage.OriginHour("3.abc", hour, used, *events)
+def test_hours_read_back(hour, used, admitted, tally):
+    stored_hour = usage.OriginHour("3.abc", hour, used, admitted, tally)
     update = usage.store(BucketId("ns", "user/1", "a/b.c"), stored_hour, 5)
     item = applied(update)
     assert is_plain(item)
@@ -204,11 +210,11 @@ def test_a_late_credit_is_an_origin_of_its_own():
 
 def test_origins_add_up_in_whole_tokens():
     hours = [
-        usage.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, 1),
-        usage.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1, 0),
+        usage.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, Tally(1)),
+        usage.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1),
     ]
     assert usage_reads.window_usage(7, hours) == WindowUsage(
-        7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, 1
+        7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, Tally(1)
     )
 
 

@@ -4,6 +4,7 @@ import random
 
 from zae_limiter._sync.engines.dynamodb.live_hours import RowId
 from zae_limiter._sync.engines.dynamodb.usage_hours import HELD, HourRange, UsageHours
+from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.dynamodb.items.usage_reads import UsageRow
 
@@ -26,7 +27,7 @@ class NoCalls:
 
 
 def counted(origin, hour, tokens):
-    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, 1, 0)
+    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, 1)
 
 
 def all_hours(hours):
@@ -61,8 +62,8 @@ def test_every_hour_comes_once_and_in_order():
 
 
 def test_hours_in_which_nothing_was_counted_are_left_out():
-    empty = {"0.x": OriginHour("0.x", 3, {"rpm": (0, 0)}, 0, 0)}
-    rejected = {"0.x": OriginHour("0.x", 4, {"rpm": (0, 0)}, 0, 2)}
+    empty = {"0.x": OriginHour("0.x", 3, {"rpm": (0, 0)}, 0)}
+    rejected = {"0.x": OriginHour("0.x", 4, {"rpm": (0, 0)}, 0, Tally(2))}
     rows = [UsageRow("user", "api", 3, empty), UsageRow("user", "api", 4, rejected)]
     hours = UsageHours(NoCalls(), "ns", Rows(rows, random.Random(1)), {})
     assert [[row.usage.hour for row in page] for page in all_hours(hours)] == [[4]]

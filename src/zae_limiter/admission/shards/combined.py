@@ -17,6 +17,7 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
+from zae_limiter.admission.tally import total
 
 
 class CombinedImage(BucketImage):
@@ -56,7 +57,7 @@ def combine(
         0,
         sum(image.writes for image in images),
         None,
-        sum(image.rejected for image in images if image.window_hour == hour),
+        total(image.tally for image in images if image.window_hour == hour),
         holds,
         paused_until_ms(images),
         next((image.life for shard, image in shards.items() if shard.number == 0), ""),

@@ -35,7 +35,8 @@ class BucketChange(NamedTuple):
     says that the limits were read again after the bucket was found to have newer ones.
     ``through_child`` are the names of the limits that a child of the entity counts, too.
     ``until_ms`` makes a charge a reservation; ``forfeits`` is that of a settlement. ``released``
-    and ``renewed`` are slots that the caller holds.
+    and ``renewed`` are slots that the caller holds. ``is_count`` is a change that has nothing but
+    the counts of this client written; it creates the bucket if there is none.
     """
 
     in_force: InForce
@@ -48,6 +49,7 @@ class BucketChange(NamedTuple):
     forfeits: bool = False
     released: tuple[SlotHold, ...] = ()
     renewed: tuple[SlotHold, ...] = ()
+    is_count: bool = False
 
     @property
     def held_slots(self) -> tuple[SlotHold, ...]:

@@ -167,7 +167,9 @@ def _without_bucket(
         slots = PlannedSlots(full, [], context.now_ms)
         slots.take(changes, taken)
     wanted = total(changes[position] for position in taken)  # the full bucket holds them
-    if any(each.taken_milli or each.asked for each in wanted.values()):
+    is_count = all(change.is_count for change in changes)
+    creates = is_count and known.is_fresh and not context.tally.is_empty
+    if creates or any(each.taken_milli or each.asked for each in wanted.values()):
         admitted = sum(changes[position].admitted for position in taken)
         return writes.first(
             in_force,
@@ -182,7 +184,9 @@ def _without_bucket(
     if known.is_fresh:
         settled = [change for change in changes if not change.is_charge]
         return NothingToWrite(full, late_credits=_late_credits(settled))
-    if any(change.is_charge or change.through_child or change.held_slots for change in changes):
+    if is_count or any(
+        change.is_charge or change.through_child or change.held_slots for change in changes
+    ):
         return READ_FIRST  # of what came through children, or is held, the slots must be known
     admitted = sum(change.admitted for change in changes)
     return writes.credit(wanted, context, admitted=admitted, positions=taken)
@@ -222,7 +226,9 @@ def _with_bucket(
     late_credits = _late_credits([change for change in dropped if change is not None])
     if slots is not None:
         slots.take(changes, taken)
-    if known.is_fresh and not wanted and not admitted and not (slots and slots.writes()):
+    is_sure = known.is_fresh or all(change.is_count for change in changes)
+    changes_nothing = not wanted and not admitted and not (slots and slots.writes())
+    if is_sure and changes_nothing and context.tally.is_empty:
         return NothingToWrite(image, bucket.shard, late_credits)
     attempt = writes.group(
         known,

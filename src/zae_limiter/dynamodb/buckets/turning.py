@@ -7,10 +7,11 @@ from math import log
 from typing import NamedTuple
 
 from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.tally import NO_TALLY, Tally, largest
 from zae_limiter.dynamodb.buckets.cache import KnownBucket
-from zae_limiter.dynamodb.items.bucket import StoredBucket
+from zae_limiter.dynamodb.items.bucket import StoredBucket, slots_for
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
+from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked, new_origin
 from zae_limiter.dynamodb.items.usage import OriginHour
 
 # How many writes of other clients since the hour began make it likely that they have turned it: the
@@ -20,9 +21,17 @@ PROBABLY_TURNED = log(2)
 # takes within a region. Writes that others began later do not show yet.
 TURN_TAKES_MS = 20
 NO_AMOUNTS: Mapping[str, int] = {}
-# Admitted and rejected acquires of a write, and its amounts that came through children.
-Counted = tuple[int, int, Mapping[str, int]]
-NOTHING: Counted = (0, 0, NO_AMOUNTS)
+
+
+class Counted(NamedTuple):
+    """What a write counts: admitted acquires, how others ended, amounts through children."""
+
+    admitted: int = 0
+    tally: Tally = NO_TALLY
+    through_milli: Mapping[str, int] = NO_AMOUNTS
+
+
+NOTHING = Counted()
 
 
 class Turn(NamedTuple):
@@ -61,16 +70,29 @@ def hour_counts(
     """
     hour = now_ms // HOUR_MS
     if bucket.hours is None:
-        origin = new_origin(bucket.shard.number)
-        return HourCounts(HourForm.BEGIN, hour, *counted, None, origin)
+        origin, asked = new_origin(bucket.shard.number), counted.tally.asked
+        text = encode_asked(asked, slots_for(bucket.image.limits))
+        return HourCounts(HourForm.BEGIN, hour, *counted, None, origin, text)
     if not is_over(bucket, now_ms, usage_ms):
-        return HourCounts(HourForm.COUNT, hour, *counted)
+        return counts_of_running_hour(bucket, hour, counted)
+    text = encode_asked(counted.tally.asked, bucket.hours.slots)
     since_ms = now_ms - max(hour * HOUR_MS, known.at_ms)
     turned_by_others = known.others_per_s * (since_ms - TURN_TAKES_MS) / 1000 > PROBABLY_TURNED
     if not known.is_fresh and (is_turning or turned_by_others):
-        return HourCounts(HourForm.LATE, hour, *counted)
+        return HourCounts(HourForm.LATE, hour, *counted, asked=text)
     finished = None if bucket.finished is None else bucket.finished.hour
-    return HourCounts(HourForm.TURN, hour, *counted, finished)
+    return HourCounts(HourForm.TURN, hour, *counted, finished, asked=text)
+
+
+def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) -> HourCounts:
+    """Count for the hour that runs in the item; amounts are written if they are larger."""
+    asked, text = counted.tally.asked, ""
+    if asked:
+        slots = {} if bucket.hours is None else bucket.hours.slots
+        before = decode_asked(bucket.asked, slots)
+        after = largest(before, asked)
+        text = encode_asked(after, slots) if after != before else ""
+    return HourCounts(HourForm.COUNT, hour, *counted, asked=text)
 
 
 def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:

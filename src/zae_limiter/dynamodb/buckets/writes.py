@@ -10,10 +10,19 @@ from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce, expires_ms
 from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
 from zae_limiter.admission.rebase import full_bucket, without_drops
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.dynamodb.buckets.pending import BucketChange, through_children
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
-from zae_limiter.dynamodb.buckets.turning import NO_AMOUNTS, Turn, hour_counts, is_over, turn_of
+from zae_limiter.dynamodb.buckets.turning import (
+    NO_AMOUNTS,
+    Counted,
+    Turn,
+    counts_of_running_hour,
+    hour_counts,
+    is_over,
+    turn_of,
+)
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket
@@ -28,7 +37,7 @@ from zae_limiter.dynamodb.items.bucket_updates import (
 )
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import TURN_MARK, new_origin
+from zae_limiter.dynamodb.items.hours import TURN_MARK, encode_asked, new_origin
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
@@ -65,7 +74,7 @@ class Attempt(NamedTuple):
 
     ``store_first`` is a finished hour that must be stored before the write is sent, since the write
     drops it from the item. ``begins_hour`` is the origin and hour that the write begins, if any.
-    ``rejected`` is how many rejections it counts. ``late_credits`` are counted as usage after the
+    ``tally`` counts acquires that ended before it. ``late_credits`` are counted as usage after the
     write, beside the item: those to limits that the bucket does not have any more. ``moments`` are
     those at which slots of the changes expire, by position.
     """
@@ -81,7 +90,7 @@ class Attempt(NamedTuple):
     net_milli: Mapping[str, int] = NO_AMOUNTS
     store_first: OriginHour | None = None
     begins_hour: tuple[str, int] | None = None
-    rejected: int = 0
+    tally: Tally = NO_TALLY
     late_credits: Mapping[str, tuple[int, int]] = NO_LATE_CREDITS
     moments: Mapping[int, Moments] = NO_MOMENTS
 
@@ -89,16 +98,16 @@ class Attempt(NamedTuple):
 class WriteContext(NamedTuple):
     """What holds for one attempt: the item, the stamp and the write id.
 
-    ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``rejected`` is how many
-    rejections of this client the bucket has not counted yet. ``is_turning`` says that a write of
-    this client that turns the hour is under way.
+    ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``tally`` counts acquires
+    of this client that were rejected or have waited, and that the bucket has not counted yet.
+    ``is_turning`` says that a write of this client that turns the hour is under way.
     """
 
     shard_id: ShardId
     now_ms: int
     write_id: str
     usage_ms: int = DEFAULT_USAGE_MS
-    rejected: int = 0
+    tally: Tally = NO_TALLY
     is_turning: bool = False
 
 
@@ -114,7 +123,7 @@ def charge(
 
     A reservation may leave a debt, which the TTL has to outlast.
     """
-    _, amounts, _, admitted, _, through_child, until_ms, _, _, _ = change  # faster than attributes
+    _, amounts, _, admitted, _, through_child, until_ms, _, _, _, _ = change  # faster so
     reserves = until_ms is not None
     return _balance_write(
         known,
@@ -155,6 +164,7 @@ def group(
         slots is None
         and only_gives
         and not through_milli
+        and context.tally.is_empty
         and not is_over(bucket, context.now_ms, context.usage_ms)
     ):
         return credit(wanted, context, admitted=admitted, positions=positions, net_milli=net)
@@ -196,8 +206,8 @@ def _balance_write(
     gives: bool = False,
     slots: PlannedSlots | None = None,
 ) -> Attempt:
-    shard_id, now_ms, write_id, usage_ms, rejected, _ = context
-    image, _, _, last_write_id, _, _, hours, _, _, _ = bucket  # faster than attributes
+    shard_id, now_ms, write_id, usage_ms, tally, _ = context
+    image, _, _, last_write_id, _, _, hours, _, _, _, _ = bucket  # faster than attributes
     expires_at = image.expires_ms
     until = in_force.extended_ttl(expires_at, now_ms, usage_ms)
     if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
@@ -205,11 +215,12 @@ def _balance_write(
     counts, store_first, begins_hour = None, None, None
     hour = now_ms // HOUR_MS
     if hours is not None and hour <= hours.hour:  # it is not over, in all but one write an hour
-        if rejected or through_milli:
-            counts = HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli)
+        if through_milli or not tally.is_empty:
+            counted = Counted(admitted, tally, through_milli)
+            counts = counts_of_running_hour(bucket, hour, counted)
             admitted = 0
     else:
-        counts = _counts(known, bucket, context, (admitted, rejected, through_milli))
+        counts = _counts(known, bucket, context, Counted(admitted, tally, through_milli))
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
     trailer = new_tuple(WriteTrailer, (write_id, admitted, until, until == expires_at))
@@ -234,7 +245,7 @@ def _balance_write(
             net_milli,
             store_first,
             begins_hour,
-            rejected,
+            tally,
             NO_LATE_CREDITS,
             NO_MOMENTS if slots is None else slots.moments,
         ),
@@ -245,7 +256,7 @@ def _counts(
     known: KnownBucket,
     bucket: StoredBucket,
     context: WriteContext,
-    counted: tuple[int, int, Mapping[str, int]],
+    counted: Counted,
 ) -> HourCounts:
     """Return what a write counts after the end of the hour that the bucket counts for."""
     _, now_ms, _, usage_ms, _, is_turning = context
@@ -293,12 +304,13 @@ def first(
     slots: PlannedSlots | None = None,
 ) -> Attempt:
     """Create the bucket, or take from it if it exists and is full: both have the same result."""
-    shard_id, now_ms, write_id, usage_ms, rejected, _ = context
+    shard_id, now_ms, write_id, usage_ms, tally, _ = context
     write_id, hour, origin = TURN_MARK + write_id, now_ms // HOUR_MS, new_origin(shard_id.number)
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
     moves = [first_move(key, rate, wanted.get(key, NOTHING), now_ms) for key, rate in rates.items()]
     until = expires_ms(after(full_bucket(in_force, now_ms), moves), in_force, now_ms, usage_ms)
     trailer = WriteTrailer(write_id, 0, until, keeps=False)
+    asked = encode_asked(tally.asked, bucket_item.slots_for(rates))
     new_bucket = NewBucket(
         bucket_item.key(*shard_id),
         bucket_item.index_keys(*shard_id),
@@ -306,7 +318,7 @@ def first(
         rates,
         in_force.governing_version,
         now_ms,
-        HourCounts(HourForm.COUNT, hour, admitted, rejected, through_milli, None, origin),
+        HourCounts(HourForm.COUNT, hour, admitted, tally, through_milli, None, origin, asked),
         () if slots is None else slots.writes(),
     )
 
@@ -324,7 +336,7 @@ def first(
         only_if_absent,
         applied_positions=positions,
         begins_hour=(origin, hour) if usage_ms else None,
-        rejected=rejected,
+        tally=tally,
         moments=NO_MOMENTS if slots is None else slots.moments,
     )
 

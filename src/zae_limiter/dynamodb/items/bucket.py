@@ -36,8 +36,9 @@ from zae_limiter import schema
 from zae_limiter._light_classes import NamedTuple, new_tuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate, is_slots
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
+from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.dynamodb.items import hours as item_hours
-from zae_limiter.dynamodb.items.attributes import Item, flag, n, optional_integer, s
+from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
 from zae_limiter.dynamodb.items.hours import (
     ADMITTED,
     BEGAN,
@@ -46,7 +47,6 @@ from zae_limiter.dynamodb.items.hours import (
     FINISHED,
     HOUR,
     ORIGIN,
-    REJECTED,
     TURN_MARK,
     HourState,
 )
@@ -75,7 +75,8 @@ class StoredBucket(NamedTuple):
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
     ``hours`` is None for an item of the schema without hours; ``finished`` is the hour that has
     ended but may not be stored yet. ``absent`` names attributes that the item does not have, and
-    that would change ``hours``, ``steady`` the texts of those that few writes change.
+    that would change ``hours``, ``steady`` the texts of those that few writes change. ``asked`` is
+    the text of the largest amounts that were rejected in the running hour.
     """
 
     image: BucketImage
@@ -88,6 +89,7 @@ class StoredBucket(NamedTuple):
     finished: OriginHour | None = None
     absent: tuple[str, ...] = ()
     steady: tuple[str | None, ...] = ()
+    asked: str = ""
 
     @property
     def whole_rates(self) -> Mapping[str, Rate]:
@@ -167,8 +169,9 @@ def in_full(item: Item) -> StoredBucket:
     }
     running = 0 if bucket.hours is None else bucket.hours.hour
     hour = max(hour_of_write(bucket.write_id), running)
-    rejected = (optional_integer(item, REJECTED) or 0) if hour == running else 0
-    image = bucket.image._replace(limits=limits, window_hour=hour, rejected=rejected)
+    image = bucket.image._replace(limits=limits, window_hour=hour)
+    if bucket.hours is not None and hour == running:
+        image = image._replace(tally=item_hours.running_tally(item, bucket.hours.slots))
     return bucket._replace(image=image)
 
 
@@ -199,6 +202,7 @@ def _decode(item: Item) -> StoredBucket:
         finished=None if hours is None else item_hours.finished_hour(item),
         absent=() if hours is None else _absent(hours),
         steady=() if hours is None else _steady(item),
+        asked=item_hours.asked_text(item),
     )
     if any(is_slots(state.rate) for state in limits.values()):
         bucket = bucket._replace(image=_with_holds(item, bucket.image))
@@ -217,7 +221,7 @@ def _absent(hours: HourState) -> tuple[str, ...]:
 
 def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     """Decode an item whose digest is the known one; its hour usually is, too."""
-    before, digest, generation, _, shard, rates, hours, finished, absent, steady = known
+    before, digest, generation, _, shard, rates, hours, finished, absent, steady, _ = known
     if hours is None or steady != _steady(item) or (finished is not None and FINISHED not in item):
         return _decode(item)
     for name in absent:
@@ -240,7 +244,7 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
             0,
             int(item[WRITES]["N"]),
             None,
-            0,
+            NO_TALLY,
             None,
             before.paused_until_ms,  # the same: it is part of the digest
             "",
@@ -248,10 +252,10 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     )
     if before.holds is not None:
         image = _with_holds(item, image)
-    write_id = item[WRITE_ID]["S"]
+    write_id, asked = item[WRITE_ID]["S"], item_hours.asked_text(item)
     return new_tuple(
         StoredBucket,
-        (image, digest, generation, write_id, shard, rates, hours, finished, absent, steady),
+        (image, digest, generation, write_id, shard, rates, hours, finished, absent, steady, asked),
     )
 
 

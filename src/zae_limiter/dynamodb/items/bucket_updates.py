@@ -13,7 +13,15 @@ from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items import hour_updates
 from zae_limiter.dynamodb.items.attributes import Item, n, s
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import ADMITTED, HOUR, ORIGIN, REJECTED, finished_attributes
+from zae_limiter.dynamodb.items.hours import (
+    ADMITTED,
+    ASKED,
+    HOUR,
+    ORIGIN,
+    decode_asked,
+    encode_asked,
+    finished_attributes,
+)
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
@@ -299,6 +307,10 @@ def _fold_hours(
         heir = namesake(name, target.limits)
         assert heir is not None, "only limits with a namesake are dropped"
         hour_updates.free_slot(update, slots[name], slots[heir], has_children=hours.has_children)
+    if bucket.asked:  # a slot may get another limit
+        asked = decode_asked(bucket.asked, hours.slots)
+        kept = {name: slot for name, slot in slots.items() if name in target.limits}
+        update.set(ASKED, s(encode_asked(asked, kept)))
 
 
 def _forget_slots(
@@ -335,15 +347,6 @@ def _drop(update: UpdateExpression, name: str, state: LimitState, now_ms: int) -
     update.require_equal(stored.CONSUMED + name, n(state.consumed_milli))
     for prefix in (stored.BALANCE, stored.CONSUMED, stored.PARAMETERS, stored.MERGED):
         update.remove(prefix + name)
-
-
-def rejected_write(bucket_id: stored.BucketId, count: int) -> UpdateExpression:
-    """Count rejections in the hour that runs in a bucket, if the bucket exists."""
-    update = UpdateExpression(stored.key(*bucket_id))
-    update.require(f"attribute_exists({update.name(HOUR)})")
-    update.add(REJECTED, count)
-    update.add(stored.WRITES, 1)  # a removal that has read the item before is refused
-    return update
 
 
 def later_expiry(key: Item, expires_ms: int | None) -> UpdateExpression:

@@ -11,20 +11,27 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.hours import (
     ADMITTED,
+    ASKED,
     BEGAN,
     CHILDREN,
     FINISHED,
     FINISHED_ADMITTED,
+    FINISHED_ASKED,
     FINISHED_CHILDREN,
     FINISHED_NET,
+    FINISHED_OF_CHILDREN,
     FINISHED_REJECTED,
+    FINISHED_WAITED,
     HOUR,
+    OF_CHILDREN,
     ORIGIN,
     REJECTED,
+    WAITED,
 )
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
@@ -48,16 +55,18 @@ class HourCounts(NamedTuple):
 
     ``through_milli`` is the part that came through children, by stored name. ``stored`` is a
     finished hour that has been stored, so that the turn may overwrite it. ``origin`` is that of an
-    item that begins to count.
+    item that begins to count. ``asked`` is the text of the largest rejected amounts that the write
+    leaves; empty if it does not change them.
     """
 
     form: HourForm
     hour: int
     admitted: int = 0
-    rejected: int = 0
+    tally: Tally = NO_TALLY
     through_milli: Mapping[str, int] = {}
     stored: int | None = None
     origin: str = ""
+    asked: str = ""
 
 
 def count(
@@ -89,10 +98,18 @@ def count_in_slots(update: UpdateExpression, counts: HourCounts, slots: Mapping[
     """Add to the counts of the hour that runs in the item."""
     if counts.admitted:
         update.add(ADMITTED, counts.admitted)
-    if counts.rejected:
-        update.add(REJECTED, counts.rejected)
+    for attribute, number in _tally_numbers(counts.tally):
+        if number:
+            update.add(attribute, number)
     for name, amount in counts.through_milli.items():
         update.add(f"{CHILDREN}{slots[name]}", amount)
+    if counts.asked:
+        update.set(ASKED, s(counts.asked))
+
+
+def _tally_numbers(tally: Tally) -> tuple[tuple[str, int], ...]:
+    rejected, through_children, waited, _ = tally
+    return (REJECTED, rejected), (OF_CHILDREN, through_children), (WAITED, waited)
 
 
 def require_hour(update: UpdateExpression, hour: int) -> None:
@@ -121,14 +138,35 @@ def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
                 update.set_number(children, counts.through_milli[name])
     update.set_to(FINISHED_ADMITTED, f"if_not_exists({update.name(ADMITTED)}, {zero})")
     update.set_number(ADMITTED, counts.admitted)
-    update.set_to(FINISHED_REJECTED, f"if_not_exists({update.name(REJECTED)}, {zero})")
-    update.set_number(REJECTED, counts.rejected)
+    _turn_tally(update, counts, zero)
     update.set_to(FINISHED, update.name(HOUR))
     hour = update.number(counts.hour)
     update.set_to(HOUR, hour)
     update.require_equal(ORIGIN, s(hours.origin))
     update.require(f"{update.name(HOUR)} < {hour}")
     require_stored(update, counts.stored)
+
+
+def _turn_tally(update: UpdateExpression, counts: HourCounts, zero: str) -> None:
+    """Turn the counts of acquires that were rejected or have waited, most of them absent."""
+    tally = counts.tally
+    update.set_to(FINISHED_REJECTED, f"if_not_exists({update.name(REJECTED)}, {zero})")
+    update.set_number(REJECTED, tally.rejected)
+    for finished, running, number in (
+        (FINISHED_OF_CHILDREN, OF_CHILDREN, tally.through_children),
+        (FINISHED_WAITED, WAITED, tally.waited),
+    ):
+        update.set_to(finished, f"if_not_exists({update.name(running)}, {zero})")
+        if number:
+            update.set_number(running, number)
+        else:
+            update.remove(running)
+    none = update.value(s(""))
+    update.set_to(FINISHED_ASKED, f"if_not_exists({update.name(ASKED)}, {none})")
+    if counts.asked:
+        update.set(ASKED, s(counts.asked))
+    else:
+        update.remove(ASKED)
 
 
 def require_stored(update: UpdateExpression, hour: int | None) -> None:
@@ -146,7 +184,10 @@ def _begin(update: UpdateExpression, slots: Mapping[str, int], counts: HourCount
     update.set(ORIGIN, s(counts.origin))
     update.set_number(HOUR, counts.hour)
     update.set_number(ADMITTED, counts.admitted)
-    update.set_number(REJECTED, counts.rejected)
+    for attribute, number in _tally_numbers(counts.tally):
+        update.set_number(attribute, number)
+    if counts.asked:
+        update.set(ASKED, s(counts.asked))
     for name, slot in slots.items():
         update.set_to(f"{BEGAN}{slot}", update.name(stored.CONSUMED + name))
         if name in counts.through_milli:
@@ -166,23 +207,28 @@ def _set_slots(
 
 def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...] | None:
     """Return what decides the text of the clauses besides their values; None if that varies."""
-    form, _, admitted, rejected, through_milli, finished, _ = counts
+    form, _, admitted, tally, through_milli, finished, _, asked = counts
     if form is HourForm.BEGIN:
         return None
     assert bucket.hours is not None
     slots = bucket.hours.slots
+    rejected, of_children, waited, _ = tally
+    counted = (rejected == 0, of_children == 0, waited == 0, not asked)
     if form is HourForm.TURN:
         children = (bucket.hours.has_children, *through_milli)
-        return (form, finished is None, tuple(slots.items()), children)
-    return (form, admitted == 0, rejected == 0, *((name, slots[name]) for name in through_milli))
+        return (form, finished is None, tuple(slots.items()), children, counted)
+    return (form, admitted == 0, counted, *((name, slots[name]) for name in through_milli))
 
 
 def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     """Return the values of the clauses that ``count`` adds, in the order of their placeholders."""
-    form, hour, admitted, rejected, through_milli, finished, _ = counts
+    form, hour, admitted, tally, through_milli, finished, _, asked = counts
+    rejected, of_children, waited, _ = tally
     if form is not HourForm.TURN:
-        values: list[object] = [each for each in (admitted, rejected) if each]
+        values: list[object] = [each for each in (admitted, rejected, of_children, waited) if each]
         values += through_milli.values()
+        if asked:
+            values.append(asked)
         return [*values, hour] if form is HourForm.LATE else values
     hours = bucket.hours
     assert hours is not None
@@ -190,7 +236,8 @@ def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     for name in hours.slots:
         if hours.has_children or name in through_milli:
             values.append(through_milli.get(name, 0))
-    values += (admitted, rejected, hour, hours.origin)
+    values += (admitted, rejected, *(each for each in (of_children, waited) if each))
+    values += ("", asked, hour, hours.origin) if asked else ("", hour, hours.origin)
     return values if finished is None else [*values, finished]
 
 

@@ -5,10 +5,14 @@ running hour                    h        hours since 1970
 consumed when the hour began    b{i}     millitokens, of the limit in slot i; absent: 0
 consumed through children       k{i}     in the running hour; absent on items that never had any
 admitted, rejected              ac, rj   in the running hour
+of these through children       rx       acquires of children that the bucket rejected; absent: 0
+waited                          wt       absent: 0
+largest rejected amounts        rq       slot=tokens,…; the name of a limit that only a parent has
 finished hour                   ph       absent once it is stored and cleared
 its net consumption             u{i}
 its part through children       v{i}
 its admitted, rejected          ua, ur
+its rx, wt, rq                  ux, uw, uq
 
 The slot is the fourth part of a limit's parameters, ``p_{limit} = capacity:refill:period:slot``.
 """
@@ -21,14 +25,17 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 
 from zae_limiter._light_classes import NamedTuple
+from zae_limiter.admission.tally import NO_ASKED, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name
+from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name, plain_name
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
 BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the slot
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
+OF_CHILDREN, WAITED, ASKED = "rx", "wt", "rq"
+FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED = "ux", "uw", "uq"
 CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:slot
 TURN_MARK = "~"  # begins the write id of a write that creates a bucket item or turns its hour
 
@@ -129,7 +136,17 @@ def running_hour(item: Item) -> OriginHour | None:
         state.hour,
         by_plain_name(used),
         _amount(item, ADMITTED),
+        running_tally(item, state.slots),
+    )
+
+
+def running_tally(item: Item, slots: Mapping[str, int]) -> Tally:
+    """Return which acquires of the running hour were rejected or have waited."""
+    return Tally(
         _amount(item, REJECTED),
+        _amount(item, OF_CHILDREN),
+        _amount(item, WAITED),
+        decode_asked(asked_text(item), slots),
     )
 
 
@@ -153,8 +170,40 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
         finished,
         by_plain_name(used),
         _amount(item, FINISHED_ADMITTED),
-        _amount(item, FINISHED_REJECTED),
+        Tally(
+            _amount(item, FINISHED_REJECTED),
+            _amount(item, FINISHED_OF_CHILDREN),
+            _amount(item, FINISHED_WAITED),
+            decode_asked(asked_text(item, FINISHED_ASKED), slots),
+        ),
     )
+
+
+def asked_text(item: Item, name: str = ASKED) -> str:
+    """Return the stored text of the largest rejected amounts; empty if there is none."""
+    value = item.get(name)
+    return "" if value is None else text(value)
+
+
+def encode_asked(asked: Mapping[str, int], slots: Mapping[str, int]) -> str:
+    """Return amounts by plain name as the item stores them; slots are shorter than names."""
+    numbers: dict[str, int] = {}
+    for name, slot in slots.items():
+        numbers.setdefault(plain_name(name), slot)
+    return ",".join(f"{numbers.get(name, name)}={amount}" for name, amount in asked.items())
+
+
+def decode_asked(stored: str, slots: Mapping[str, int]) -> Mapping[str, int]:
+    """Return amounts by plain name; a slot that has no limit any more is left out."""
+    if not stored:
+        return NO_ASKED
+    names = {str(slot): plain_name(name) for name, slot in slots.items()}
+    asked: dict[str, int] = {}
+    for part in stored.split(","):
+        key, _, amount = part.partition("=")
+        if key in names or not key.isdecimal():
+            asked[names.get(key, key)] = int(amount)
+    return asked
 
 
 def clear(key: Item, state: HourState) -> UpdateExpression:
@@ -185,6 +234,7 @@ def _clear_form(table: str, slots: tuple[int, ...], has_children: bool) -> str:
 def finished_attributes(state: HourState) -> list[str]:
     """Return the names of all attributes of a finished hour."""
     names = [FINISHED, FINISHED_ADMITTED, FINISHED_REJECTED]
+    names += (FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED)
     for slot in state.slots.values():
         names.append(f"{FINISHED_NET}{slot}")
         if state.has_children:

@@ -52,4 +52,5 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
 def _is_used(origin_hour: OriginHour) -> bool:
     """An hour in which nothing happened need not be stored: what is not there counts zero."""
     amounts = origin_hour.used_milli.values()
-    return bool(origin_hour.admitted or origin_hour.rejected) or any(map(any, amounts))
+    is_counted = bool(origin_hour.admitted) or not origin_hour.tally.is_empty
+    return is_counted or any(map(any, amounts))

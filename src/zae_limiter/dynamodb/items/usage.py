@@ -7,7 +7,8 @@ Hours sort by time under either key, so a span of time is a range of keys. An or
 one bucket item (``items.hours``). Its attribute ``o_{origin}`` is ``open`` while the hour may still
 run in the bucket item; then it is what the item counted in that hour, as JSON text in millitokens:
 
-    {"rpm": [net consumption, part of it through children], "": [admitted, rejected]}
+    {"rpm": [net consumption, part of it through children],
+     "": [admitted, rejected, part of it by children, waited, {"rpm": largest rejected tokens}]}
 
 All stores of an hour of an origin carry the same value, so a repeated, late or reordered one
 changes nothing. A credit to a bucket that is gone is an origin of its own. ``ttl`` is when the item
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from zae_limiter import schema
 from zae_limiter._light_classes import NamedTuple
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
 from zae_limiter.dynamodb.items.keys import BucketId
@@ -58,7 +60,7 @@ class OriginHour(NamedTuple):
     hour: int
     used_milli: UsedMilli
     admitted: int
-    rejected: int
+    tally: Tally = NO_TALLY
 
 
 @lru_cache(maxsize=1024)  # writes are about the last hours; a report reads each row once
@@ -120,7 +122,9 @@ def late_credit(
 
     The write id is the origin's name: a repeated write does not count twice.
     """
-    return store(bucket_id, OriginHour(write_id, hour, by_plain_name(used_milli), 0, 0), expires_s)
+    return store(
+        bucket_id, OriginHour(write_id, hour, by_plain_name(used_milli), 0, NO_TALLY), expires_s
+    )
 
 
 def _row_update(bucket_id: BucketId, hour: int, expires_s: int) -> UpdateExpression:
@@ -160,7 +164,7 @@ def _store_form(table: str, bucket_id: BucketId) -> str:
     form = _store_forms.get(table)
     if form is None:
         _store_forms.clear()  # a process serves one table
-        sample = OriginHour("sample", 0, {}, 0, 0)
+        sample = OriginHour("sample", 0, {}, 0, NO_TALLY)
         update = store(bucket_id, sample, 0)
         form = _store_forms[table] = update.text_with_gaps(table, ORIGIN_PREFIX + sample.origin)
     return form
@@ -175,14 +179,22 @@ def _encode(origin_hour: OriginHour) -> Value:
         f"{encode_basestring_ascii(name)}:[{net},{through_children}]"
         for name, (net, through_children) in origin_hour.used_milli.items()
     ]
-    used.append(f'"{EVENTS}":[{origin_hour.admitted},{origin_hour.rejected}]')
+    rejected, of_children, waited, asked = origin_hour.tally
+    amounts = [f"{encode_basestring_ascii(name)}:{amount}" for name, amount in asked.items()]
+    counts = f"{origin_hour.admitted},{rejected},{of_children},{waited},{{{','.join(amounts)}}}"
+    used.append(f'"{EVENTS}":[{counts}]')
     return s("{" + ",".join(used) + "}")
+
+
+def plain_name(key: str) -> str:
+    """Return the name that users know of a limit."""
+    return key.partition(_ALIAS)[0]
 
 
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
     """Add up limits that differ only in the digest of a call's parameters."""
     sums: dict[str, tuple[int, int]] = {}
     for key, (net, through_children) in used_milli.items():
-        before = sums.get(name := key.partition(_ALIAS)[0], (0, 0))
+        before = sums.get(name := plain_name(key), (0, 0))
         sums[name] = (before[0] + net, before[1] + through_children)
     return sums

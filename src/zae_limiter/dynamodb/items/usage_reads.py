@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from zae_limiter._light_classes import NamedTuple
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, parsed, text
 from zae_limiter.dynamodb.items.usage import (
@@ -60,9 +61,11 @@ def decode_row(item: Item) -> UsageRow:
 def _decode(origin: str, hour: int, value: Value) -> OriginHour | OpenHour:
     if value == OPEN_VALUE:
         return OPEN
-    amounts = {name: (int(first), int(second)) for name, (first, second) in parsed(value).items()}
-    admitted, rejected = amounts.pop(EVENTS, (0, 0))
-    return OriginHour(origin, hour, by_plain_name(amounts), admitted, rejected)
+    stored = parsed(value)
+    admitted, rejected, of_children, waited, asked = stored.pop(EVENTS)
+    amounts = {name: (int(first), int(second)) for name, (first, second) in stored.items()}
+    tally = Tally(int(rejected), int(of_children), int(waited), dict(asked))
+    return OriginHour(origin, hour, by_plain_name(amounts), int(admitted), tally)
 
 
 def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
@@ -71,20 +74,20 @@ def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
 
     net_milli: dict[str, int] = {}
     through_milli: dict[str, int] = {}
-    admitted = rejected = 0
+    admitted, tally = 0, NO_TALLY
     for origin_hour in origin_hours:
         for name, (net, through_children) in origin_hour.used_milli.items():
             net_milli[name] = net_milli.get(name, 0) + net
             if through_children:
                 through_milli[name] = through_milli.get(name, 0) + through_children
         admitted += origin_hour.admitted
-        rejected += origin_hour.rejected
+        tally = tally.plus(origin_hour.tally)
     return WindowUsage(
         hour,
         {name: amount // MILLI for name, amount in net_milli.items()},
         admitted,
         {name: amount // MILLI for name, amount in through_milli.items()},
-        rejected,
+        tally,
     )
 
 

@@ -19,7 +19,7 @@ from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
-from zae_limiter.dynamodb.buckets.turning import hour_counts, is_over, turn_of
+from zae_limiter.dynamodb.buckets.turning import Counted, hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items import hour_updates, keys, removal
 from zae_limiter.dynamodb.items import transact_items as actions
@@ -171,7 +171,7 @@ def gather(
                 bucket,
                 now_ms,
                 usage_ms=usage_ms,
-                counted=(trailer.admitted, 0, through),
+                counted=Counted(trailer.admitted, through_milli=through),
             )
             turn = turn_of(bucket, counts, write_id)
             trailer = WriteTrailer(turn.write_id)

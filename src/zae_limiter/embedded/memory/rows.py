@@ -6,6 +6,7 @@ from marshal import dumps, loads
 from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import LevelConfig, OnUnavailable
@@ -15,6 +16,7 @@ from zae_limiter.models.limit import Limit
 # Without back references, which cost time and save nothing in so small a value. The bytes never
 # leave the process, so that the format may differ between versions of Python.
 _FORMAT = 2
+_TALLY_AT = 7  # position of the tally in the fields of a bucket, behind its limits
 
 
 def pack(value: Any) -> bytes:
@@ -39,12 +41,14 @@ def _exact(value: Any) -> Any:
 
 def pack_bucket(image: BucketImage) -> bytes:
     """Return ``(fields, name, balance, capacity, refill, period, consumed, counted, ...)``."""
-    limits, *fields = image
-    through, rejected, holds, paused_until_ms, life = fields[-5:]
-    if paused_until_ms is None and not life:  # left out, as others that are as their defaults say
+    limits, holds, tally = image.limits, image.holds, image.tally
+    fields: list[Any] = list(image[1:])
+    fields[_TALLY_AT] = _plain_tally(tally)
+    # Left out, as others that are what their defaults say.
+    if image.paused_until_ms is None and not image.life:
         del fields[-2:]
         if holds is None:
-            del fields[-3 if through is None and not rejected else -1 :]
+            del fields[-3 if image.through_children is None and tally.is_empty else -1 :]
     flat: list[Any] = [fields]
     for key, (balance, rate, consumed, counted) in limits.items():
         flat += (key, balance, *rate, consumed, counted)
@@ -57,18 +61,32 @@ def unpack_bucket(packed: bytes) -> BucketImage:
         flat[at]: LimitState(flat[at + 1], Rate(*flat[at + 2 : at + 5]), *flat[at + 5 : at + 7])
         for at in range(0, len(flat), 7)
     }
+    if len(fields) > _TALLY_AT:
+        fields[_TALLY_AT] = _tally(fields[_TALLY_AT])
     return BucketImage(limits, *fields)
+
+
+def _plain_tally(tally: Tally) -> tuple[Any, ...]:
+    return () if tally.is_empty else (*tally[:3], dict(tally.asked))
+
+
+def _tally(fields: tuple[Any, ...]) -> Tally:
+    return Tally(*fields) if fields else NO_TALLY
 
 
 def pack_usage(usage: WindowUsage) -> bytes:
     fields: list[Any] = [usage.counters, usage.events]
-    if usage.through_children or usage.rejected:
-        fields += (dict(usage.through_children), usage.rejected)
+    if usage.through_children or not usage.tally.is_empty:
+        fields += (dict(usage.through_children), _plain_tally(usage.tally))
     return pack(fields)
 
 
 def unpack_usage(hour: int, packed: bytes) -> WindowUsage:
-    return WindowUsage(hour, *loads(packed))
+    counters, events, *more = loads(packed)
+    if not more:
+        return WindowUsage(hour, counters, events)
+    through_children, tally = more
+    return WindowUsage(hour, counters, events, through_children, _tally(tally))
 
 
 def pack_config(config: LevelConfig) -> bytes:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
+from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.exceptions import IncompatibleSchemaError, RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
@@ -18,11 +19,12 @@ from zae_limiter.models.limit import Limit
 
 BUCKET_FORMAT = 4  # counts up when the text of a bucket changes its meaning
 _COUNTING_FORMAT = 2  # without slots that are held, and without a pause
-_PLAIN_FORMAT = 1  # without what came through children and was rejected, too
+_PLAIN_FORMAT = 1  # without what came through children, was rejected or waited, too
+_TALLY_AT = 7  # position of the tally, behind format and limits
 _HOLDS_AT = 8  # position of the slots that are held, behind format and limits
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
 NAMESPACE_COLUMNS = "namespace_id, name, status, created_at, deleted_at"
-USAGE_COLUMNS = "hour, counters, events, through_children, rejected"
+USAGE_COLUMNS = "hour, counters, events, through_children, tally"
 EVENT_COLUMNS = "event_id, timestamp, action, entity_id, principal, resource, details"
 
 Row = tuple[Any, ...]
@@ -36,9 +38,9 @@ def encode_bucket(image: BucketImage) -> str:
 
     A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
     a third faster than ``json``, since this runs on every charge; limit names have no character
-    that JSON would escape. ``{name: through children}, rejected`` follow where there are any, and
-    ``{name: [[expires, slots], ...]}, end of its pause, life`` where limits have slots, or the
-    bucket is paused.
+    that JSON would escape. ``{name: through children}, [rejected, through children, waited,
+    {name: asked}]`` follow where there are any, and ``{name: [[expires, slots], ...]}, end of its
+    pause, life`` where limits have slots, or the bucket is paused.
     """
     limits = ",".join(
         [
@@ -47,29 +49,41 @@ def encode_bucket(image: BucketImage) -> str:
         ]
     )
     _, version, expires_ms, hour, admitted, counted, writes, *_ = image
-    through, rejected, holds = image.through_children, image.rejected, image.holds
+    through, tally, holds = image.through_children, image.tally, image.holds
     paused, life = image.paused_until_ms, image.life
     expires = "null" if expires_ms is None else expires_ms
     text = f"{{{limits}}},{version},{expires},{hour},{admitted},{counted},{writes}"
-    if through is None and not rejected and holds is None and paused is None:
+    if through is None and tally.is_empty and holds is None and paused is None:
         return f"[{_PLAIN_FORMAT},{text}]"
     of_children = "null"
     if through is not None:
         amounts = ",".join([f'"{name}":{amount}' for name, amount in through.items()])
         of_children = f"{{{amounts}}}"
+    counts = encode_tally(tally)
     if holds is None and paused is None:
-        return f"[{_COUNTING_FORMAT},{text},{of_children},{rejected}]"
+        return f"[{_COUNTING_FORMAT},{text},{of_children},{counts}]"
     held = "null"
     if holds is not None:
         held = _encode({key: list(moments.items()) for key, moments in holds.items()})
     end = "null" if paused is None else paused
-    return f'[{BUCKET_FORMAT},{text},{of_children},{rejected},{held},{end},"{life}"]'
+    return f'[{BUCKET_FORMAT},{text},{of_children},{counts},{held},{end},"{life}"]'
+
+
+def encode_tally(tally: Tally) -> str:
+    """Write ``[rejected, through children, waited, {name: asked}]``."""
+    return _encode((*tally[:3], dict(tally.asked)))
+
+
+def decode_tally(fields: list[Any]) -> Tally:
+    return Tally(*fields) if any(fields) else NO_TALLY
 
 
 def decode_bucket(text: str) -> BucketImage:
     try:
         form, limits, *rest = _decode(text)[0]
         if form in (_PLAIN_FORMAT, _COUNTING_FORMAT, BUCKET_FORMAT):
+            if form >= _COUNTING_FORMAT:
+                rest[_TALLY_AT] = decode_tally(rest[_TALLY_AT])
             if form == BUCKET_FORMAT and rest[_HOLDS_AT] is not None:
                 holds = rest[_HOLDS_AT]
                 rest[_HOLDS_AT] = {key: dict(moments) for key, moments in holds.items()}
@@ -143,15 +157,20 @@ def decode_event(row: Row) -> AuditEvent:
 
 
 def encode_usage(usage: WindowUsage) -> Row:
-    hour, counters, events, through_children, rejected = usage
-    return hour, _encode(counters), events, _encode(dict(through_children)), rejected
+    hour, counters, events, through_children, tally = usage
+    through = _encode(dict(through_children))
+    return hour, _encode(counters), events, through, encode_tally(tally)
 
 
 def decode_usage(
-    hour: int, counters: str, events: int, through_children: str, rejected: int
+    hour: int, counters: str, events: int, through_children: str, tally: str
 ) -> WindowUsage:
     return WindowUsage(
-        hour, decode_document(counters), events, decode_document(through_children), rejected
+        hour,
+        decode_document(counters),
+        events,
+        decode_document(through_children),
+        decode_tally(_decode(tally)[0]),
     )
 
 

@@ -59,7 +59,7 @@ CREATE TABLE clock (
 
 _V3 = """
 ALTER TABLE usage ADD COLUMN through_children TEXT NOT NULL DEFAULT '{}';
-ALTER TABLE usage ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN tally TEXT NOT NULL DEFAULT '[0,0,0,{}]';
 CREATE INDEX usage_by_namespace ON usage (namespace_id, hour);
 """
 

@@ -69,7 +69,7 @@ def life(raw):
         raw.put(bucket_with_hours(user, origin, HOUR, number))
         charge(raw, user, 10)
         expected[user.entity_id, HOUR] = {
-            origin: OriginHour(origin, HOUR, {"rpm": ((10 + number) * 1000, 0)}, number + 1, 0)
+            origin: OriginHour(origin, HOUR, {"rpm": ((10 + number) * 1000, 0)}, number + 1)
         }
         turn(raw, user, HOUR + 2, 7)
         charge(raw, user, 1)
@@ -110,7 +110,7 @@ def test_deliveries_may_be_doubled_shuffled_late_and_split(raw, endpoint, seed):
         turn(raw, user, HOUR + 5, 1)
         origin = next(iter(expected[user.entity_id, HOUR]))
         expected[user.entity_id, HOUR + 2] = {
-            origin: OriginHour(origin, HOUR + 2, {"rpm": (8000, 0)}, 2, 0)
+            origin: OriginHour(origin, HOUR + 2, {"rpm": (8000, 0)}, 2)
         }
     everything = first + stream_records(endpoint, raw.table)
     dice.shuffle(everything)

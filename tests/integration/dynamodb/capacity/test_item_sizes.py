@@ -58,7 +58,7 @@ def _grown(item):
     """Counters as they are after years."""
     counters = {name: {"N": CONSUMED} for name in item if name.startswith("c_") or name[0] == "b"}
     of_hour = {name: {"N": OF_HOUR} for name in item if name[0] in "kuv" and name[1:].isdecimal()}
-    admitted = {name: {"N": ADMITTED} for name in ("ac", "ua", "rj", "ur")}
+    admitted = {name: {"N": ADMITTED} for name in ("ac", "ua", "rj", "ur", "uw", "ux")}
     return {**counters, **of_hour, **admitted, "wc": {"N": COUNTED}, "cv": {"N": "4321"}}
 
 

@@ -1,6 +1,7 @@
 """Hours are counted in the bucket's own write, by one client and by several."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -105,7 +106,7 @@ async def test_an_hour_that_is_not_stored_is_stored_before_the_next_turn(world, 
     assert seen.requests[0].operation == USAGE
     assert seen.operations == {"UpdateItem": 1, USAGE: 2}
     [stored] = world.rows()[world.hour - 2].values()
-    assert stored == {"rpm": (1000, 0), "": (1, 0)}
+    assert stored == {"rpm": (1000, 0), "": (1, 0, 0, 0, {})}
 
 
 async def test_without_its_store_the_hour_is_not_turned(world, proxy):
@@ -243,7 +244,7 @@ async def test_a_refund_to_a_bucket_that_is_gone_is_counted(world):
         async with client.acquire(rpm=5):
             await client.repo.delete_entity(USER)
             raise Failure
-    assert {"rpm": (-5000, 0), "": (0, 0)} in world.rows()[world.hour].values()
+    assert {"rpm": (-5000, 0), "": (0, 0, 0, 0, {})} in world.rows()[world.hour].values()
     assert world.counted() == {}
 
 
@@ -275,6 +276,27 @@ async def test_rejections_are_counted_with_the_next_write_and_at_close(either):
     await client.refusal(rpm=50)
     await client.repo.close()
     assert either.events(rejected=True) == {either.hour: 4}
+
+
+async def test_counts_that_no_write_takes_along_are_stored_in_the_background(either):
+    """Also if the hour is over, and of a bucket that was never used."""
+    client = await either.client()
+    await client.repo.set_system_defaults([Limit.per_minute("rpm", 10)])
+    await client.take(rpm=10)
+    either.next_hour()
+    buckets = client.repo._context.engine.buckets  # noqa: SLF001
+    buckets._noted.after_s = 0.05  # noqa: SLF001 - instead of 30 s
+    await client.refusal(rpm=50)
+    await client.refusal("stranger", rpm=70)
+    ends_s = time.monotonic() + 20
+    while buckets._noted.by_bucket:  # noqa: SLF001
+        assert time.monotonic() < ends_s
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
+    assert either.events(rejected=True) == {either.hour: 1}
+    assert either.events("stranger", rejected=True) == {either.hour: 1}
+    (hour,), _ = await client.repo.get_usage_snapshots("stranger", "api", "hourly")
+    assert (hour.rejected, hour.rejected_amounts) == (1, {"rpm": 70})
 
 
 async def test_another_configuration_at_the_border(world, client):

@@ -62,7 +62,7 @@ class World(sharded.World):
                     )
                     for limit, i in slots.items()
                 },
-                "": (number(item, "ac"), number(item, "rj")),
+                "": _counts(item, "ac", "rj", "rx", "wt", "rq"),
             }
             if "ph" in item:
                 hours[number(item, "ph"), origin] = {
@@ -70,7 +70,7 @@ class World(sharded.World):
                         limit: (number(item, f"u{i}"), number(item, f"v{i}"))
                         for limit, i in slots.items()
                     },
-                    "": (number(item, "ua"), number(item, "ur")),
+                    "": _counts(item, "ua", "ur", "ux", "uw", "uq"),
                 }
         for hour, origins in self.rows(entity_id).items():
             for origin, amounts in origins.items():
@@ -82,6 +82,14 @@ class World(sharded.World):
             for name, pair in amounts.items():
                 sums.setdefault(hour, Counter())[name.partition("~")[0]] += pair[part]
         return sums
+
+
+def _counts(item, *names):
+    *numbers, asked = names
+    slots = {str(slot): name for name, slot in _slots(item).items()}
+    text = item.get(asked, {"S": ""})["S"]
+    amounts = (part.split("=") for part in text.split(",") if part)
+    return (*(number(item, name) for name in numbers), {slots[at]: int(n) for at, n in amounts})
 
 
 def _slots(item):

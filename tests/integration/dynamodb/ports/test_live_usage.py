@@ -36,7 +36,7 @@ async def used(ports, subject, limit=100):
 
 
 def counted(origin, hour, tokens, admitted=1):
-    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, admitted, 0)
+    return OriginHour(origin, hour, {"rpm": (tokens * 1000, 0)}, admitted)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

@@ -68,7 +68,7 @@ async def test_an_hour_is_one_flat_item(raw, ports):
         "entity_id": s("user"),
         "resource": s("gpt-4"),
         "ttl": n(2**31),
-        "o_0.test": s('{"rpm":[3000,0],"tpm":[-20000,0],"":[7,0]}'),
+        "o_0.test": s('{"rpm":[3000,0],"tpm":[-20000,0],"":[7,0,0,0,{}]}'),
     }
 
 

@@ -23,8 +23,10 @@ from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.open import _prepare
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.concurrency.tallies import STORE_AFTER_S
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.hooks import AcquireEvent, RejectEvent
 from zae_limiter.models.usage import UsageSnapshot
 from zae_limiter.settings import Settings
 from zae_limiter.transport.calls import Deadline
@@ -39,6 +41,7 @@ RETENTION_DAYS = 1
 LONG_GAPS_S = (600.0, HOUR_S, 3 * HOUR_S, 3 * HOUR_S, 2 * DAY_S, 12 * DAY_S)
 THEME_WEIGHT = 6
 MOST_ENDINGS = 100  # failures after a failure
+OF_HOURS = ("o", "h", "rj", "rx", "wt", "rq", "ph", "ua", "ur", "ux", "uw", "uq")
 
 
 async def prepared_engine(client: ModelClient, settings: Settings) -> DynamoEngine:
@@ -50,6 +53,26 @@ async def prepared_engine(client: ModelClient, settings: Settings) -> DynamoEngi
 
 class Failure(Exception):
     """What goes wrong in a block."""
+
+
+class Ends:
+    """Notes how the acquires of one client ended, as a program would that watches them."""
+
+    def __init__(self, intended: Counter[tuple[str, str, str]]) -> None:
+        self._intended = intended
+
+    def on_acquire(self, event: AcquireEvent) -> None:
+        self._intended[event.entity_id, event.resource, "waited"] += event.waited_s > 0
+
+    def on_reject(self, event: RejectEvent) -> None:
+        if not event.is_acquire:
+            return
+        entity_id, resource = event.entity_id, event.resource
+        self._intended[entity_id, resource, "waited"] += event.waited_s > 0
+        refusing = {each.entity_id for each in event.violations}
+        for each in refusing | {entity_id}:
+            self._intended[each, resource, "rejected"] += 1
+            self._intended[each, resource, "of_children"] += each != entity_id
 
 
 @dataclass(frozen=True)
@@ -69,6 +92,8 @@ class Profile:
     aggregator: str | None = None
     theme: str | None = None  # a kind of step that comes more often
     fault_kinds: tuple[str, ...] | None = None
+    watched: bool | None = None  # hooks note how acquires end
+    waits: bool | None = None  # some acquires have a timeout, and so reserve
     older: bool | None = None  # buckets of the schema without hours are there from the start
     pauses: bool = False
 
@@ -84,6 +109,8 @@ class Profile:
             "fault_kinds": chance.choice((FAULTS, tuple(chance.sample(FAULTS, 2)))),
             "theme": chance.choice(("", "", "delete", "split", "merge", "configure", "query")),
             "older": chance.random() < 0.1,
+            "watched": chance.random() < 0.5,
+            "waits": chance.random() < 0.4,
         }
         given = {name: value for name, value in vars(self).items() if value is not None}
         return replace(self, **{**drawn, **given})
@@ -158,7 +185,7 @@ class History:
         self.network.kinds = self.profile.fault_kinds or FAULTS
         self.ledger = Ledger(self.table, RETENTION_DAYS * DAY_S)
         self.admissions = AdmissionCheck()
-        if not self.profile.debts and not self.profile.skew_s:
+        if not self.profile.debts and not self.profile.skew_s and not self.profile.waits:
             self.table.listeners.append(self.admissions.follow)
         self.pauses = PauseCheck()
         self.table.listeners.append(self.pauses.follow)
@@ -192,7 +219,8 @@ class History:
         )
         repo = await self._repository(engine, clock)
         self.network.rate = rate
-        return Member(client, repo, RateLimiter(repo), skew_s, clock)
+        hooks = Ends(self.intended) if self.profile.watched else None
+        return Member(client, repo, RateLimiter(repo, hooks=hooks), skew_s, clock)
 
     async def _repository(self, engine: DynamoEngine, clock: Callable[[], int]) -> Repository:
         return await Repository.builder().clock(clock).over(engine)
@@ -284,9 +312,14 @@ class History:
         held_s = chance.choice((0.0, 0.0, 0.0, 0.1, 30.0, 3000.0))
         ends, adjusted = chance.randrange(8), self._adjustment()
         more = {"rpm": 1} if chance.random() < 0.1 else None
-        self.note(f"  lease {entity} {resource} {consume} {limits} {held_s} {ends} {adjusted}")
+        waits = self.profile.waits and chance.random() < 0.3
+        timeout = chance.choice((0.5, 20.0, 100.0)) if waits else None
+        self.note(
+            f"  lease {entity} {resource} {consume} {limits} {held_s} {ends} {adjusted} {timeout}"
+        )
         used = Counter(consume)
-        async with member.limiter.acquire(entity, resource, consume, limits=limits) as lease:
+        acquire = member.limiter.acquire(entity, resource, consume, limits=limits, timeout=timeout)
+        async with acquire as lease:
             self.counts["granted"] += 1
             self._intend(entity, resource, {"admitted": 1})
             try:
@@ -571,6 +604,7 @@ class History:
         tasks = [task for each in (*self.members, *self.leaving) for task in each.tasks]
         if tasks:
             await asyncio.gather(*tasks)
+        await asyncio.sleep(3 * STORE_AFTER_S)  # counts are stored by then
         while self.network.open_late:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(HOUR_S)
         if self.aggregator is not None:
@@ -612,6 +646,9 @@ class History:
                 for name, amount in used.net.items():
                     counted[bucket[1], bucket[2], name] += amount
                 counted[bucket[1], bucket[2], "admitted"] += 1000 * used.admitted
+                if profile.watched:
+                    for name in ("rejected", "of_children", "waited"):
+                        counted[bucket[1], bucket[2], name] += 1000 * getattr(used, name)
         for place in counted.keys() | self.intended.keys():
             if counted[place] != 1000 * self.intended[place]:
                 raise Wrong(f"{place}: {counted[place]} counted, {self.intended[place]} intended")
@@ -622,7 +659,7 @@ def without_hours(item: Item) -> Item:
     older = {
         name: value
         for name, value in item.items()
-        if name not in ("o", "h", "rj", "ph", "ua", "ur") and not name[1:].isdecimal()
+        if name not in OF_HOURS and not name[1:].isdecimal()
     }
     for name in item:
         if name.startswith("p_"):
@@ -639,4 +676,5 @@ def used_in(window: UsageSnapshot) -> Used:
     """A window of a report in the ledger's terms."""
     net = Counter({name: 1000 * amount for name, amount in window.counters.items()})
     through = Counter({name: 1000 * amount for name, amount in window.through_children.items()})
-    return Used(net, through, window.total_events, window.rejected)
+    of_children = window.rejected_through_children
+    return Used(net, through, window.total_events, window.rejected, of_children, window.waited)

@@ -23,12 +23,17 @@ Bucket = tuple[str, str, str]  # partition prefix (namespace), entity, resource
 
 
 class Used(NamedTuple):
-    """Usage of one origin in one hour: net and through children by limit, admitted, rejected."""
+    """Usage of one origin in one hour: net and through children by limit, and how acquires ended.
+
+    ``of_children`` are those of the rejected ones that children count, too.
+    """
 
     net: Counter[str]
     through: Counter[str]
     admitted: int
     rejected: int
+    of_children: int = 0
+    waited: int = 0
 
     def plus(self, other: Used) -> Used:
         return Used(
@@ -36,6 +41,8 @@ class Used(NamedTuple):
             _added(self.through, other.through),
             self.admitted + other.admitted,
             self.rejected + other.rejected,
+            self.of_children + other.of_children,
+            self.waited + other.waited,
         )
 
     @property
@@ -44,7 +51,7 @@ class Used(NamedTuple):
         return {
             "net": {name: each for name, each in self.net.items() if each},
             "through": {name: each for name, each in self.through.items() if each},
-            "events": (self.admitted, self.rejected),
+            "events": (self.admitted, self.rejected, self.of_children, self.waited),
         }
 
 
@@ -130,10 +137,12 @@ class Ledger:
             net,
             _through(before, new),
             _int(new, "ac") - _int(before, "ac"),
-            _int(new, "rj") - _int(before, "rj"),
+            *(_int(new, name) - _int(before, name) for name in ("rj", "rx", "wt")),
         )
         if old is not None and "ph" in old and "ph" not in new:
             self.clears += 1
+        if begins and old is not None and "h" in old and _text(old, "rq") != _text(new, "uq"):
+            raise Wrong(f"{bucket}: {old.get('rq')} was asked, the turn says {new.get('uq')}")
         self._book(bucket, (hour, origin), delta)
 
     def _was_later_before(self, bucket: Bucket, origin: str, hour: int) -> bool:
@@ -271,6 +280,8 @@ def _extreme(versions: list[Used], pick: Any) -> Used:
         Counter({name: pick(used.through[name] for used in versions) for name in children}),
         pick(used.admitted for used in versions),
         pick(used.rejected for used in versions),
+        pick(used.of_children for used in versions),
+        pick(used.waited for used in versions),
     )
 
 
@@ -300,11 +311,11 @@ def parsed(text: str) -> Used:
     net: Counter[str] = Counter()
     through: Counter[str] = Counter()
     amounts = json.loads(text)
-    admitted, rejected = amounts.pop(EVENTS, (0, 0))
+    admitted, rejected, of_children, waited, _ = amounts.pop(EVENTS)
     for name, (first, second) in amounts.items():
         net[plain(name)] += first
         through[plain(name)] += second
-    return Used(net, through, admitted, rejected)
+    return Used(net, through, admitted, rejected, of_children, waited)
 
 
 def plain(name: str) -> str:
@@ -323,6 +334,10 @@ def limits_of(item: Item) -> list[str]:
 
 def _int(item: Item | None, name: str) -> int:
     return 0 if item is None or name not in item else int(item[name]["N"])
+
+
+def _text(item: Item, name: str) -> str:
+    return str(item[name]["S"]) if name in item else ""
 
 
 def _slot(item: Item, limit: str) -> str:
@@ -356,7 +371,7 @@ def _running(item: Item) -> Used:
         slot = _slot(item, limit)
         net[plain(limit)] += _int(item, f"c_{limit}") - _int(item, f"b{slot}")
         through[plain(limit)] += _int(item, f"k{slot}")
-    return Used(net, through, _int(item, "ac"), _int(item, "rj"))
+    return Used(net, through, *(_int(item, name) for name in ("ac", "rj", "rx", "wt")))
 
 
 def _finished(item: Item) -> Used:
@@ -366,4 +381,4 @@ def _finished(item: Item) -> Used:
         slot = _slot(item, limit)
         net[plain(limit)] += _int(item, f"u{slot}")
         through[plain(limit)] += _int(item, f"v{slot}")
-    return Used(net, through, _int(item, "ua"), _int(item, "ur"))
+    return Used(net, through, *(_int(item, name) for name in ("ua", "ur", "ux", "uw")))

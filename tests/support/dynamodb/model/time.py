@@ -70,9 +70,9 @@ class _NoSelector:
 @contextmanager
 def virtual_time(seed: int, start_s: float = START_S) -> Iterator[VirtualTime]:
     """Everything in the block happens in virtual time, and again the same way from its seed."""
-    from zae_limiter._async import acquire, lease, waiting
+    from zae_limiter._async import acquire, lease, waiting_charge
 
-    importing = (acquire, lease, waiting)  # have a name of their own for the clock
+    importing = (acquire, lease, waiting_charge)  # have a name of their own for the clock
     loop = VirtualTime(start_s)
     chance, state = random.Random(f"{seed} urandom"), random.getstate()
     real = time.monotonic, os.urandom, random._urandom  # noqa: SLF001

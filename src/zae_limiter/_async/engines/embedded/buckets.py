@@ -13,9 +13,11 @@ from itertools import count
 from typing import Any, TypeVar
 
 from zae_limiter._async.engines.embedded.client import EmbeddedClient
+from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
+    AcquireEnd,
     ChargeOutcome,
     ChargeRequest,
     Grant,
@@ -28,6 +30,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.tallies import BucketKey, NotedTallies, NotedTally
 from zae_limiter.embedded import (
     buckets,
     housekeeping,
@@ -50,26 +53,28 @@ class EmbeddedBuckets:
         self._client = client
         self._retention = (usage_retention_days, audit_retention_days)  # usage: until it is stored
         self._charges = count(1)
-        self._rejections = rejection_counts.NotedRejections()
+        self._noted = NotedTallies()
+        self._tallies = TallyKeeper(self._noted, self._store_due)
         self.granted, self.rejected, self.settled = (LockFreeCount() for _ in range(3))
 
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
         deadline = request.deadline
-        args = (namespace_id, request, self._rejections)
+        args = (namespace_id, request, self._noted)
         outcome = await self._client.write(buckets.charge, args, receipt, deadline=deadline)
         if type(outcome) is Grant:
             self.granted.add()
         elif type(outcome) is Rejection:
             self.rejected.add()
-            if request.is_acquire:
-                self._rejections.note(namespace_id, request, outcome)
         if next(self._charges) % housekeeping.EVERY_CHARGES == 0:
             now_and_retention = (request.clock(), *self._retention)
             await self._quietly(housekeeping.keep_house, now_and_retention, deadline)
-            await self.store_rejections(deadline)
+            await self._store_first(deadline)
         return outcome
+
+    def count(self, namespace_id: str, ended: AcquireEnd) -> None:
+        self._tallies.count(namespace_id, ended)
 
     async def join_retention(self, named_days: int | None) -> None:
         """Store how long usage is kept, on opening: if the opener names it, or none is stored.
@@ -90,16 +95,40 @@ class EmbeddedBuckets:
             logger = quiet_logger(__name__)
             logger.info("usage is kept for %d days from now on, instead of %d", days, before)
 
-    async def store_rejections(self, deadline: Deadline | None = None) -> None:
-        """Store a batch of the rejections that no write to their bucket has taken along."""
-        noted = self._rejections.take_batch()
+    async def _store_due(self, due: list[BucketKey]) -> None:
+        """Store the counts of buckets that no write has taken along in time."""
+        for start in range(0, len(due), rejection_counts.BATCH):
+            batch = due[start : start + rejection_counts.BATCH]
+            taken = {bucket: self._noted.take(bucket) for bucket in batch}
+            noted = {bucket: each for bucket, each in taken.items() if each is not None}
+            await self._store(noted)
+
+    async def _store_first(self, deadline: Deadline | None = None) -> None:
+        """Store the counts that were noted first."""
+        noted = self._noted.take_first(rejection_counts.BATCH)
         if noted:
-            await self._quietly(rejection_counts.store_rejections, (noted,), deadline)
+            await self._store(noted, deadline)
+
+    async def _store(
+        self, noted: dict[BucketKey, NotedTally], deadline: Deadline | None = None
+    ) -> None:
+        """Store counts; those of a transaction that was not made are noted again."""
+        receipt: Receipt[None] = Receipt()
+        try:
+            with suppress(InfrastructureError):
+                operation = rejection_counts.store_noted
+                await self._client.write(operation, (noted,), receipt, deadline=deadline)
+        finally:
+            if not receipt.is_committed:
+                for bucket, of_bucket in noted.items():
+                    self._noted.put_back(bucket, of_bucket)
+                    self._noted.postpone(bucket)
 
     async def close(self) -> None:
-        """Store all rejections that were noted."""
-        while self._rejections.by_bucket:
-            await self.store_rejections()
+        """Store all counts that were noted, if the store takes them."""
+        self._tallies.close()
+        for _ in range(len(self._noted.by_bucket) // rejection_counts.BATCH + 1):
+            await self._store_first()
 
     async def delete_expired_buckets(self, now_ms: int) -> None:
         """Delete a batch of expired buckets, on opening.
@@ -129,7 +158,7 @@ class EmbeddedBuckets:
     ) -> None:
         await self._client.write(
             buckets.settle,
-            (namespace_id, settlements, clock, self._rejections),
+            (namespace_id, settlements, clock, self._noted),
             receipt,
             must_run=True,
         )

@@ -20,10 +20,12 @@ from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardW
 from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
+from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
+    AcquireEnd,
     Charge,
     ChargeOutcome,
     ChargeRequest,
@@ -37,8 +39,9 @@ from zae_limiter.clock import Clock
 from zae_limiter.concurrency.async_shield import agather_shielded, ashield
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.tallies import BucketKey, NotedTallies
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange, Rejected
+from zae_limiter.dynamodb.buckets.pending import Applied, BucketChange, PendingChange
 from zae_limiter.dynamodb.cascade import (
     compensation,
     doubtful_first,
@@ -47,12 +50,12 @@ from zae_limiter.dynamodb.cascade import (
     outcome_holds,
     outcome_without_grant,
 )
-from zae_limiter.dynamodb.counters import Counters, RejectedCounts
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
-from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.exceptions import NamespaceStateError, ZAELimiterError
 from zae_limiter.models.audit import AuditedChange
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 from zae_limiter.quiet_logging import quiet_logger
@@ -60,9 +63,8 @@ from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import NoAnswer, ServerFault
 
 CHARGE_SHARE = 0.75  # of the time that is left; the rest is for refunds if one bucket rejects
-MAX_LAST_COUNTS = 200  # buckets whose last rejections are written when the engine is closed
-LAST_COUNTS_S = 1.0  # for all of them: closing must not take long
-AT_ONCE = 16  # of these writes
+LAST_COUNTS_S = 1.0  # for the counts of all buckets: closing must not take long
+AT_ONCE = 16  # writes of counts side by side
 MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
 
 logger = quiet_logger(__name__)
@@ -89,7 +91,9 @@ class DynamoBuckets:
         self._queries = BucketQueries(client, reader, table.parallel)
         self._manual_refill = ManualRefill(table, cache, reader)
         self._usage_rows = UsageRows(table)
-        self._rejected, self._later = RejectedCounts(), table.later
+        self._noted, self._later = NotedTallies(), table.later
+        self._tallies = TallyKeeper(self._noted, self._store_due)
+        self._table = table
         self._resources = ResourcesInUse(client, table.later)
         self._pauses = BucketPauses(
             table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
@@ -114,7 +118,7 @@ class DynamoBuckets:
                 throttled,
                 counters=counters,
                 resources=self._resources,
-                rejected=self._rejected,
+                noted=self._noted,
                 usage_rows=self._usage_rows,
                 table=table,
             )
@@ -272,7 +276,6 @@ class DynamoBuckets:
                     )
             if grant is not None:
                 return grant
-        self._count_rejections([pending])
         refusal = receipt.outcome = outcome_without_grant(
             charges, [pending], self._cache, request.clock()
         )
@@ -286,26 +289,55 @@ class DynamoBuckets:
         return lambda: image_of(charge, shards, clock())
 
     async def close(self) -> None:
-        """Write the rejections that no write has counted yet, and what the background has left.
+        """Store the counts that no write has taken along, and what the background has left.
 
-        As far as that takes no time. Raises no outage. May be called twice.
+        Best effort, at most 1 s for each. Raises no outage. May be called twice.
         """
-        rejected = list(self._rejected.take_all().items())[:MAX_LAST_COUNTS]
-        if rejected and self._usage_rows.kept_ms:
-            deadline = Deadline(LAST_COUNTS_S)
-            for start in range(0, len(rejected), AT_ONCE):
-                batch = rejected[start : start + AT_ONCE]
-                await agather(
-                    self._parallel,
-                    *(partial(self._usage_rows.add_rejected, *each, deadline) for each in batch),
-                )
+        self._tallies.close()
+        if self._noted.by_bucket:
+            noted, deadline = list(self._noted.by_bucket), Deadline(LAST_COUNTS_S)
+            await ashield(partial(self._store_counts, noted, deadline))
         await self._later.close()
 
-    def _count_rejections(self, charges: list[PendingChange]) -> None:
-        """Count acquires that a bucket has rejected; its next write adds them to its hour."""
-        for each in charges:
-            if type(each.outcome) is Rejected and each.change.admitted:
-                self._rejected.add(each.bucket_id)
+    def count(self, namespace_id: str, ended: AcquireEnd) -> None:
+        self._tallies.count(namespace_id, ended)
+
+    async def _store_due(self, due: list[BucketKey]) -> None:
+        await self._store_counts(due, None)
+
+    async def _store_counts(self, buckets: list[BucketKey], deadline: Deadline | None) -> None:
+        """Write the counts of buckets, some at a time; those that were not written stay noted."""
+        for start in range(0, len(buckets), AT_ONCE):
+            batch = buckets[start : start + AT_ONCE]
+            if deadline is not None and deadline.left() <= 0:
+                return
+            await agather(
+                self._parallel,
+                *[partial(self._store_count, bucket, deadline) for bucket in batch],
+            )
+
+    async def _store_count(self, bucket: BucketKey, deadline: Deadline | None) -> None:
+        """Write the counts of one bucket, which is created if there is none. Raises no outage."""
+        noted = self._noted.by_bucket.get(bucket)
+        if noted is None:  # another write has taken them along
+            return
+        if not self._usage_rows.kept_ms:
+            self._noted.take(bucket)
+            return
+        bucket_id = BucketId(*bucket)
+        change = BucketChange(noted.in_force, {}, False, is_count=True)
+        pending = PendingChange(bucket_id, change, noted.clock, deadline or self._client.deadline())
+        pending.is_counted = False
+        try:
+            if self._cache.get(pending.shard_id) is None:
+                await self._table.refuse_if_purging(bucket_id.namespace_id)
+            await self._router.submit(pending)
+        except NamespaceStateError:  # everything of the namespace is being deleted
+            self._noted.take(bucket)
+        except ZAELimiterError:
+            logger.debug("could not store counts of %r, will retry", bucket, exc_info=True)
+        finally:
+            self._noted.postpone(bucket)  # if they are still there
 
     async def _charge_all(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
@@ -334,7 +366,6 @@ class DynamoBuckets:
             outcome = Grant(charges, images, holds=outcome_holds(charges, pending))
         else:
             await self._refund(charges, pending, whole)
-            self._count_rejections(pending)
             outcome = outcome_without_grant(charges, pending, self._cache, request.clock())
         receipt.outcome = outcome
         return outcome
@@ -451,6 +482,7 @@ def _pending(
             False,
             (),
             (),
+            False,
         ),
     )
     bucket_id = new_tuple(BucketId, (namespace_id, entity_id, resource))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.bucket import BucketId
-from zae_limiter.dynamodb.items.bucket_updates import rejected_write
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import ConditionFailed, NoAnswer, NotSent, ServerFault
+from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault
 
 MAX_STORED = 10_000  # hours that need not be stored again; bounds memory
 
@@ -91,13 +89,6 @@ class UsageRows:
                 bucket_id.resource,
                 exc_info=True,
             )
-
-    async def add_rejected(self, bucket_id: BucketId, count: int, deadline: Deadline) -> None:
-        """Add rejections to the hour that runs in a bucket, if there is one. Raises no outage."""
-        if deadline.left() <= 0:
-            return
-        with suppress(ZAELimiterError, ConditionFailed):
-            await self._write(rejected_write(bucket_id, count), deadline)
 
     async def _write(self, update: UpdateExpression, deadline: Deadline) -> None:
         await self._client.call("UpdateItem", update.action(), deadline=deadline, repeatable=True)

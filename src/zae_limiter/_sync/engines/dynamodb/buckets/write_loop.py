@@ -24,6 +24,8 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.request import StaleLimits
+from zae_limiter.admission.tally import NO_TALLY
+from zae_limiter.concurrency.tallies import NotedTallies, NotedTally
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import (
     UNKNOWN_BUCKET,
@@ -52,14 +54,20 @@ from zae_limiter.dynamodb.buckets.planning import (
 )
 from zae_limiter.dynamodb.buckets.turning import NO_AMOUNTS
 from zae_limiter.dynamodb.buckets.writes import SINGLE_CHARGE, Attempt, WriteContext
-from zae_limiter.dynamodb.counters import Counters, RejectedCounts
+from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket, new_write_id
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.calls import Deadline
-from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
+from zae_limiter.transport.errors import (
+    ConditionFailed,
+    NoAnswer,
+    NotSent,
+    ServerFault,
+    Throttled,
+)
 
 EXTRA_ATTEMPTS = 4  # beyond one per limit: each refusal corrects the branch of at least one limit
 NO_LINK = EntityLink()
@@ -78,7 +86,7 @@ class WriteLoop:
         *,
         counters: Counters,
         resources: ResourcesInUse,
-        rejected: RejectedCounts,
+        noted: NotedTallies,
         usage_rows: UsageRows,
         table: TableContext,
     ) -> None:
@@ -88,7 +96,7 @@ class WriteLoop:
         self._upkeep = upkeep
         self._throttled = throttled
         self._counters = counters
-        self._rejected = rejected
+        self._noted = noted
         self._usage_rows = usage_rows
         self._table = table
         self._later = table.later
@@ -143,14 +151,14 @@ class WriteLoop:
         read, rebased, more = leader.look_first, False, len(group) > 1
         alone: Undecided = SINGLE_CHARGE, [leader.change]
         known: KnownBucket = self._cache.get(shard_id) or UNKNOWN_BUCKET
-        rejected = self._rejected.take(leader.bucket_id) if self._rejected.counts else 0
+        uncounted = self._noted.take(leader.bucket_id) if self._noted.by_bucket else None
         try:
             for left in range(len(leader.change.in_force.keys) + EXTRA_ATTEMPTS, -1, -1):
                 if read or left == 0:
                     item = self._writer.read(bucket_item.key(*shard_id), deadline)
                     known = self._cache.store_authoritative(shard_id, item, now_ms, known.bucket)
                     read = False
-                context = self._context(shard_id, now_ms, rejected)
+                context = self._context(shard_id, now_ms, uncounted)
                 undecided, changes = _undecided(group, decisions) if more else alone
                 if draft is not None:
                     (cached, moves, _, _), change = draft, leader.change
@@ -170,10 +178,19 @@ class WriteLoop:
                     if step.structural and rebased:  # another client re-bases at the same time
                         Backoff(deadline).pause()
                     rebased = rebased or step.structural
-                    rejected -= step.rejected
-                    known, decided = self._attempt(step, known, changes, context, deadline)
+                    before = uncounted
+                    if not step.tally.is_empty:
+                        uncounted = None  # also if the outcome is unknown: never counted twice
+                    try:
+                        known, decided, is_made = self._attempt(
+                            step, known, changes, context, deadline
+                        )
+                    except (NotSent, Throttled):
+                        uncounted = before
+                        raise
+                    if not is_made:
+                        uncounted = before
                     if decided is None:
-                        rejected += step.rejected
                         continue
                 else:
                     decided = self._without_write(step, changes, context, deadline)
@@ -183,8 +200,8 @@ class WriteLoop:
                     return True
             return False
         finally:
-            if rejected:
-                self._rejected.add(leader.bucket_id, rejected)  # no write has counted them
+            if uncounted is not None:
+                self._noted.put_back(leader.bucket_id, uncounted)
 
     def _without_write(
         self,
@@ -203,11 +220,14 @@ class WriteLoop:
         rejected = Rejected(step.image, context.now_ms, step.shard)
         return [rejected if change.is_charge else Applied(None) for change in changes]
 
-    def _context(self, shard_id: ShardId, now_ms: int, rejected: int) -> WriteContext:
+    def _context(
+        self, shard_id: ShardId, now_ms: int, uncounted: NotedTally | None
+    ) -> WriteContext:
         """Return the context of one attempt, with an id of its own."""
+        tally = NO_TALLY if uncounted is None else uncounted.total()
         turning = shard_id in self._turning
         write_id, usage_ms = new_write_id(now_ms), self._table.usage_ms
-        return new_tuple(WriteContext, (shard_id, now_ms, write_id, usage_ms, rejected, turning))
+        return new_tuple(WriteContext, (shard_id, now_ms, write_id, usage_ms, tally, turning))
 
     def _attempt(
         self,
@@ -216,10 +236,10 @@ class WriteLoop:
         changes: Sequence[BucketChange],
         context: WriteContext,
         deadline: Deadline,
-    ) -> tuple[KnownBucket, Sequence[Outcome | None] | None]:
-        """Send one write; return what it shows of the bucket, and what it decides.
+    ) -> tuple[KnownBucket, Sequence[Outcome | None] | None, bool]:
+        """Send one write; return the bucket as it shows it, its decisions, and if it was made.
 
-        None if it was refused, and something else is to be written.
+        The decisions are None if the write must be planned again.
         """
         shard_id, now_ms, _, _, _, _ = context  # faster than attributes
         _, _, _, _, _, plain, clamped, positions, net_milli, first, begins, _, _, _ = attempt
@@ -235,10 +255,8 @@ class WriteLoop:
             fresh = self._cache.store_authoritative(shard_id, failed.item, now_ms, known.bucket)
             rejection = rejected_alone(fresh, changes, now_ms)
             if rejection is None:
-                return fresh, None
-            if attempt.rejected:
-                self._rejected.add(shard_id.bucket_id, attempt.rejected)
-            return fresh, [rejection]
+                return fresh, None, False
+            return fresh, [rejection], False
         bucket = bucket_item.decode(item, known.bucket)
         self._cache.store(shard_id, bucket, now_ms, net_milli)
         if begins is not None:
@@ -251,7 +269,7 @@ class WriteLoop:
             decided = [new_tuple(Applied, (image, NO_AMOUNTS, False, True, None, None, ""))]
             # A charge leaves no debt: the levels need not be looked at.
             if in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms):
-                return known, decided  # everything is decided: the caller does not look at it
+                return known, decided, True  # everything is decided: the caller does not look at it
         elif attempt.structural:
             decided = [None] * len(changes)
         else:
@@ -265,7 +283,7 @@ class WriteLoop:
         if is_too_early(image):
             own = in_force.at(bucket.shard)
             self._upkeep.extend_ttl(shard_id, image, own, now_ms, deadline)
-        return FreshBucket(bucket), decided
+        return FreshBucket(bucket), decided, True
 
     def _begin_hour(self, attempt: Attempt, shard_id: ShardId, deadline: Deadline) -> Item:
         """Send a write that begins an hour, or drops one from the item.

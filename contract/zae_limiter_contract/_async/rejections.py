@@ -1,0 +1,173 @@
+"""How acquires ended: each rejection counts once, each acquire that waited, too."""
+
+from __future__ import annotations
+
+import asyncio  # unasync: remove
+import time
+from functools import partial
+
+import pytest
+
+from zae_limiter._async.repository import Repository
+from zae_limiter.models.limit import Limit
+from zae_limiter.models.usage import UsageSnapshot
+from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.spec import EngineSpec
+from zae_limiter_contract._async.waiting import Call, Line, until
+from zae_limiter_contract._async.world import API, USER, World, require_usage_history
+from zae_limiter_contract.together import agather
+
+RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
+RPS = Limit.per_second("rps", 10)
+STORED_S = 33  # counts are stored within 30 s; a busy machine needs a moment more
+
+
+async def rest() -> None:
+    """Leave the machine to the background."""
+    await asyncio.sleep(0.1)  # unasync: remove
+    # sync: time.sleep(0.1)
+
+
+async def hour_of(repository: Repository, entity_id: str = USER) -> UsageSnapshot:
+    """The only hour of an entity."""
+    (hour,), _ = await repository.get_usage_snapshots(entity_id, API, "hourly")
+    return hour
+
+
+class RejectionContract(Contract):
+    """What usage says about acquires that were rejected, or waited."""
+
+    @pytest.fixture
+    def counted(self, engine_spec: EngineSpec, world: World) -> World:
+        require_usage_history(engine_spec)
+        return world
+
+    @pytest.fixture
+    async def stopped(self, counted: World) -> World:
+        """A key below a team that has no token left."""
+        await counted.configure(RPM, TPM)
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        await counted.take("team", tpm=1000)
+        return counted
+
+    async def test_a_caller_that_waited_and_was_admitted_is_not_rejected(
+        self, counted: World
+    ) -> None:
+        await counted.configure(RPS)
+        await counted.take(rps=10)
+        line, clock = Line(counted), counted.clock
+
+        async def let_them_pass() -> None:
+            while len(line.entered) < 3:
+                await rest()
+                clock.advance(ms=1000)
+
+        calls: list[Call] = [partial(line.wait, number) for number in range(3)]
+        await agather([*calls, let_them_pass])
+        await line.wait("never", 11)
+        await line.wait("at once", 0)
+        other = await counted.open()
+        await counted.repo.close()
+        hour = await hour_of(other)
+        assert (hour.total_events, hour.rejected, hour.waited) == (5, 1, 3)
+        summary = await other.get_usage_summary(USER)
+        assert (summary.rejected, summary.waited) == (1, 3)
+
+    async def test_a_caller_that_waited_in_vain_is_rejected_once(self, counted: World) -> None:
+        await counted.repo.set_limits("key", [RPS])
+        await counted.repo.set_limits("team", [Limit.per_hour("rps", 12)])
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        await counted.take("key", rps=9)
+        line, clock = Line(counted), counted.clock
+
+        async def exhaust_the_parent() -> None:
+            try:
+                await until(lambda: clock.waiting == 1)
+                await counted.take("team", rps=2)
+            finally:
+                clock.advance(ms=5000)
+
+        calls: list[Call] = [partial(line.wait, "child", 2, entity_id="key", timeout=30)]
+        await agather([*calls, exhaust_the_parent])
+        assert list(line.rejected) == ["child"]
+        other = await counted.open()
+        await counted.repo.close()
+        hour = await hour_of(other, "key")
+        assert (hour.total_events, hour.rejected, hour.waited) == (1, 1, 1)
+        hour = await hour_of(other, "team")
+        assert (hour.rejected, hour.rejected_through_children, hour.waited) == (1, 1, 0)
+
+    async def test_a_bucket_that_was_never_used_counts_its_rejections(self, counted: World) -> None:
+        await counted.configure(RPM, TPM)
+        for tpm in (1500, 1001):
+            await counted.refusal(rpm=1, tpm=tpm)
+        other = await counted.open()
+        await counted.repo.close()
+        hour = await hour_of(other)
+        assert (hour.total_events, hour.rejected, hour.waited) == (0, 2, 0)
+        assert hour.rejected_amounts == {"tpm": 1500}
+        assert not any(hour.counters.values())
+        (listed,), _ = await other.get_usage_snapshots(resource=API, window_type="hourly")
+        assert listed == hour
+        assert all(each.tokens == each.capacity for each in await other.get_buckets(USER, API))
+
+    async def test_a_key_that_its_parent_stopped_counts_its_rejections(
+        self, stopped: World
+    ) -> None:
+        await stopped.refusal("key", rpm=1, tpm=300)
+        await stopped.refusal("key", rpm=1, tpm=200)
+        await stopped.refusal("team", rpm=1, tpm=400)
+        other = await stopped.open()
+        await stopped.repo.close()
+        key, team = await hour_of(other, "key"), await hour_of(other, "team")
+        assert (key.rejected, key.rejected_through_children) == (2, 0)
+        assert (team.rejected, team.rejected_through_children) == (3, 2)
+        assert key.rejected_amounts == {"tpm": 300}
+        assert team.rejected_amounts == {"tpm": 400}
+        # Over several entities each acquire counts once.
+        assert (await other.get_usage_summary()).rejected == 3
+        assert (await other.get_usage_summary("team")).rejected == 3
+
+    async def test_a_parent_that_had_enough_counts_no_rejection(self, counted: World) -> None:
+        await counted.configure(RPM)
+        await counted.repo.set_limits("team", [Limit.per_minute("rpm", 100)])
+        await counted.repo.create_entity("key", parent_id="team", cascade=True)
+        await counted.take("key", rpm=10)
+        await counted.refusal("key", rpm=5)
+        other = await counted.open()
+        await counted.repo.close()
+        assert (await hour_of(other, "key")).rejected_amounts == {"rpm": 5}
+        team = await hour_of(other, "team")
+        assert (team.rejected, team.rejected_amounts) == (0, {})
+
+    async def test_the_largest_rejected_amount_is_kept_with_its_hour(self, counted: World) -> None:
+        await counted.configure(RPM, TPM)
+        await counted.take(tpm=900)
+        for tpm in (300, 700, 500):
+            await counted.refusal(rpm=1, tpm=tpm)
+        counted.clock.advance(seconds=30)
+        await counted.take(tpm=1)
+        assert (await hour_of(counted.repo)).rejected_amounts == {"tpm": 700}
+        counted.clock.advance(hours=1)
+        await counted.take(tpm=1000)
+        await counted.refusal(tpm=200)
+        counted.clock.advance(seconds=30)
+        await counted.take(tpm=1)
+        counted.clock.advance(hours=1)
+        await counted.take(tpm=1)
+        hours, _ = await counted.repo.get_usage_snapshots(USER, API, "hourly")
+        assert [each.rejected_amounts for each in hours] == [{"tpm": 700}, {"tpm": 200}, {}]
+        assert [each.rejected for each in hours] == [3, 1, 0]
+
+    @pytest.mark.slow
+    async def test_counts_are_stored_after_half_a_minute(self, counted: World) -> None:
+        await counted.configure(RPM)
+        other = await counted.open()
+        await counted.take(rpm=10)
+        await counted.refusal(rpm=9)
+        ends_s = time.monotonic() + STORED_S
+        while time.monotonic() < ends_s:
+            await rest()
+        hour = await hour_of(other)
+        assert (hour.rejected, hour.rejected_amounts) == (1, {"rpm": 9})
+        assert hour.counters == {"rpm": 10}

@@ -1,0 +1,88 @@
+"""Counts how acquires ended, and stores in time what no other write has taken along."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from zae_limiter.admission.request import AcquireEnd
+from zae_limiter.admission.tally import tallies_of
+from zae_limiter.concurrency.alarm import AAlarm
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+from zae_limiter.concurrency.tallies import BucketKey, NotedTallies
+
+LEAST_PAUSE_S = 0.1  # between two attempts, whatever the clocks say
+
+
+class TallyKeeper:
+    """Rings when counts have waited for 30 s, in the event loop or thread that noted some.
+
+    ``store`` writes the counts of some buckets, as far as that is possible. Counts that were noted
+    in an event loop which has ended are stored by the next one, or when the engine is closed.
+    """
+
+    def __init__(
+        self, noted: NotedTallies, store: Callable[[list[BucketKey]], Awaitable[None]]
+    ) -> None:
+        self._noted = noted
+        self._store = store
+        self._alarms: dict[object, AAlarm] = {}
+        self._is_closed = False
+        self._lock = SignalSafeLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget the alarms of the parent, which stores its own counts."""
+        self._alarms = {}
+
+    def count(self, namespace_id: str, ended: AcquireEnd) -> None:
+        """Note how an acquire ended, for each bucket that counts it."""
+        resource, buckets, statuses, has_waited, clock = ended
+        in_force = dict(buckets)
+        tallies = tallies_of(buckets[0][0], statuses, has_waited=has_waited)
+        for entity_id, tally in tallies.items():
+            if entity_id in in_force:
+                bucket = (namespace_id, entity_id, resource)
+                self._noted.note(bucket, tally, in_force[entity_id], clock)
+        self._arm()
+
+    def close(self) -> None:
+        """Ring no more."""
+        with self._lock:
+            self._is_closed = True
+            for alarm in self._alarms.values():
+                alarm.stop()
+            self._alarms = {}
+
+    def _arm(self, least_s: float = 0.0) -> None:
+        """Ring in this event loop when the next counts are due."""
+        seconds = self._noted.next_due_s()
+        if seconds is None:
+            return
+        owner = AAlarm.owner()
+        with self._lock:
+            if self._is_closed:
+                return
+            alarm = self._alarms.get(owner)
+            if alarm is None:
+                alarm = self._new_alarm(owner)
+            alarm.set(max(seconds, least_s))
+
+    def _new_alarm(self, owner: object) -> AAlarm:
+        self._alarms = {each: alarm for each, alarm in self._alarms.items() if not alarm.is_dead}
+        alarm = self._alarms[owner] = AAlarm(self._ring, "zael-counts")
+        return alarm
+
+    async def _ring(self) -> None:
+        """Store what is due, and set the alarm for the rest. No error reaches anybody."""
+        try:
+            due = self._noted.due()
+            if due:
+                await self._store(due)
+        except Exception:
+            import logging  # not before it is needed: `import zae_limiter` does without it
+
+            logging.getLogger(__name__).warning(
+                "could not store how many acquires were rejected or have waited", exc_info=True
+            )
+        finally:
+            self._arm(LEAST_PAUSE_S)

@@ -1,0 +1,134 @@
+"""Counts that this client has noted and not stored yet.
+
+A rejected acquire writes nothing, and the fact that an acquire has waited is not worth a write
+either. This client notes both, and stores them with its next write to the bucket, after
+``STORE_AFTER_S`` without one, or when it is closed. So the counts are approximate: what a process
+that dies has noted is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.tally import NO_TALLY, Tally, total
+from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
+
+if TYPE_CHECKING:
+    from zae_limiter.admission.in_force import InForce
+    from zae_limiter.clock import Clock
+
+STORE_AFTER_S = 30.0  # a promise of the documentation
+MAX_BUCKETS = 10_000  # bounds memory; the bucket that was noted longest ago is forgotten
+
+BucketKey = tuple[str, str, str]  # namespace, entity and resource
+
+
+class NotedTally(NamedTuple):
+    """What was noted of one bucket by hour, and since when.
+
+    ``in_force`` and ``clock`` are those of the acquire that was noted first.
+    """
+
+    by_hour: dict[int, Tally]
+    in_force: InForce
+    clock: Clock
+    since_s: float  # by the monotonic clock
+
+    def total(self) -> Tally:
+        """Return the sum over all hours."""
+        return total(self.by_hour.values())
+
+    def is_due(self, after_s: float) -> bool:
+        """Whether it has waited that long.
+
+        In the time of the process: clocks of tests that are set ahead start nothing unforeseen.
+        """
+        return time.monotonic() - self.since_s >= after_s
+
+
+class NotedTallies:
+    """Counts by bucket, those that were noted first at the front.
+
+    Callers may look whether ``by_bucket`` is empty, without the lock. ``after_s`` is when counts
+    are due to be stored.
+    """
+
+    def __init__(self, after_s: float = STORE_AFTER_S) -> None:
+        self.by_bucket: BoundedDict[BucketKey, NotedTally] = BoundedDict(MAX_BUCKETS)
+        self.after_s = after_s
+        self._lock = SignalSafeLock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Forget what the parent has noted: the parent stores it."""
+        self.by_bucket.clear()
+
+    def note(self, bucket: BucketKey, tally: Tally, in_force: InForce, clock: Clock) -> None:
+        """Add to the counts of a bucket, in the hour of the clock."""
+        now_ms = clock()
+        with self._lock:
+            noted = self.by_bucket.get(bucket)
+            if noted is None:
+                noted = NotedTally({}, in_force, clock, time.monotonic())
+                self.by_bucket.put(bucket, noted)
+            _add(noted, {now_ms // HOUR_MS: tally})
+
+    def take(self, bucket: BucketKey) -> NotedTally | None:
+        """Remove and return what was noted of a bucket; ``put_back`` what was not stored."""
+        with self._lock:
+            return self.by_bucket.pop(bucket, None)
+
+    def take_first(self, count: int) -> dict[BucketKey, NotedTally]:
+        """Remove and return the buckets that were noted first."""
+        with self._lock:
+            first = dict(islice(self.by_bucket.items(), count))
+            for bucket in first:
+                del self.by_bucket[bucket]
+            return first
+
+    def put_back(self, bucket: BucketKey, noted: NotedTally) -> None:
+        """Note what was taken and not stored; it is due when it was to be before."""
+        with self._lock:
+            since = self.by_bucket.pop(bucket, None)
+            if since is not None:
+                _add(noted, since.by_hour)
+            self.by_bucket.put(bucket, noted)
+            self.by_bucket.move_to_end(bucket, last=False)
+
+    def postpone(self, bucket: BucketKey) -> None:
+        """Let the next attempt to store a bucket be due after the usual time."""
+        with self._lock:
+            noted = self.by_bucket.pop(bucket, None)
+            if noted is not None:
+                self.by_bucket.put(bucket, noted._replace(since_s=time.monotonic()))
+
+    def due(self) -> list[BucketKey]:
+        """Return the buckets whose counts have waited long enough."""
+        due: list[BucketKey] = []
+        with self._lock:
+            for bucket, noted in self.by_bucket.items():
+                if not noted.is_due(self.after_s):
+                    break
+                due.append(bucket)
+        return due
+
+    def next_due_s(self) -> float | None:
+        """Return the seconds until the next bucket is due; None if nothing is noted."""
+        with self._lock:
+            first = next(iter(self.by_bucket.values()), None)
+        if first is None:
+            return None
+        if first.is_due(self.after_s):
+            return 0.0
+        return first.since_s + self.after_s - time.monotonic()
+
+
+def _add(noted: NotedTally, by_hour: Mapping[int, Tally]) -> None:
+    hours = noted.by_hour
+    for hour, tally in by_hour.items():
+        hours[hour] = tally.plus(hours.get(hour, NO_TALLY))
