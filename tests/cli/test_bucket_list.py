@@ -68,7 +68,7 @@ def test_buckets_of_a_resource_or_an_entity_are_listed(cli, args, expected):
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--limited", "-r", "gpt-5"], ["key-d"]),
+        (["--near", "100%", "-r", "gpt-5"], ["key-d"]),
         (["--near", "90%", "-r", "gpt-5"], ["key-d", "key-b"]),
         (["--near", "94", "--sort", "wait"], ["key-d", "key-7", "key-b"]),
         (["--near", "94%"], ["key-7", "key-d", "key-b"]),
@@ -86,13 +86,13 @@ def test_the_most_used_buckets_come_first(cli, args, expected):
 
 @on_both_engines
 def test_a_debt_is_shown_with_its_waiting_time(cli):
-    (bucket,) = cli("bucket", "list", "--limited", "--output", "json").json["buckets"]
+    (bucket,) = cli("bucket", "list", "--near", "100", "--output", "json").json["buckets"]
     (limit,) = bucket["limits"]  # rpm of key-7 is not limited
     assert limit["limit_name"] == "tpm"
     assert 990_000 < limit["debt_milli"] == -limit["level_milli"] <= 1_000_000
     assert 59 < limit["retry_after_seconds"] <= 60.06
     assert 149 < limit["used_pct"] <= 150
-    (line,) = (line for line in cli("bucket", "list", "--limited").out.splitlines()[2:])
+    (line,) = (line for line in cli("bucket", "list", "--near", "100").out.splitlines()[2:])
     assert " in 59." in line or "in 1 min" in line or "in 60 s" in line
 
 
@@ -144,7 +144,18 @@ def test_watching_a_terminal_ends_with_ctrl_c_and_no_error(cli, engine):
 
 def test_watching_a_pipe_prints_table_after_table(cli):
     with subprocess.Popen(
-        [*INTERRUPTED, *MODULE, "bucket", "list", "--limited", "--watch", "0.1", "--url", cli.url],
+        [
+            *INTERRUPTED,
+            *MODULE,
+            "bucket",
+            "list",
+            "--near",
+            "100",
+            "--watch",
+            "0.1",
+            "--url",
+            cli.url,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
@@ -159,7 +170,7 @@ def test_watching_a_pipe_prints_table_after_table(cli):
 
 
 def test_a_limited_bucket_is_red_on_a_terminal(cli):
-    with terminal("bucket", "list", "--limited", "--url", cli.url, columns=120) as screen:
+    with terminal("bucket", "list", "--near", "100", "--url", cli.url, columns=120) as screen:
         assert screen.wait() == 0
     assert "\x1b[31min " in screen.output
 

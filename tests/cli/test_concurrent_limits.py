@@ -21,7 +21,7 @@ def test_calls_in_flight_are_set_shown_and_explained(shell):
                 2,
             )
             assert (shown["retry_after_seconds"], shown["full_after_seconds"]) == (1, 90)
-            assert "parallel" in shell("bucket", "list", "--limited").out
+            assert "parallel" in shell("bucket", "list", "--near", "100").out
     assert "ADMITTED" in shell("explain", "user", "api").out
 
 

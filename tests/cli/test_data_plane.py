@@ -244,8 +244,8 @@ def test_pause_shows_everywhere_until_it_is_lifted(cli, opened):
         shown = cli("bucket", *command, "--output", "json").json["buckets"]
         assert {each["paused_until"] for each in shown} == {iso_from_ms(until)}
         assert all(290 < each["retry_after_seconds"] <= 300 for each in shown)
-    limited = cli("bucket", "list", "--limited", "--output", "json").json["buckets"]
-    assert limited[0]["limits"][0]["paused_until"] == iso_from_ms(until)
+    listed = cli("bucket", "list", "--sort", "wait", "--output", "json").json["buckets"]
+    assert listed[0]["limits"][0]["paused_until"] == iso_from_ms(until)
     found = cli("explain", "key-7", "gpt-4")
     assert re.search(r"NO: paused, in (5 min|4 min 5)", found.out)
     assert re.search(

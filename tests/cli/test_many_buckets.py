@@ -55,7 +55,7 @@ def test_the_most_used_are_found_among_all(used):
 
 
 def test_a_terminal_shows_how_many_were_read_so_far(used):
-    with terminal("bucket", "list", "--limited", "--url", used.url, columns=100) as screen:
+    with terminal("bucket", "list", "--sort", "used", "--url", used.url, columns=100) as screen:
         assert screen.wait() == 0
     pages = re.findall(r"reading all buckets: ([\d,]+) so far", screen.output)
     assert pages == sorted(pages, key=lambda count: int(count.replace(",", "")))

@@ -76,9 +76,9 @@ def act(limiter, clock):
 def test_the_table_has_a_column_for_each_limit(cli, used):
     found = cli("usage", "list", "-e", "key-1", "--limit", "2", "--url", used)
     lines = found.out.splitlines()
-    heads = ["hourly", "window", "entity", "resource", "rpm", "tpm", "calls", "rejected"]
+    heads = ["hourly", "window", "entity", "resource", "rpm", "tpm", "calls", "rejected", "waited"]
     assert lines[0].split() == heads
-    assert lines[2].split() == [f"{DAY}T00:00Z", "key-1", "gpt-4", "1", "100", "1", "0"]
+    assert lines[2].split() == [f"{DAY}T00:00Z", "key-1", "gpt-4", "1", "100", "1", "0", "0"]
     assert "more: add --next-key '2026-01-01T01:00:00Z#hourly#key-1#gpt-4'" in found.err
 
 

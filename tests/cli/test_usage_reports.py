@@ -46,11 +46,11 @@ def test_totals_of_a_family_count_each_token_once(cli, family):
 
 def test_a_list_shows_rejected_calls_and_what_came_through_children(cli, family):
     lines = cli("usage", "list", "--url", family).out.splitlines()
-    assert lines[0].endswith("calls  rejected  through children")
+    assert lines[0].endswith("calls  rejected  waited  through children")
     team = next(line for line in lines if " team " in line)
     assert team.endswith("rpm 5, tpm 1,200")
     alone = next(line for line in lines if " alone " in line)
-    assert alone.split()[3:] == ["20", "30", "1", "4"]
+    assert alone.split()[3:] == ["20", "30", "1", "4", "0"]
     rows = list(
         csv.DictReader(io.StringIO(cli("usage", "list", "--output", "csv", "--url", family).out))
     )
@@ -65,8 +65,8 @@ def test_the_largest_consumers(cli, family):
     (team,) = found.json["parents"]
     assert (team["entity_id"], team["counters"]["tpm"]) == ("team", 1200)
     one = cli("usage", "top", "--limit", "1", "--url", family).out.splitlines()
-    assert one[0].split() == ["#", "entity", "rpm", "tpm", "calls", "rejected"]
-    assert one[2].split() == ["1", "alone", "20", "30", "1", "4"]
+    assert one[0].split() == ["#", "entity", "rpm", "tpm", "calls", "rejected", "waited"]
+    assert one[2].split() == ["1", "alone", "20", "30", "1", "4", "0"]
     assert one[4].split()[:3] == ["#", "parent", "rpm"]
     rows = csv.DictReader(
         io.StringIO(cli("usage", "top", "--by", "rpm", "--output", "csv", "--url", family).out)
@@ -161,7 +161,7 @@ def test_a_page_is_self_contained_and_shows_everything(cli, family, command):
     assert "1 hour with usage." in page.texts
     assert ODD_NAME in page.texts
     assert "rpm 5, tpm 1,200" in page.texts
-    assert "4 calls were rejected." in page.texts
+    assert "4 calls were rejected, 0 waited." in page.texts
 
 
 def test_a_page_counts_one_call_in_the_singular():

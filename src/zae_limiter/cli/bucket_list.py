@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,7 +68,11 @@ class Percent(click.ParamType[float]):
     shell_complete=complete_entity,
     help="Only buckets of this entity.",
 )
-@click.option("--limited", is_flag=True, help="Only limits without a whole token left.")
+@click.option(
+    "--limited",
+    is_flag=True,
+    help="Only buckets that have rejected callers in this hour or the last.",
+)
 @click.option(
     "--near",
     type=Percent(),
@@ -108,9 +113,14 @@ def list_buckets(
     """List levels, debts and waiting times of buckets.
 
     Without --limited, --near and --sort the buckets come a page at a time, in the order of the
-    store. With one of them all buckets are read first, and the --limit most used ones are shown.
-    The waiting time is until one token can be taken; rejected are the calls that the bucket has
-    rejected in the running hour (approximate). A bucket that is not listed is full.
+    store. With --near or --sort all buckets are read first, and the --limit most used ones are
+    shown. The waiting time is until one token can be taken; rejected are the calls that the bucket
+    has rejected in the running hour. A bucket that is not listed is full.
+
+    --limited lists the buckets that have rejected callers in this hour or the last, most rejected
+    calls first: asked is the largest rejected amount, fits is when that would be admitted, refused
+    by is whose bucket held too few tokens, its own or that of its parent. Clients report their
+    rejections within 30 seconds.
 
     \b
     Examples:
@@ -119,11 +129,13 @@ def list_buckets(
       zae-limiter bucket list --entity key-7 --watch
       zae-limiter bucket list --limited --all-namespaces
 
-    JSON: buckets (each: namespace, entity_id, resource, rejected, limits (each: limit_name,
-    level_milli, debt_milli (thousandths of a token), capacity, refill_amount,
-    refill_period_seconds, used_pct, retry_after_seconds (until one token), full_after_seconds,
-    consumed_milli, from_call (the limit was passed by calls), paused_until (null if it is not
-    paused))), next_cursor (null at the end), buckets_read (null if not all were read).
+    JSON: buckets (each: namespace, entity_id, resource, rejected, refused_by (with --limited),
+    limits (each: limit_name, level_milli, debt_milli (thousandths of a token), capacity,
+    refill_amount, refill_period_seconds, used_pct, retry_after_seconds (until one token),
+    full_after_seconds, consumed_milli, from_call (the limit was passed by calls), paused_until
+    (null if it is not paused), asked (with --limited: the largest rejected amount),
+    asked_after_seconds (until that fits, null if never))), next_cursor (null at the end),
+    buckets_read (null if not all were read).
     """
     from zae_limiter.cli.bucket_rows import BucketFilter, BucketPages
 
@@ -146,14 +158,14 @@ def list_buckets(
 
 
 def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, output: str) -> None:
-    from zae_limiter.cli.bucket_rows import STYLES, bucket_json
+    from zae_limiter.cli.bucket_rows import STYLES, BucketFilter, bucket_json
 
     pages = Pages(source.fetch, limit, cursor)
     if output == "json":
         stream_json("buckets", pages, bucket_json)
         end_json(next_cursor=pages.next_cursor, buckets_read=None)
         return
-    stream_table(source.heads, pages, source.rows, styles=STYLES)
+    stream_table(source.heads(BucketFilter()), pages, source.rows, styles=STYLES)
     if not pages.item_count and cursor is None:
         _hint_none(source, output)
     if pages.next_cursor is not None:
@@ -171,21 +183,30 @@ def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, outp
             read = count
             show(f"reading all buckets: {count:,} so far")
 
-        buckets, wanted = bucket_filter.top(source.all(on_page), limit)
+        buckets, wanted = bucket_filter.top(_candidates(source, bucket_filter, on_page), limit)
     if output == "json":
         stream_json("buckets", [buckets], bucket_json)
-        end_json(next_cursor=None, buckets_read=read)
+        end_json(next_cursor=None, buckets_read=None if bucket_filter.limited else read)
         return
     if buckets:
         rows = [row for bucket in buckets for row in source.rows(bucket)]
-        print_table(source.heads, rows, last_styles=STYLES)
-    if not read:
-        _hint_none(source, output)
-        return
-    of_them = f"{wanted:,} of them match"
+        print_table(source.heads(bucket_filter), rows, last_styles=STYLES)
+    more = ""
     if wanted > len(buckets):
-        of_them += f", the first {len(buckets):,} are shown; more: raise --limit"
-    print_hint(output, f"read {count_of(read, 'bucket')}; {of_them}")
+        more = f", the first {len(buckets):,} are shown; more: raise --limit"
+    if bucket_filter.limited and (wanted or source.fetch(1, None)[0]):
+        have = "bucket has" if wanted == 1 else "buckets have"
+        print_hint(output, f"{wanted:,} {have} rejected callers in this hour or the last{more}")
+    elif read and not bucket_filter.limited:
+        print_hint(output, f"read {count_of(read, 'bucket')}; {wanted:,} of them match{more}")
+    else:
+        _hint_none(source, output)
+
+
+def _candidates(
+    source: BucketPages, bucket_filter: BucketFilter, on_page: Callable[[int], object]
+) -> Iterator[ListedBucket]:
+    return source.limited(on_page) if bucket_filter.limited else source.all(on_page)
 
 
 def _hint_none(source: BucketPages, output: str) -> None:
@@ -222,6 +243,8 @@ def _watch(
     """Show the buckets again and again; Ctrl-C is how it ends, not an error."""
     from zae_limiter.cli.bucket_rows import STYLES
 
+    heads = source.heads(bucket_filter)
+
     def rows() -> list[tuple[object, ...]]:
         buckets = _current(source, bucket_filter, limit, cursor)
         return [row for bucket in buckets for row in source.rows(bucket)]
@@ -231,7 +254,7 @@ def _watch(
         if not is_live(console):
             while True:
                 print_line(_moment())
-                print_table(source.heads, rows(), last_styles=STYLES)
+                print_table(heads, rows(), last_styles=STYLES)
                 print_line("")
                 time.sleep(pause_s)
         from rich.live import Live
@@ -245,7 +268,7 @@ def _watch(
                 if hidden > 0:
                     caption += f"  {count_of(hidden, 'row')} more"
                 table = rich_table(
-                    source.heads, all_rows[:room], STYLES, width=console.width, caption=caption
+                    heads, all_rows[:room], STYLES, width=console.width, caption=caption
                 )
                 live.update(table, refresh=True)
                 time.sleep(pause_s)
@@ -257,7 +280,7 @@ def _current(
     source: BucketPages, bucket_filter: BucketFilter, limit: int, cursor: str | None
 ) -> list[ListedBucket]:
     if bucket_filter.reads_all:
-        return bucket_filter.top(source.all(lambda _: None), limit)[0]
+        return bucket_filter.top(_candidates(source, bucket_filter, lambda _: None), limit)[0]
     return source.fetch(limit, cursor)[0]
 
 

@@ -39,7 +39,8 @@ ANSWER_STYLES = {"ADMITTED": "green", "LIMITED": "red", "ERROR": "red"}
     "--consume",
     "-c",
     required=False,
-    help="Tokens that the acquire asks for; may be repeated. Default: 1 of each limit.",
+    help="Tokens that the acquire asks for; may be repeated. Default: the largest amounts that "
+    "were rejected in this hour or the last; 1 of each other limit.",
 )
 @click.option(
     "--exit-code", is_flag=True, help="Exit with 3 if the answer is LIMITED, with 1 if ERROR."
@@ -63,7 +64,8 @@ def explain(
       zae-limiter explain key-7 gpt-4 --exit-code
 
     JSON: entity_id, resource, exists, entity_known (created, limited or used), resource_known,
-    parent_id, cascade, consume, resolution (each: entity_id,
+    parent_id, cascade, consume, consume_source (given, rejected: the largest amounts that were
+    rejected in this hour or the last, or default: 1 of each limit), resolution (each: entity_id,
     source, last_used_hour, levels (each: source, limits, wins)), answer (admitted, limited or
     error), retry_after_seconds (null: never), problem, limits (each: entity_id, resource,
     limit_name, capacity, refill_amount, refill_period_seconds, available, requested, exceeded,
@@ -117,6 +119,7 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
         "parent_id": entity.parent_id if entity else None,
         "cascade": entity.cascade if entity else False,
         "consume": explanation.consume,
+        "consume_source": explanation.consume_source,
         "resolution": [
             {
                 "entity_id": resolution.entity_id,
@@ -143,6 +146,8 @@ def _as_json(explanation: Explanation) -> dict[str, Any]:
 def _print(explanation: Explanation) -> None:
     asked = " ".join(f"{name}={amount:,}" for name, amount in explanation.consume.items())
     print_line(f"acquire {explanation.entity_id} on {explanation.resource}: {asked or 'no tokens'}")
+    if explanation.consume_source == "rejected":
+        print_line("(the largest amounts that were rejected in this hour or the last)")
     print_line("")
     print_line(f"1. Charged: {_charged(explanation)}")
     for index, resolution in enumerate(explanation.resolutions):

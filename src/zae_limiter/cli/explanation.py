@@ -13,6 +13,7 @@ from zae_limiter.cli.lookups import (
     is_known_resource,
     last_used_hour,
 )
+from zae_limiter.cli.recent_rejections import recent_rejections
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import ConfigSource
 
@@ -60,6 +61,7 @@ class Explanation:
     resolutions: tuple[Resolution, ...]  # of the entity, and of its parent if that is charged too
     availability: Availability | None
     problem: str | None
+    consume_source: str  # given, rejected (the largest rejected amounts) or default (1 of each)
     entity_known: bool  # it was created, has limits of its own, or has buckets
     resource_known: bool  # it has limits or buckets
 
@@ -84,15 +86,21 @@ def explain_acquire(
     resource: str,
     consume: Mapping[str, int] | None = None,
 ) -> Explanation:
-    """Explain an acquire of ``consume`` made now; by default of 1 token of each limit."""
+    """Explain an acquire of ``consume`` made now.
+
+    By default it asks for what was rejected lately: the largest rejected amount of each limit in
+    this hour and the last, and 1 token of the other limits.
+    """
     repository = limiter.repository
     assert repository is not None, "explained on an open repository"
     entity = repository.get_entity(entity_id)
     wanted = dict(consume or {})
-    availability, problem = None, None
+    availability, problem, source = None, None, "given"
     try:
         if not consume:
-            wanted = dict.fromkeys(limiter.available(entity_id, resource), 1)
+            asked = _asked_lately(repository, entity_id, resource)
+            source = "rejected" if asked else "default"
+            wanted = {name: asked.get(name, 1) for name in limiter.available(entity_id, resource)}
         availability = limiter.check_availability(entity_id, resource, wanted)
     except ValidationError as error:
         problem = _describe(error)
@@ -102,12 +110,18 @@ def explain_acquire(
         resource=resource,
         entity=entity,
         consume=wanted,
+        consume_source=source,
         resolutions=tuple(_resolution(repository, charged_id, resource) for charged_id in charged),
         availability=availability,
         problem=problem,
         entity_known=entity is not None or is_known_entity(repository, entity_id),
         resource_known=is_known_resource(repository, resource),
     )
+
+
+def _asked_lately(repository: SyncRepository, entity_id: str, resource: str) -> dict[str, int]:
+    recent = recent_rejections(repository, entity_id, resource).get((entity_id, resource))
+    return {} if recent is None else recent.asked
 
 
 def _describe(error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -156,6 +157,17 @@ class BucketView:
         """
         seconds = min(self._until(MILLI), RETRY_S) if self._has_slots else self._until(MILLI)
         return max(seconds, self.paused_seconds)
+
+    def holds(self, amount: int) -> bool:
+        """Whether an amount could be taken now."""
+        return self.fits_after_seconds(amount) == 0
+
+    def fits_after_seconds(self, amount: int) -> float:
+        """Until an amount can be taken, provided that nothing else is charged; inf if never."""
+        if amount * MILLI > self.state.capacity_milli:
+            return math.inf
+        seconds = self._until(amount * MILLI)
+        return max(min(seconds, RETRY_S) if self._has_slots else seconds, self.paused_seconds)
 
     @property
     def paused_seconds(self) -> float:

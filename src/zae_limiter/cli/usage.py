@@ -84,10 +84,10 @@ def list_usage(
     """List usage windows, oldest first.
 
     Shows the net tokens of each limit, adjustments and refunds included, the admitted calls, and
-    the rejected calls (approximate): of an entity, of a resource, of both, or of the whole
-    namespace. Tokens that a parent used through its children are in its own row and in theirs;
-    charts count them once, and show the largest entities by name. With --all-namespaces the
-    windows of each namespace follow those of the one before.
+    the calls that were rejected or waited (approximate): of an entity, of a resource, of both, or
+    of the whole namespace. Tokens that a parent used through its children are in its own row and
+    in theirs; charts count them once, and show the largest entities by name. With
+    --all-namespaces the windows of each namespace follow those of the one before.
 
     \b
     Examples:
@@ -100,7 +100,9 @@ def list_usage(
 
     JSON: snapshots (each: namespace, entity_id, resource, window_start, window_end, window_type,
     counters, total_events, through_children (the part of counters that children count, too),
-    rejected), next_key (null at the end).
+    rejected (calls that ended in a rejection), waited (calls that waited, however they ended),
+    rejected_through_children (the part of rejected that children count, too), rejected_amounts
+    (the largest rejected amount of each limit)), next_key (null at the end).
     """
     from zae_limiter.cli.usage_reads import UsageReader
 
@@ -150,7 +152,8 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
       zae-limiter usage summary --all-namespaces
 
     JSON: namespace, snapshot_count, window_count (hours, days or months with usage), total,
-    average, through_children (these by limit), rejected, min_window_start, max_window_start.
+    average, through_children (these by limit), rejected, waited, min_window_start,
+    max_window_start.
     """
     from zae_limiter.cli.usage_reads import UsageReader
 
@@ -249,7 +252,7 @@ def top(
       zae-limiter usage top --by tpm --all-namespaces
 
     JSON: by (null: calls), start_time, end_time, consumers, parents (each: namespace, entity_id,
-    counters, through_children, total_events, rejected).
+    counters, through_children, total_events, rejected, waited).
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")

@@ -126,6 +126,7 @@ def print_windows(windows: Windows, window: str, namespaces: Namespaces) -> None
             *heads,
             "calls>",
             "rejected>",
+            "waited>",
             *(["through children"] if last_cells[0] else []),
         ),
         (
@@ -137,6 +138,7 @@ def print_windows(windows: Windows, window: str, namespaces: Namespaces) -> None
                 *(_cell(snapshot.counters.get(name)) for name in names),
                 f"{snapshot.total_events:,}",
                 f"{snapshot.rejected:,}",
+                f"{snapshot.waited:,}",
                 *last,
             )
             for (namespace, snapshot), last in zip(windows, last_cells, strict=True)
@@ -149,13 +151,14 @@ def print_csv(windows: Windows, namespaces: Namespaces) -> None:
     fields = ("window_start", "window_end", "window_type", "entity_id", "resource", "total_events")
     through = (f"{name}{THROUGH}" for name in names)
     _write_csv(
-        (*namespaces.head, *fields, *names, "rejected", *through),
+        (*namespaces.head, *fields, *names, "rejected", "waited", *through),
         (
             (
                 *namespaces.cell(namespace),
                 *(getattr(snapshot, field) for field in fields),
                 *(snapshot.counters.get(name, 0) for name in names),
                 snapshot.rejected,
+                snapshot.waited,
                 *(snapshot.through_children.get(name, 0) for name in names),
             )
             for namespace, snapshot in windows
@@ -233,6 +236,9 @@ def print_summaries(summaries: Summaries, options: UsageOptions) -> None:
     rejected = sum(summary.rejected for _, summary in summaries)
     if rejected:
         print_line(f"{count_of(rejected, 'call')} rejected (approximate)")
+    waited = sum(summary.waited for _, summary in summaries)
+    if waited:
+        print_line(f"{count_of(waited, 'call')} waited (approximate)")
 
 
 def print_summary(summary: UsageSummary, options: UsageOptions) -> None:
@@ -266,6 +272,8 @@ def print_summary(summary: UsageSummary, options: UsageOptions) -> None:
     )
     if summary.rejected:
         print_line(f"{count_of(summary.rejected, 'call')} rejected (approximate)")
+    if summary.waited:
+        print_line(f"{count_of(summary.waited, 'call')} waited (approximate)")
     if has_children and options.entity_id is None:
         print_line(
             "the total counts each token once; what parents used through children is not in it"
@@ -304,7 +312,9 @@ def _print_entities(
     kind: str, located: list[InNamespace[EntityUsage]], names: list[str], namespaces: Namespaces
 ) -> None:
     last_cells = _through_children([usage for _, usage in located])
-    heads = ("#>", *namespaces.head, kind, *(f"{name}>" for name in names), "calls>", "rejected>")
+    names_of_limits = (f"{name}>" for name in names)
+    counts = ("calls>", "rejected>", "waited>")
+    heads = ("#>", *namespaces.head, kind, *names_of_limits, *counts)
     print_table(
         (*heads, *(["through children"] if last_cells[0] else [])),
         (
@@ -315,6 +325,7 @@ def _print_entities(
                 *(_cell(usage.counters.get(name)) for name in names),
                 f"{usage.total_events:,}",
                 f"{usage.rejected:,}",
+                f"{usage.waited:,}",
                 *last,
             )
             for rank, ((namespace, usage), last) in enumerate(
@@ -331,7 +342,7 @@ def print_ranking_csv(ranking: LocatedRanking, namespaces: Namespaces) -> None:
     _write_csv(
         (
             *("kind", "rank", *namespaces.head, "entity_id", "total_events"),
-            *(*names, "rejected", *through),
+            *(*names, "rejected", "waited", *through),
         ),
         (
             (
@@ -342,6 +353,7 @@ def print_ranking_csv(ranking: LocatedRanking, namespaces: Namespaces) -> None:
                 usage.total_events,
                 *(usage.counters.get(name, 0) for name in names),
                 usage.rejected,
+                usage.waited,
                 *(usage.through_children.get(name, 0) for name in names),
             )
             for kind, located in kinds
@@ -378,6 +390,9 @@ def snapshot_json(namespace: str, snapshot: UsageSnapshot) -> dict[str, Any]:
         "total_events": snapshot.total_events,
         "through_children": snapshot.through_children,
         "rejected": snapshot.rejected,
+        "waited": snapshot.waited,
+        "rejected_through_children": snapshot.rejected_through_children,
+        "rejected_amounts": snapshot.rejected_amounts,
     }
 
 
@@ -396,6 +411,7 @@ def _summary_json(namespace: str, summary: UsageSummary) -> dict[str, Any]:
         "average": summary.average,
         "through_children": summary.through_children,
         "rejected": summary.rejected,
+        "waited": summary.waited,
         "min_window_start": summary.min_window_start,
         "max_window_start": summary.max_window_start,
     }

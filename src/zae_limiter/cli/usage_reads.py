@@ -164,4 +164,5 @@ def summed(summaries: Summaries, windows: Windows) -> UsageSummary:
         through_children=through,
         window_count=len(used),
         rejected=sum(summary.rejected for _, summary in summaries),
+        waited=sum(summary.waited for _, summary in summaries),
     )
