@@ -168,7 +168,7 @@ def test_a_page_counts_one_call_in_the_singular():
     window = UsageSnapshot("key", "r", "2026-01-01T00:00:00Z", "", "hourly", {"rpm": 1}, 1)
     summary = UsageSummary(1, {"rpm": 1}, {"rpm": 1.0}, "x", "y", window_count=1, rejected=1)
     texts = Page(usage_page([window], "hourly", summary)).texts
-    assert {"1 hour with usage.", "1 call was rejected."} <= set(texts)
+    assert {"1 hour with usage.", "1 call was rejected, 0 waited."} <= set(texts)
 
 
 def test_a_page_of_the_largest_consumers_goes_to_a_file(cli, family, tmp_path):

@@ -187,7 +187,8 @@ def test_a_migrated_table_is_what_this_version_makes(stack, endpoint, raw, boto)
         indexed = {name: value for name, value in made[key].items() if name.startswith("GSI")}
         assert {name: item[name] for name in item if name.startswith("GSI")} == indexed, key
         if key[1] != "#STATE":
-            assert item == made[key]
+            # The stored events name no author; clients of this version always do.
+            assert item | {"principal": None} == made[key] | {"principal": None}
     assert all(text.startswith(prefix) for prefix, text in index_keys(raw.all()))
 
 

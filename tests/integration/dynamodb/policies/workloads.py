@@ -76,6 +76,7 @@ async def manage(repo, world):
     """An administrator of one namespace. Keys name the method that each step calls."""
     change = {
         "create_entity": lambda: repo.create_entity("new", parent_id=PARENT, cascade=True),
+        "ensure_entity": lambda: repo.ensure_entity("newer", parent_id=PARENT, cascade=True),
         "set_parent": lambda: repo.set_parent("new", None),
         "set_limits": lambda: repo.set_limits("new", [RPM], API),
         "set_resource_defaults": lambda: repo.set_resource_defaults(API, [RPM]),
