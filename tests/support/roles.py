@@ -23,8 +23,7 @@ METHODS = {
     ),
     "full": frozenset(
         {
-            *("create_entity", "ensure_entity", "delete_entity", "delete_limits"),
-            "delete_resource_defaults",
+            *("create_entity", "delete_entity", "delete_limits", "delete_resource_defaults"),
             *("delete_system_defaults", "provisioner", "put_provisioner_state", "reset_bucket"),
             *("set_limits", "set_parent", "set_resource_defaults", "set_system_defaults"),
             *("ensure_entity", "top_up", "update_entity"),
