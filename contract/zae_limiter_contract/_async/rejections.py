@@ -38,24 +38,24 @@ class RejectionContract(Contract):
     """What usage says about acquires that were rejected, or waited."""
 
     @pytest.fixture
-    def counted(self, engine_spec: EngineSpec, world: World) -> World:
+    def watched(self, engine_spec: EngineSpec, world: World) -> World:
         require_usage_history(engine_spec)
         return world
 
     @pytest.fixture
-    async def stopped(self, counted: World) -> World:
+    async def stopped(self, watched: World) -> World:
         """A key below a team that has no token left."""
-        await counted.configure(RPM, TPM)
-        await counted.repo.create_entity("key", parent_id="team", cascade=True)
-        await counted.take("team", tpm=1000)
-        return counted
+        await watched.configure(RPM, TPM)
+        await watched.repo.create_entity("key", parent_id="team", cascade=True)
+        await watched.take("team", tpm=1000)
+        return watched
 
     async def test_a_caller_that_waited_and_was_admitted_is_not_rejected(
-        self, counted: World
+        self, watched: World
     ) -> None:
-        await counted.configure(RPS)
-        await counted.take(rps=10)
-        line, clock = Line(counted), counted.clock
+        await watched.configure(RPS)
+        await watched.take(rps=10)
+        line, clock = Line(watched), watched.clock
 
         async def let_them_pass() -> None:
             while len(line.entered) < 3:
@@ -66,43 +66,43 @@ class RejectionContract(Contract):
         await agather([*calls, let_them_pass])
         await line.wait("never", 11)
         await line.wait("at once", 0)
-        other = await counted.open()
-        await counted.repo.close()
+        other = await watched.open()
+        await watched.repo.close()
         hour = await hour_of(other)
         assert (hour.total_events, hour.rejected, hour.waited) == (5, 1, 3)
         summary = await other.get_usage_summary(USER)
         assert (summary.rejected, summary.waited) == (1, 3)
 
-    async def test_a_caller_that_waited_in_vain_is_rejected_once(self, counted: World) -> None:
-        await counted.repo.set_limits("key", [RPS])
-        await counted.repo.set_limits("team", [Limit.per_hour("rps", 12)])
-        await counted.repo.create_entity("key", parent_id="team", cascade=True)
-        await counted.take("key", rps=9)
-        line, clock = Line(counted), counted.clock
+    async def test_a_caller_that_waited_in_vain_is_rejected_once(self, watched: World) -> None:
+        await watched.repo.set_limits("key", [RPS])
+        await watched.repo.set_limits("team", [Limit.per_hour("rps", 12)])
+        await watched.repo.create_entity("key", parent_id="team", cascade=True)
+        await watched.take("key", rps=9)
+        line, clock = Line(watched), watched.clock
 
         async def exhaust_the_parent() -> None:
             try:
                 await until(lambda: clock.waiting == 1)
-                await counted.take("team", rps=2)
+                await watched.take("team", rps=2)
             finally:
                 clock.advance(ms=5000)
 
         calls: list[Call] = [partial(line.wait, "child", 2, entity_id="key", timeout=30)]
         await agather([*calls, exhaust_the_parent])
         assert list(line.rejected) == ["child"]
-        other = await counted.open()
-        await counted.repo.close()
+        other = await watched.open()
+        await watched.repo.close()
         hour = await hour_of(other, "key")
         assert (hour.total_events, hour.rejected, hour.waited) == (1, 1, 1)
         hour = await hour_of(other, "team")
         assert (hour.rejected, hour.rejected_through_children, hour.waited) == (1, 1, 0)
 
-    async def test_a_bucket_that_was_never_used_counts_its_rejections(self, counted: World) -> None:
-        await counted.configure(RPM, TPM)
+    async def test_a_bucket_that_was_never_used_counts_its_rejections(self, watched: World) -> None:
+        await watched.configure(RPM, TPM)
         for tpm in (1500, 1001):
-            await counted.refusal(rpm=1, tpm=tpm)
-        other = await counted.open()
-        await counted.repo.close()
+            await watched.refusal(rpm=1, tpm=tpm)
+        other = await watched.open()
+        await watched.repo.close()
         hour = await hour_of(other)
         assert (hour.total_events, hour.rejected, hour.waited) == (0, 2, 0)
         assert hour.rejected_amounts == {"tpm": 1500}
@@ -128,43 +128,43 @@ class RejectionContract(Contract):
         assert (await other.get_usage_summary()).rejected == 3
         assert (await other.get_usage_summary("team")).rejected == 3
 
-    async def test_a_parent_that_had_enough_counts_no_rejection(self, counted: World) -> None:
-        await counted.configure(RPM)
-        await counted.repo.set_limits("team", [Limit.per_minute("rpm", 100)])
-        await counted.repo.create_entity("key", parent_id="team", cascade=True)
-        await counted.take("key", rpm=10)
-        await counted.refusal("key", rpm=5)
-        other = await counted.open()
-        await counted.repo.close()
+    async def test_a_parent_that_had_enough_counts_no_rejection(self, watched: World) -> None:
+        await watched.configure(RPM)
+        await watched.repo.set_limits("team", [Limit.per_minute("rpm", 100)])
+        await watched.repo.create_entity("key", parent_id="team", cascade=True)
+        await watched.take("key", rpm=10)
+        await watched.refusal("key", rpm=5)
+        other = await watched.open()
+        await watched.repo.close()
         assert (await hour_of(other, "key")).rejected_amounts == {"rpm": 5}
         team = await hour_of(other, "team")
         assert (team.rejected, team.rejected_amounts) == (0, {})
 
-    async def test_the_largest_rejected_amount_is_kept_with_its_hour(self, counted: World) -> None:
-        await counted.configure(RPM, TPM)
-        await counted.take(tpm=900)
+    async def test_the_largest_rejected_amount_is_kept_with_its_hour(self, watched: World) -> None:
+        await watched.configure(RPM, TPM)
+        await watched.take(tpm=900)
         for tpm in (300, 700, 500):
-            await counted.refusal(rpm=1, tpm=tpm)
-        counted.clock.advance(seconds=30)
-        await counted.take(tpm=1)
-        assert (await hour_of(counted.repo)).rejected_amounts == {"tpm": 700}
-        counted.clock.advance(hours=1)
-        await counted.take(tpm=1000)
-        await counted.refusal(tpm=200)
-        counted.clock.advance(seconds=30)
-        await counted.take(tpm=1)
-        counted.clock.advance(hours=1)
-        await counted.take(tpm=1)
-        hours, _ = await counted.repo.get_usage_snapshots(USER, API, "hourly")
+            await watched.refusal(rpm=1, tpm=tpm)
+        watched.clock.advance(seconds=30)
+        await watched.take(tpm=1)
+        assert (await hour_of(watched.repo)).rejected_amounts == {"tpm": 700}
+        watched.clock.advance(hours=1)
+        await watched.take(tpm=1000)
+        await watched.refusal(tpm=200)
+        watched.clock.advance(seconds=30)
+        await watched.take(tpm=1)
+        watched.clock.advance(hours=1)
+        await watched.take(tpm=1)
+        hours, _ = await watched.repo.get_usage_snapshots(USER, API, "hourly")
         assert [each.rejected_amounts for each in hours] == [{"tpm": 700}, {"tpm": 200}, {}]
         assert [each.rejected for each in hours] == [3, 1, 0]
 
     @pytest.mark.slow
-    async def test_counts_are_stored_after_half_a_minute(self, counted: World) -> None:
-        await counted.configure(RPM)
-        other = await counted.open()
-        await counted.take(rpm=10)
-        await counted.refusal(rpm=9)
+    async def test_counts_are_stored_after_half_a_minute(self, watched: World) -> None:
+        await watched.configure(RPM)
+        other = await watched.open()
+        await watched.take(rpm=10)
+        await watched.refusal(rpm=9)
         ends_s = time.monotonic() + STORED_S
         while time.monotonic() < ends_s:
             await rest()

@@ -38,22 +38,22 @@ class RejectionContract(Contract):
     """What usage says about acquires that were rejected, or waited."""
 
     @pytest.fixture
-    def counted(self, engine_spec: EngineSpec, world: World) -> World:
+    def watched(self, engine_spec: EngineSpec, world: World) -> World:
         require_usage_history(engine_spec)
         return world
 
     @pytest.fixture
-    def stopped(self, counted: World) -> World:
+    def stopped(self, watched: World) -> World:
         """A key below a team that has no token left."""
-        counted.configure(RPM, TPM)
-        counted.repo.create_entity("key", parent_id="team", cascade=True)
-        counted.take("team", tpm=1000)
-        return counted
+        watched.configure(RPM, TPM)
+        watched.repo.create_entity("key", parent_id="team", cascade=True)
+        watched.take("team", tpm=1000)
+        return watched
 
-    def test_a_caller_that_waited_and_was_admitted_is_not_rejected(self, counted: World) -> None:
-        counted.configure(RPS)
-        counted.take(rps=10)
-        line, clock = Line(counted), counted.clock
+    def test_a_caller_that_waited_and_was_admitted_is_not_rejected(self, watched: World) -> None:
+        watched.configure(RPS)
+        watched.take(rps=10)
+        line, clock = Line(watched), watched.clock
 
         def let_them_pass() -> None:
             while len(line.entered) < 3:
@@ -64,43 +64,43 @@ class RejectionContract(Contract):
         gather([*calls, let_them_pass])
         line.wait("never", 11)
         line.wait("at once", 0)
-        other = counted.open()
-        counted.repo.close()
+        other = watched.open()
+        watched.repo.close()
         hour = hour_of(other)
         assert (hour.total_events, hour.rejected, hour.waited) == (5, 1, 3)
         summary = other.get_usage_summary(USER)
         assert (summary.rejected, summary.waited) == (1, 3)
 
-    def test_a_caller_that_waited_in_vain_is_rejected_once(self, counted: World) -> None:
-        counted.repo.set_limits("key", [RPS])
-        counted.repo.set_limits("team", [Limit.per_hour("rps", 12)])
-        counted.repo.create_entity("key", parent_id="team", cascade=True)
-        counted.take("key", rps=9)
-        line, clock = Line(counted), counted.clock
+    def test_a_caller_that_waited_in_vain_is_rejected_once(self, watched: World) -> None:
+        watched.repo.set_limits("key", [RPS])
+        watched.repo.set_limits("team", [Limit.per_hour("rps", 12)])
+        watched.repo.create_entity("key", parent_id="team", cascade=True)
+        watched.take("key", rps=9)
+        line, clock = Line(watched), watched.clock
 
         def exhaust_the_parent() -> None:
             try:
                 until(lambda: clock.waiting == 1)
-                counted.take("team", rps=2)
+                watched.take("team", rps=2)
             finally:
                 clock.advance(ms=5000)
 
         calls: list[Call] = [partial(line.wait, "child", 2, entity_id="key", timeout=30)]
         gather([*calls, exhaust_the_parent])
         assert list(line.rejected) == ["child"]
-        other = counted.open()
-        counted.repo.close()
+        other = watched.open()
+        watched.repo.close()
         hour = hour_of(other, "key")
         assert (hour.total_events, hour.rejected, hour.waited) == (1, 1, 1)
         hour = hour_of(other, "team")
         assert (hour.rejected, hour.rejected_through_children, hour.waited) == (1, 1, 0)
 
-    def test_a_bucket_that_was_never_used_counts_its_rejections(self, counted: World) -> None:
-        counted.configure(RPM, TPM)
+    def test_a_bucket_that_was_never_used_counts_its_rejections(self, watched: World) -> None:
+        watched.configure(RPM, TPM)
         for tpm in (1500, 1001):
-            counted.refusal(rpm=1, tpm=tpm)
-        other = counted.open()
-        counted.repo.close()
+            watched.refusal(rpm=1, tpm=tpm)
+        other = watched.open()
+        watched.repo.close()
         hour = hour_of(other)
         assert (hour.total_events, hour.rejected, hour.waited) == (0, 2, 0)
         assert hour.rejected_amounts == {"tpm": 1500}
@@ -124,43 +124,43 @@ class RejectionContract(Contract):
         assert other.get_usage_summary().rejected == 3
         assert other.get_usage_summary("team").rejected == 3
 
-    def test_a_parent_that_had_enough_counts_no_rejection(self, counted: World) -> None:
-        counted.configure(RPM)
-        counted.repo.set_limits("team", [Limit.per_minute("rpm", 100)])
-        counted.repo.create_entity("key", parent_id="team", cascade=True)
-        counted.take("key", rpm=10)
-        counted.refusal("key", rpm=5)
-        other = counted.open()
-        counted.repo.close()
+    def test_a_parent_that_had_enough_counts_no_rejection(self, watched: World) -> None:
+        watched.configure(RPM)
+        watched.repo.set_limits("team", [Limit.per_minute("rpm", 100)])
+        watched.repo.create_entity("key", parent_id="team", cascade=True)
+        watched.take("key", rpm=10)
+        watched.refusal("key", rpm=5)
+        other = watched.open()
+        watched.repo.close()
         assert hour_of(other, "key").rejected_amounts == {"rpm": 5}
         team = hour_of(other, "team")
         assert (team.rejected, team.rejected_amounts) == (0, {})
 
-    def test_the_largest_rejected_amount_is_kept_with_its_hour(self, counted: World) -> None:
-        counted.configure(RPM, TPM)
-        counted.take(tpm=900)
+    def test_the_largest_rejected_amount_is_kept_with_its_hour(self, watched: World) -> None:
+        watched.configure(RPM, TPM)
+        watched.take(tpm=900)
         for tpm in (300, 700, 500):
-            counted.refusal(rpm=1, tpm=tpm)
-        counted.clock.advance(seconds=30)
-        counted.take(tpm=1)
-        assert hour_of(counted.repo).rejected_amounts == {"tpm": 700}
-        counted.clock.advance(hours=1)
-        counted.take(tpm=1000)
-        counted.refusal(tpm=200)
-        counted.clock.advance(seconds=30)
-        counted.take(tpm=1)
-        counted.clock.advance(hours=1)
-        counted.take(tpm=1)
-        hours, _ = counted.repo.get_usage_snapshots(USER, API, "hourly")
+            watched.refusal(rpm=1, tpm=tpm)
+        watched.clock.advance(seconds=30)
+        watched.take(tpm=1)
+        assert hour_of(watched.repo).rejected_amounts == {"tpm": 700}
+        watched.clock.advance(hours=1)
+        watched.take(tpm=1000)
+        watched.refusal(tpm=200)
+        watched.clock.advance(seconds=30)
+        watched.take(tpm=1)
+        watched.clock.advance(hours=1)
+        watched.take(tpm=1)
+        hours, _ = watched.repo.get_usage_snapshots(USER, API, "hourly")
         assert [each.rejected_amounts for each in hours] == [{"tpm": 700}, {"tpm": 200}, {}]
         assert [each.rejected for each in hours] == [3, 1, 0]
 
     @pytest.mark.slow
-    def test_counts_are_stored_after_half_a_minute(self, counted: World) -> None:
-        counted.configure(RPM)
-        other = counted.open()
-        counted.take(rpm=10)
-        counted.refusal(rpm=9)
+    def test_counts_are_stored_after_half_a_minute(self, watched: World) -> None:
+        watched.configure(RPM)
+        other = watched.open()
+        watched.take(rpm=10)
+        watched.refusal(rpm=9)
         ends_s = time.monotonic() + STORED_S
         while time.monotonic() < ends_s:
             rest()
