@@ -297,8 +297,17 @@ def test_a_slow_process_is_given_up_in_time_and_used_when_it_is_done(
         with Stopwatch() as watch, refused:
             client.call("UpdateItem", KEY)
         assert watch.within(0.3)
-        time.sleep(2)
-        assert client.call("UpdateItem", KEY) == scripted.OK
+        assert answered_in_the_end(client) == scripted.OK
+
+
+def answered_in_the_end(client):
+    """Call until the credentials have come; a busy machine starts their process late."""
+    for _ in range(100):
+        try:
+            return client.call("UpdateItem", KEY)
+        except NotSent:
+            time.sleep(0.1)
+    raise AssertionError("the process of the credentials was never waited for")
 
 
 def test_a_process_that_fails_is_a_refusal_that_quotes_nothing(open_client, credential_process):
