@@ -8,9 +8,8 @@ The functions on ``BucketState`` are public, for programs that keep a bucket the
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.models.timestamps import MILLI
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits, is_newer
@@ -57,7 +56,13 @@ class Scope:
         takes_slot = takes_slot and self.has_slots
         if takes_slot:
             in_force.add_slots(taken, amounts)
-        charge = new_tuple(Charge, (entity_id, resource, in_force, taken, NO_NAMES))
+        charge = Charge(
+            entity_id=entity_id,
+            resource=resource,
+            in_force=in_force,
+            amounts_milli=taken,
+            through_child=NO_NAMES,
+        )
         if len(self.buckets) == 1:
             return (charge,)
         parent_id, above = self.buckets[1]
@@ -65,7 +70,13 @@ class Scope:
         taken = above.amounts_milli(amounts)
         if takes_slot:
             above.add_slots(taken, amounts)
-        return charge, new_tuple(Charge, (parent_id, resource, above, taken, through_child))
+        return charge, Charge(
+            entity_id=parent_id,
+            resource=resource,
+            in_force=above,
+            amounts_milli=taken,
+            through_child=through_child,
+        )
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
         """Whether one of the buckets has seen newer configuration and holds other limits."""

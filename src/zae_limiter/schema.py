@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from zlib import crc32
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import ValidationError
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from heapq import nsmallest
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.admission.usage import BucketHour, WindowUsage, added

@@ -12,9 +12,8 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.exceptions import RateLimiterUnavailable

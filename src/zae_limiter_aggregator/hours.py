@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zae_limiter._light_classes import NamedTuple
+from typing import NamedTuple
+
 from zae_limiter.dynamodb.items import hours, usage
 from zae_limiter.dynamodb.items.keys import BucketId
 from zae_limiter_aggregator.stream import ParsedBucketRecord

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from zae_limiter import schema
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items import hours
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.hours import HourState

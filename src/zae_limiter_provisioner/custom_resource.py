@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
     NamespaceNotFoundError,

@@ -13,7 +13,6 @@ from zae_limiter._async.lease import Lease
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.charging import ChargeService
 from zae_limiter._async.repository.config_reads import Fresh
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.request import (
     AcquireEnd,
     ChargeOutcome,
@@ -116,9 +115,15 @@ class AcquireCall:
         try:
             scope, now_ms = await charging.scope(self, clock(), deadline)
             charges = scope.charges(amounts, "consume", is_acquire)
-            request = new_tuple(
-                ChargeRequest,
-                (charges, clock, now_ms, False, is_acquire, self.speculative, deadline, None),
+            request = ChargeRequest(
+                charges=charges,
+                clock=clock,
+                now_ms=now_ms,
+                refreshed=False,
+                is_acquire=is_acquire,
+                speculative=self.speculative,
+                deadline=deadline,
+                until_ms=None,
             )
             outcome = await charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:

@@ -11,7 +11,6 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter._sync.lease import SyncLease
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.charging import ChargeService
@@ -118,9 +117,15 @@ class AcquireCall:
         try:
             scope, now_ms = charging.scope(self, clock(), deadline)
             charges = scope.charges(amounts, "consume", is_acquire)
-            request = new_tuple(
-                ChargeRequest,
-                (charges, clock, now_ms, False, is_acquire, self.speculative, deadline, None),
+            request = ChargeRequest(
+                charges=charges,
+                clock=clock,
+                now_ms=now_ms,
+                refreshed=False,
+                is_acquire=is_acquire,
+                speculative=self.speculative,
+                deadline=deadline,
+                until_ms=None,
             )
             outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:

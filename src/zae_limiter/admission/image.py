@@ -9,9 +9,8 @@ twice. A bucket that does not exist is full.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.bucket import accrued_milli, wait_ms
 

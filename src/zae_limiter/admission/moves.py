@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import (
     EPOCH_MS,
     BucketImage,
@@ -164,10 +163,24 @@ def _branch(
         needed = taken
     if overflowing and taken and (not asked or needed <= capacity):
         # clamp: the surplus is cut off before anything is taken
-        return new_tuple(Move, (key, full - returned, None, 0, full - taken, taken - returned))
+        return Move(
+            key=key,
+            low=full - returned,
+            high=None,
+            add=0,
+            put=full - taken,
+            consumed_milli=taken - returned,
+        )
     enough = needed - returned - accrued if asked else None
     not_overfull = full - returned if taken else None
-    return new_tuple(Move, (key, enough, not_overfull, returned - taken, None, taken - returned))
+    return Move(
+        key=key,
+        low=enough,
+        high=not_overfull,
+        add=returned - taken,
+        put=None,
+        consumed_milli=taken - returned,
+    )
 
 
 def first_move(key: str, rate: Rate, wanted: Wanted, now_ms: int) -> Move:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, is_slots
 from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_TALLY, Tally

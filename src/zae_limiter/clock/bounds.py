@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zae_limiter._light_classes import NamedTuple
+from typing import NamedTuple
+
 from zae_limiter.clock.course import FAR_OFF_NS
 
 _SECOND_NS = 1_000_000_000

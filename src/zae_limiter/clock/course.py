@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from zae_limiter._light_classes import NamedTuple
+from typing import NamedTuple
 
 Clock = Callable[[], int]
 

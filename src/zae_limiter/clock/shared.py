@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.clock.course import FAR_OFF_NS, MS, Course, host_offset_ns
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, holds_limits
@@ -95,7 +94,7 @@ class RejectionCache:
             return Rejected(image, now_ms)
         if fits:
             self._last_fit = entry, amounts, now_ms
-        pending.draft = new_tuple(ChargeDraft, (entry, moves, now_ms, fits))
+        pending.draft = ChargeDraft(cached=entry, moves=moves, now_ms=now_ms, fits=fits)
         return None
 
     def _judge_paused(self, entry: CachedBucket, now_ms: int) -> Rejected | None:

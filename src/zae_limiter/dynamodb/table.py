@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter._version import __version__, is_older
 from zae_limiter.dynamodb.version_record import (
     AUDIT_DAYS,

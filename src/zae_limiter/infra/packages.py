@@ -1,9 +1,8 @@
 """Function packages: zips of what a handler imports, built from the installed package.
 
-Imports are followed in the source text, also those inside functions, without what only readers and
-type checkers need (``runtime_source``). The functions have no third-party code. The same sources
-give the same bytes on every Python, so that the digest tells whether a deployed function is up to
-date.
+Imports are followed in the source text, also those inside functions; imports for type checkers
+alone are left out. The functions have no third-party code. The same sources give the same bytes on
+every Python, so that the digest tells whether a deployed function is up to date.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ import functools
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
-
-from zae_limiter.infra.runtime_source import runtime_source
 
 OWN_PACKAGES = ("zae_limiter", "zae_limiter_aggregator", "zae_limiter_provisioner")
 AGGREGATOR = "zae_limiter_aggregator.handler"
@@ -59,7 +56,7 @@ def build(entry: str) -> FunctionPackage:
     files = {_ENTRY: f'from {entry} import handler\n\n__all__ = ["handler"]\n'.encode()}
     for name, path in sorted(_modules(entry).items()):
         inside = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
-        files[inside] = _source(path)
+        files[inside] = path.read_bytes()
     return FunctionPackage(zipped(files))
 
 
@@ -103,20 +100,22 @@ def _file_of(name: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-def _imported(path: Path, package: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(_source(path))):
+@functools.cache  # the functions have many modules in common
+def _imported(path: Path, package: str) -> tuple[str, ...]:
+    """Return the own modules, and names in them, that a module imports when it runs."""
+    names: list[str] = []
+    waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 base = ".".join(package.split(".")[: -node.level + 1 or None] + base.split("."))
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        yield from (name for name in names if name.partition(".")[0] in OWN_PACKAGES)
-
-
-@functools.cache  # the functions have many modules in common
-def _source(path: Path) -> bytes:
-    return runtime_source(path.read_bytes())
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name.partition(".")[0] in OWN_PACKAGES)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from zae_limiter._light_classes import field, frozen
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import DEFAULT_LEASE_TTL, Limit
 
@@ -14,7 +14,7 @@ DEFAULT_PERIOD = 60  # seconds
 Limits = Mapping[str, "LimitDecl"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LimitDecl:
     """One limit: ``capacity`` is the rate, ``burst`` what the bucket holds.
 
@@ -64,7 +64,7 @@ class LimitDecl:
         return written
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SystemDecl:
     """Defaults of the namespace; empty limits and ``on_unavailable`` None are not managed."""
 
@@ -72,14 +72,14 @@ class SystemDecl:
     on_unavailable: OnUnavailable | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ResourceDecl:
     """Limits on one resource, of all entities or of one."""
 
     limits: Limits = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EntityDecl:
     """An entity: its limits by resource, its place in the hierarchy, and its registration.
 
@@ -99,7 +99,7 @@ class EntityDecl:
         return self.parent is not None or self.cascade is not None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LimitsManifest:
     """The limits to be managed in one namespace; what it does not name is left alone.
 

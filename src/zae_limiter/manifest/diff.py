@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
-from zae_limiter._light_classes import field, frozen
 from zae_limiter.manifest.declarations import LimitsManifest
 from zae_limiter.manifest.state import PENDING, PENDING_REGISTRATION, Managed
 from zae_limiter.manifest.targets import (
@@ -63,7 +63,7 @@ def _removal(target: Target, before: Setting, managed: Managed) -> Change | None
     return Change(Action.UPDATE, target, before, ALONE)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LimitsPlan:
     """What an apply of a manifest would do, as of one moment.
 
@@ -136,7 +136,7 @@ class LimitsPlan:
         }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ApplyResult:
     """What an apply has done: how many targets it has created, updated, deleted and adopted."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from zae_limiter._light_classes import frozen
 from zae_limiter.manifest.diff import LimitsPlan
 from zae_limiter.manifest.state import PENDING, PENDING_REGISTRATION
 from zae_limiter.manifest.targets import Setting, Settings, Target
@@ -19,7 +19,7 @@ class DriftCause(StrEnum):
     NOT_APPLIED = "not_applied"  # the manifest was changed since, or an apply was interrupted
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Drift:
     """A target that differs from the manifest, and the last change of it in the audit log.
 

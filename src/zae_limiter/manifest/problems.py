@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
 
 Path = tuple[str, ...]

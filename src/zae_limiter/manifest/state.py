@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from zlib import crc32
 
-from zae_limiter._light_classes import NamedTuple, field, frozen
 from zae_limiter.manifest.targets import POLICY, REGISTERED, SYSTEM, Target, TargetKind
 
 Document = dict[str, Any]
@@ -32,7 +32,7 @@ def page_key(number: int) -> str:
     return f"{FIRST_PAGE}#{number}" if number else FIRST_PAGE
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Managed:
     """Targets that applies manage, with the digest of what the last apply has made of each.
 

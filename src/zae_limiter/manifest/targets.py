@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple, frozen
 from zae_limiter.manifest.declarations import LimitDecl, Limits, LimitsManifest
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
@@ -111,7 +111,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Change:
     """One step of an apply: ``before`` and ``after`` are None where the target does not exist."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from zae_limiter._light_classes import NamedTuple, field, frozen
 from zae_limiter.identifiers import new_event_id, process_author
 from zae_limiter.models.timestamps import iso_from_ms
 
@@ -79,7 +79,7 @@ def pause_event(paused_until_ms: int | None) -> tuple[AuditAction, dict[str, Any
     return AuditAction.BUCKET_PAUSED, {"until": iso_from_ms(paused_until_ms)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AuditEvent:
     """One change. ``event_id`` sorts by time."""
 

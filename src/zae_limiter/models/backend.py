@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from zae_limiter._light_classes import NamedTuple, frozen
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BackendCapabilities:
     """What an engine can do, declared by the engine instead of found out by trying.
 
@@ -21,7 +22,7 @@ class BackendCapabilities:
     infrastructure: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StoreStats:
     """Counts since the repository was opened; scoped repositories share them.
 
@@ -80,7 +81,7 @@ class StoreStats:
         return self.writes / done if done else 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CacheStats:
     """Counters of the configuration cache."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.models.audit import (
     BUNDLED_EVENTS,
     AuditAction,

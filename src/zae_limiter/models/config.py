@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import ValidationError
 
 if TYPE_CHECKING:

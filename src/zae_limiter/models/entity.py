@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zae_limiter._light_classes import field, frozen
+from dataclasses import dataclass, field
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Entity:
     """An API key, user, project or tenant. With ``cascade`` its parent is charged as well."""
 
@@ -27,7 +27,7 @@ class Entity:
         return self.parent_id is None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Namespace:
     """An isolated part of a store, with entities, limits and buckets of its own."""
 

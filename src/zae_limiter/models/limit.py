@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from zae_limiter._light_classes import frozen
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import check_limit_name
@@ -36,7 +36,7 @@ class LimitName(StrEnum):
     TPD = "tpd"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Limit:
     """At most ``capacity`` tokens at once; ``refill_amount`` accrue every period, continuously.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
-
-from zae_limiter._light_classes import field, frozen
 
 
 class WindowType(StrEnum):
@@ -24,7 +23,7 @@ class WindowType(StrEnum):
 WindowName = WindowType | Literal["hourly", "daily", "monthly"]  # a typo is a type error
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UsageSnapshot:
     """Net consumption per limit (whole tokens) and admitted acquires of one window.
 
@@ -56,7 +55,7 @@ class UsageSnapshot:
         return {name: amount - through.get(name, 0) for name, amount in self.counters.items()}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UsageSummary:
     """Totals over a set of snapshots, and averages per hour, day or month in which there was use.
 
@@ -78,7 +77,7 @@ class UsageSummary:
     waited: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EntityUsage:
     """What one entity used in a span of time, on one resource or on all.
 
@@ -95,7 +94,7 @@ class EntityUsage:
     waited: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class UsageRanking:
     """The largest consumers of the hours from ``start_time`` to ``end_time``.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error

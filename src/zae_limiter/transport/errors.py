@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, RateLimiterUnavailable
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.transport.messages import HttpResponse
 
@@ -46,7 +45,9 @@ def parse_complete(data: bytes, sent_ns: int = 0) -> HttpResponse | None:
     )
     if not is_plain:
         return None
-    return new_tuple(HttpResponse, (status, headers, body, sent_ns, received_ns))
+    return HttpResponse(
+        status=status, headers=headers, body=body, sent_ns=sent_ns, received_ns=received_ns
+    )
 
 
 def parsed_headers(lines: list[str]) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zae_limiter._light_classes import NamedTuple
+from typing import NamedTuple
+
 from zae_limiter.transport.errors import NoAnswer, NotSent
 
 # Per event loop: far more than DynamoDB needs for its throughput, far fewer than file descriptors.

@@ -6,9 +6,9 @@ import re
 import time
 from hashlib import sha256
 from hmac import digest
+from typing import NamedTuple
 from urllib.parse import quote
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
 from zae_limiter.transport.messages import Destination, HttpResponse
 from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from hashlib import sha256
 from hmac import digest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter._version import __version__
 from zae_limiter.transport.messages import Destination
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zae_limiter._async.provisioner.live import level_of
-from zae_limiter._light_classes import replace
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.manifest.drift import Drift
 from zae_limiter.manifest.targets import Target, TargetKind

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zae_limiter._light_classes import replace
 from zae_limiter.manifest.declarations import (
     EntityDecl,
     LimitDecl,

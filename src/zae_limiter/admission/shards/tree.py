@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.image import BucketImage, Rate, is_slots
 
 

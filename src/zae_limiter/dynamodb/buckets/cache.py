@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.pressure import WINDOW_MS, Pressure, observed
@@ -240,7 +239,14 @@ def _entry(
         now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != last.generation
     ):  # within a window and a generation the rate stays as it is
         pressure = observed(pressure, bucket.shard, writes, now_ms)
-    return new_tuple(CachedBucket, (bucket, now_ms, others, pressure, others_per_s, False))
+    return CachedBucket(
+        bucket=bucket,
+        at_ms=now_ms,
+        others_milli_per_s=others,
+        pressure=pressure,
+        others_per_s=others_per_s,
+        is_fresh=False,
+    )
 
 
 def _lifelong_per_s(bucket: StoredBucket, now_ms: int) -> float:

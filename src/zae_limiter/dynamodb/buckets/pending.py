@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage, LimitState, is_paused, level_milli
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Move, Wanted, held_milli, surplus_milli
@@ -372,7 +371,7 @@ class PendingChange:
         look_first: bool = False,
     ) -> None:
         self.bucket_id = bucket_id
-        self.shard_id = new_tuple(ShardId, (*bucket_id, 0))
+        self.shard_id = ShardId(*bucket_id, 0)
         self.change = change
         self.clock = clock
         self.deadline = deadline

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce, expires_ms
 from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
@@ -223,7 +222,9 @@ def _balance_write(
         counts = _counts(known, bucket, context, Counted(admitted, tally, through_milli))
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
-    trailer = new_tuple(WriteTrailer, (write_id, admitted, until, until == expires_at))
+    trailer = WriteTrailer(
+        write_id=write_id, admitted=admitted, expires_ms=until, keeps=until == expires_at
+    )
     version = 0 if image.config_version else in_force.governing_version
     write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts)
     if slots is not None:
@@ -231,24 +232,21 @@ def _balance_write(
     if image.paused_until_ms is not None and not is_paused(image, now_ms):
         write.ends_pause = True
     clamped = _clamped(moves)
-    return new_tuple(
-        Attempt,
-        (
-            write,
-            write_id,
-            None if gives else last_write_id,
-            None if gives else write.guarded,  # a credit that is applied twice mints tokens
-            False,
-            len(moves) - clamped,
-            clamped,
-            positions,
-            net_milli,
-            store_first,
-            begins_hour,
-            tally,
-            NO_LATE_CREDITS,
-            NO_MOMENTS if slots is None else slots.moments,
-        ),
+    return Attempt(
+        write=write,
+        write_id=write_id,
+        previous_write_id=None if gives else last_write_id,
+        guarded_retry=None if gives else write.guarded,
+        structural=False,
+        plain_moves=len(moves) - clamped,
+        clamp_moves=clamped,
+        applied_positions=positions,
+        net_milli=net_milli,
+        store_first=store_first,
+        begins_hour=begins_hour,
+        tally=tally,
+        late_credits=NO_LATE_CREDITS,
+        moments=NO_MOMENTS if slots is None else slots.moments,
     )
 
 

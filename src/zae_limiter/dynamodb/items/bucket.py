@@ -31,9 +31,9 @@ import os
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter._light_classes import NamedTuple, new_tuple
 from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate, is_slots
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
 from zae_limiter.admission.tally import NO_TALLY
@@ -231,31 +231,39 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     for limit, (_, rate, _, counted) in before.limits.items():
         of_balance, of_consumed = _names[limit]
         balance, consumed = int(item[of_balance]["N"]), int(item[of_consumed]["N"])
-        limits[limit] = new_tuple(LimitState, (balance, rate, consumed, counted))
+        limits[limit] = LimitState(
+            balance_milli=balance, rate=rate, consumed_milli=consumed, counted_milli=counted
+        )
     admitted = item.get(ADMITTED)
-    image = new_tuple(
-        BucketImage,
-        (
-            limits,
-            before.config_version,
-            before.expires_ms,
-            0,
-            0 if admitted is None else int(admitted["N"]),
-            0,
-            int(item[WRITES]["N"]),
-            None,
-            NO_TALLY,
-            None,
-            before.paused_until_ms,  # the same: it is part of the digest
-            "",
-        ),
+    image = BucketImage(
+        limits=limits,
+        config_version=before.config_version,
+        expires_ms=before.expires_ms,
+        window_hour=0,
+        admitted=0 if admitted is None else int(admitted["N"]),
+        admitted_counted=0,
+        writes=int(item[WRITES]["N"]),
+        through_children=None,
+        tally=NO_TALLY,
+        holds=None,
+        paused_until_ms=before.paused_until_ms,
+        life="",
     )
     if before.holds is not None:
         image = _with_holds(item, image)
     write_id, asked = item[WRITE_ID]["S"], item_hours.asked_text(item)
-    return new_tuple(
-        StoredBucket,
-        (image, digest, generation, write_id, shard, rates, hours, finished, absent, steady, asked),
+    return StoredBucket(
+        image=image,
+        digest=digest,
+        generation=generation,
+        write_id=write_id,
+        shard=shard,
+        rates=rates,
+        hours=hours,
+        finished=finished,
+        absent=absent,
+        steady=steady,
+        asked=asked,
     )
 
 

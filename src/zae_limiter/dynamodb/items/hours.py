@@ -23,8 +23,8 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.tally import NO_ASKED, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression

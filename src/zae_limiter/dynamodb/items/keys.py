@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zae_limiter import schema
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.dynamodb.items.attributes import Item, s, text
 from zae_limiter.schema import RESERVED_NAMESPACE
 

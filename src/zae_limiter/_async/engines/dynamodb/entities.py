@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.context import TableContext
@@ -15,7 +16,6 @@ from zae_limiter._async.engines.dynamodb.requests import (
     get_item,
 )
 from zae_limiter._async.engines.dynamodb.transactions import MAX_ACTIONS, TransactionPlan
-from zae_limiter._light_classes import replace
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.dynamodb.items import entities, entity_items, keys
 from zae_limiter.dynamodb.items import transact_items as actions

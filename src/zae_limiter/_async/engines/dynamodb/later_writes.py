@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
+from typing import NamedTuple
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.concurrency.background import ABackground
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import ZAELimiterError

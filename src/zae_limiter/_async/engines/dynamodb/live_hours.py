@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import hours, keys, usage, usage_reads

@@ -6,7 +6,7 @@ query is complete up to the last charge that was acknowledged before it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb import live_hours
@@ -15,7 +15,6 @@ from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.live_hours import LiveHours, RowId
 from zae_limiter._async.engines.dynamodb.partitions import Merged
 from zae_limiter._async.engines.dynamodb.requests import MAX_KEYS, Query, batch_get, get_item
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter.admission.usage import BucketHour
 from zae_limiter.dynamodb.items import keys, registries, usage, usage_reads
 from zae_limiter.dynamodb.items.attributes import Item, s, text

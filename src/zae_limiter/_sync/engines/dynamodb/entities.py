@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from zae_limiter import schema
-from zae_limiter._light_classes import replace
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.partitions import InTurn
 from zae_limiter._sync.engines.dynamodb.requests import (

@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
+from typing import NamedTuple
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.concurrency.background import Background
 from zae_limiter.concurrency.parallel import Parallel

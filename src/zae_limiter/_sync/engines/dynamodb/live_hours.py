@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from zae_limiter import schema
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.admission.shards.tree import Shard, live

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter._sync.engines.dynamodb.requests import Backoff
 from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import REVISION, s

@@ -8,10 +8,9 @@ query is complete up to the last charge that was acknowledged before it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from zae_limiter import schema
-from zae_limiter._light_classes import NamedTuple
 from zae_limiter._sync.engines.dynamodb import live_hours
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.context import TableContext

@@ -21,7 +21,6 @@ from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter._async.tally_keeper import TallyKeeper
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (
@@ -271,8 +270,8 @@ class DynamoBuckets:
                     image = applied.image if applied.is_whole else None
                     images = (image or self._seen_later(charges[0], pending, request.clock),)
                     slots = () if applied.moments is None else outcome_holds(charges, [pending])
-                    grant = receipt.outcome = new_tuple(
-                        Grant, (charges, images, applied.reservation, slots)
+                    grant = receipt.outcome = Grant(
+                        charges=charges, images=images, reservation=applied.reservation, holds=slots
                     )
             if grant is not None:
                 return grant
@@ -469,21 +468,18 @@ def _pending(
     entity_id, resource, in_force, amounts_milli, through_child = charge
     _, clock, _, refreshed, is_acquire, speculative, _, until_ms = request
     admitted = 1 if is_acquire else 0
-    change = new_tuple(
-        BucketChange,
-        (
-            in_force,
-            amounts_milli,
-            True,
-            admitted,
-            refreshed,
-            through_child,
-            until_ms,
-            False,
-            (),
-            (),
-            False,
-        ),
+    change = BucketChange(
+        in_force=in_force,
+        amounts_milli=amounts_milli,
+        is_charge=True,
+        admitted=admitted,
+        refreshed=refreshed,
+        through_child=through_child,
+        until_ms=until_ms,
+        forfeits=False,
+        released=(),
+        renewed=(),
+        is_count=False,
     )
-    bucket_id = new_tuple(BucketId, (namespace_id, entity_id, resource))
+    bucket_id = BucketId(namespace_id=namespace_id, entity_id=entity_id, resource=resource)
     return PendingChange(bucket_id, change, clock, deadline, not speculative)

@@ -17,7 +17,6 @@ from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.requests import Backoff
-from zae_limiter._light_classes import new_tuple
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.rebase import has_limits
@@ -225,7 +224,14 @@ class WriteLoop:
         tally = NO_TALLY if uncounted is None else uncounted.total()
         turning = shard_id in self._turning
         write_id, usage_ms = new_write_id(now_ms), self._table.usage_ms
-        return new_tuple(WriteContext, (shard_id, now_ms, write_id, usage_ms, tally, turning))
+        return WriteContext(
+            shard_id=shard_id,
+            now_ms=now_ms,
+            write_id=write_id,
+            usage_ms=usage_ms,
+            tally=tally,
+            is_turning=turning,
+        )
 
     async def _attempt(
         self,
@@ -264,7 +270,17 @@ class WriteLoop:
         image, in_force = bucket.image, changes[0].in_force
         decided: Sequence[Outcome | None]
         if positions is SINGLE_CHARGE and bucket.shard.n == 1:
-            decided = [new_tuple(Applied, (image, NO_AMOUNTS, False, True, None, None, ""))]
+            decided = [
+                Applied(
+                    image=image,
+                    spilled_milli=NO_AMOUNTS,
+                    is_short=False,
+                    is_whole=True,
+                    reservation=None,
+                    moments=None,
+                    life="",
+                )
+            ]
             # A charge leaves no debt: the levels need not be looked at.
             if in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms):
                 return known, decided, True  # everything is decided: the caller does not look at it

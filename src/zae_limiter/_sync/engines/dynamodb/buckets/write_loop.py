@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from zae_limiter._light_classes import new_tuple
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
@@ -227,7 +226,14 @@ class WriteLoop:
         tally = NO_TALLY if uncounted is None else uncounted.total()
         turning = shard_id in self._turning
         write_id, usage_ms = new_write_id(now_ms), self._table.usage_ms
-        return new_tuple(WriteContext, (shard_id, now_ms, write_id, usage_ms, tally, turning))
+        return WriteContext(
+            shard_id=shard_id,
+            now_ms=now_ms,
+            write_id=write_id,
+            usage_ms=usage_ms,
+            tally=tally,
+            is_turning=turning,
+        )
 
     def _attempt(
         self,
@@ -266,7 +272,17 @@ class WriteLoop:
         image, in_force = bucket.image, changes[0].in_force
         decided: Sequence[Outcome | None]
         if positions is SINGLE_CHARGE and bucket.shard.n == 1:
-            decided = [new_tuple(Applied, (image, NO_AMOUNTS, False, True, None, None, ""))]
+            decided = [
+                Applied(
+                    image=image,
+                    spilled_milli=NO_AMOUNTS,
+                    is_short=False,
+                    is_whole=True,
+                    reservation=None,
+                    moments=None,
+                    life="",
+                )
+            ]
             # A charge leaves no debt: the levels need not be looked at.
             if in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms):
                 return known, decided, True  # everything is decided: the caller does not look at it
