@@ -215,16 +215,6 @@ async def test_both_results_are_in_order_whichever_ends_first(work, other, first
     assert await task == ["a", "b"]
 
 
-async def test_both_share_the_callers_task_while_they_await_shielded_futures():
-    works = Work(ShieldedFuture), Work(ShieldedFuture, ShieldedFuture)
-    before = len(asyncio.all_tasks())
-    task = await started_both(*works)
-    assert len(asyncio.all_tasks()) == before + 1
-    for each in works:
-        await each.finish()
-    await task
-
-
 @pytest.mark.parametrize("failing", [0, 1])
 async def test_an_error_of_one_is_raised_when_both_are_over(work, other, failing):
     works = work, other

@@ -79,11 +79,9 @@ class SyncConfigCache:
         with self._lock:
             entries = self._entries.get(entity)
             entry = None if entries is None else entries.get(resource)
-            if entry is not None:
-                resolved, from_ms, renew_ms, _, _ = entry  # faster than attributes
-                if from_ms <= now_ms < renew_ms:
-                    self._hits += 1
-                    return resolved
+            if entry is not None and entry.from_ms <= now_ms < entry.renew_ms:
+                self._hits += 1
+                return entry.resolved
             self._misses += 1
             if entries is not None and entry is not None and entry.is_valid(now_ms):
                 again_ms = now_ms + int(self._ttl_ms * RENEW_AGAIN_AFTER) + 1

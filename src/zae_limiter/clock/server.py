@@ -47,9 +47,9 @@ class ServerClock:
 
     def __call__(self) -> int:
         boot_ns = self.boot_ns()  # before the course: see _change_course
-        settled_ns, offset_ns, _, _, _ = course = self._course  # faster than attributes
-        if boot_ns >= settled_ns:
-            return (offset_ns + boot_ns) // MS
+        course = self._course
+        if boot_ns >= course.settled_ns:
+            return (course.offset_ns + boot_ns) // MS
         return self._unsettled_ms(boot_ns, course)
 
     def __repr__(self) -> str:

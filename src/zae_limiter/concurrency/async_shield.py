@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from zae_limiter.concurrency.parallel import Parallel
+from zae_limiter.concurrency.parallel import Parallel, agather
 
 T = TypeVar("T")
 
@@ -121,99 +121,11 @@ def _continue(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any,
         return end.value  # type: ignore[no-any-return]
 
 
-@coroutine
-def agather_shielded(
-    _: Parallel, *calls: Callable[[], Coroutine[Any, Any, T]]
-) -> Generator[Any, Any, list[T]]:
+async def agather_shielded(
+    parallel: Parallel, *calls: Callable[[], Coroutine[Any, Any, T]]
+) -> list[T]:
     """Run the calls side by side, as ``agather``, where the caller is under a shield.
 
-    They share the caller's task while they await ShieldedFutures: a task for each, and one for the
-    shield, take a tenth of the CPU of a cascade.
+    Each call has a shield of its own, since the end of an event loop cancels every task.
     """
-    strands = [_Strand(call()) for call in calls]
-    for strand in strands:
-        strand.step()
-    for strand in strands[1:]:
-        strand.watch()  # the first one is awaited below
-    for strand in strands:
-        while (awaited := strand.awaited) is not None:
-            if not awaited.done():
-                awaited.remove_done_callback(strand.go_on)
-                yield from _until_done(awaited)
-            strand.step()
-    return [strand.outcome() for strand in strands]
-
-
-@coroutine
-def _until_done(awaited: asyncio.Future[Any]) -> Generator[Any, Any, None]:
-    """Wait for a future, whatever comes of it."""
-    while True:
-        try:  # noqa: SIM105 - faster than suppress()
-            yield awaited
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - raised in the strand
-            pass
-        if awaited.done():
-            return
-        next(awaited.__await__())  # a task accepts only what was just awaited
-
-
-async def _in_task(work: Coroutine[Any, Any, T], awaited: Any) -> T:
-    """Continue in a task of its own, and await a ShieldedFuture until that has ended."""
-    task = asyncio.ensure_future(_as_coroutine(work, awaited))
-    ended: ShieldedFuture[None] = ShieldedFuture()
-
-    def end(_: object) -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    task.add_done_callback(end)
-    await ended
-    return task.result()
-
-
-class _Strand(Generic[T]):
-    """A coroutine that runs beside others of one task; it goes on as soon as its future is done."""
-
-    __slots__ = ("_error", "_result", "_work", "awaited")
-
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        self._work = work
-        self._error: BaseException | None = None
-        self._result: T
-        self.awaited: asyncio.Future[Any] | None = None  # None: it has ended
-
-    def step(self) -> None:
-        """Go on up to the next future."""
-        try:
-            following = self._work.send(None)
-        except StopIteration as end:
-            self.awaited, self._result = None, end.value
-            return
-        except BaseException as error:  # noqa: BLE001 - raised when all have ended
-            self.awaited, self._error = None, error
-            return
-        if type(following) is not ShieldedFuture:
-            self._work = _in_task(self._work, following)
-            following = self._work.send(None)
-        self.awaited = following
-
-    def watch(self) -> None:
-        """Go on by itself as soon as its future is done."""
-        if self.awaited is not None:
-            self.awaited.add_done_callback(self.go_on)
-
-    def go_on(self, awaited: asyncio.Future[Any]) -> None:
-        """Go on after ``awaited``, unless another step came first."""
-        if awaited is self.awaited:
-            self.step()
-            self.watch()
-
-    def outcome(self) -> T:
-        """Return the result, or raise the error."""
-        error, self._error = self._error, None
-        if error is None:
-            return self._result
-        try:
-            raise error
-        finally:
-            del error  # its traceback holds this frame
+    return await agather(parallel, *(partial(ashield, call) for call in calls))

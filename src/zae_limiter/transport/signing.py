@@ -95,13 +95,12 @@ class Signer:
         form, second = self._forms.get(operation), int(epoch_s)
         if form is None or form.second != second or form.credentials is not credentials:
             form = self._forms[operation] = self._form(operation, credentials, second)
-        _, _, canonical, to_sign, head, inner, outer = form  # faster than attributes
-        digest = sha256(canonical + sha256(body).hexdigest().encode()).hexdigest()
-        inner, outer = inner.copy(), outer.copy()
-        inner.update(to_sign + digest.encode())
+        digest = sha256(form.canonical + sha256(body).hexdigest().encode()).hexdigest()
+        inner, outer = form.inner.copy(), form.outer.copy()
+        inner.update(form.to_sign + digest.encode())
         outer.update(inner.digest())
         signature = outer.hexdigest().encode()
-        return b"%b%b\r\nContent-Length: %d\r\n\r\n%b" % (head, signature, len(body), body)
+        return b"%b%b\r\nContent-Length: %d\r\n\r\n%b" % (form.head, signature, len(body), body)
 
     def _form(self, operation: str, credentials: Credentials, second: int) -> _SignedForm:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))

@@ -7,6 +7,7 @@ store refuses it if that is wrong. An outdated entry costs a round trip and noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from zae_limiter.admission.in_force import InForce
@@ -115,10 +116,8 @@ class BucketCache:
             entry = _entry(before, bucket, now_ms, own_milli)
             buckets[shard_id] = entry  # not put(): an evicted shard leaves its layout, too
             if before is not None:
-                try:  # noqa: SIM105 - faster than suppress()
+                with suppress(KeyError):  # a signal handler may have dropped it
                     buckets.move_to_end(shard_id)
-                except KeyError:
-                    pass  # a signal handler has dropped it
             if self._layouts or bucket.shard.n > 1:
                 self._add_to_layout(shard_id.bucket_id, bucket)
             if len(buckets) > buckets.max_size:
@@ -227,13 +226,14 @@ def _entry(
     if before is None:
         pressure = observed(None, bucket.shard, writes, now_ms)
         return CachedBucket(bucket, now_ms, {}, pressure, _lifelong_per_s(bucket, now_ms))
-    last, at_ms, others, pressure, others_per_s, _ = before  # faster than attributes
+    last, others, others_per_s = before.bucket, before.others_milli_per_s, before.others_per_s
     since = writes - last.image.writes
     if others or others_per_s or not (since == 1 if own_milli else since == 0):
         others = _others(before, bucket, now_ms, own_milli or {})
         others_per_s = _others_per_s(before, writes - (own_milli is not None), now_ms)
     # otherwise no other client has written since then
-    if at_ms == LONG_AGO:
+    pressure = before.pressure
+    if before.at_ms == LONG_AGO:
         pressure = observed(None, bucket.shard, writes, now_ms)
     elif (
         now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != last.generation

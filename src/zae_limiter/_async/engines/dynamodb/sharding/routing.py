@@ -78,8 +78,8 @@ class ShardRouter:
             outcome = await self._among_shards(pending, outcome)
         entry = self._cache.get(pending.shard_id)
         if entry is not None:
-            bucket, _, _, pressure, _, _ = entry  # faster than attributes
-            if pressure.is_high or bucket.shard.n > 1 or self._throttled.until_s:
+            is_hot = entry.pressure.is_high or self._throttled.until_s
+            if is_hot or entry.bucket.shard.n > 1:
                 await self._resharder.reshard_if_due(pending)
         return outcome
 
