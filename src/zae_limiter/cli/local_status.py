@@ -96,7 +96,8 @@ def _explain_end(service: LocalService, record: ServerRecord | None) -> None:
 def print_logs(follow: bool, lines: int) -> None:
     """Print what the server has said.
 
-    The log is kept after the server has ended; it never takes more than 10 MiB.
+    The log is kept after the server has ended. A log of more than 5 MiB begins anew at the next
+    start.
 
     \b
     Examples:
@@ -123,12 +124,12 @@ def _print_log(
 
     if not service.log.exists():
         raise click.ClickException("there is no log yet; start a server: zae-limiter local up")
-    with logs.Follower(service.log) as follower:
-        for line in follower.last_lines(lines):
+    if follow and record is not None:
+        for text in logs.follow(service.log, lines, lambda: service.is_running(record)):
+            click.echo(text, nl=False)
+    else:
+        for line in logs.last_lines(service.log, lines):
             click.echo(line)
-        if follow and record is not None:
-            for text in follower.follow(lambda: service.is_running(record)):
-                click.echo(text, nl=False)
 
 
 def _print_container_log(container: str, lines: int, *, follow: bool) -> None:

@@ -3,9 +3,8 @@
 ``service`` starts, stops and describes the one server of this user; ``launch`` starts a process
 and waits until it answers; ``programs`` says how each server is called, ``installs`` finds or
 fetches it, ``docker`` does the same with containers. ``records`` is what is remembered between
-commands, ``status`` how the server is now, ``processes`` tells processes apart, ``logs`` and
-``keeper`` read and bound the log. The tests of this repository start their servers with the same
-code.
+commands, ``status`` how the server is now, ``processes`` tells processes apart, ``logs`` reads the
+log. The tests of this repository start their servers with the same code.
 
 Servers listen on this machine only, since they check neither signatures nor rights.
 """

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from zae_limiter.local import HOST, LocalServerError, PortTakenError
-from zae_limiter.local.processes import port_holder
 from zae_limiter.local.status import answer_ms
 
 CONTAINER = "zae-limiter-local"
@@ -126,7 +125,7 @@ class DockerEngine:
         except LocalServerError as error:
             self._remove_ended()  # a container that could not bind its port is left behind
             if "port is already allocated" in str(error) or "address already in" in str(error):
-                raise PortTakenError(f"port {port} is taken by {port_holder(port)}") from error
+                raise PortTakenError(f"port {port} is taken by another program") from error
             raise
         try:
             self.wait_until_ready(container, port, image.health_path)

@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from zae_limiter.local import HOST, LocalServerError, PortTakenError, keeper, server_url
-from zae_limiter.local.processes import END_WITHIN_S, port_holder
+from zae_limiter.local import FILE_MODE, HOST, LocalServerError, PortTakenError, server_url
+from zae_limiter.local.processes import END_WITHIN_S
 from zae_limiter.local.programs import ServerProgram
 
 PORTS_TRIED = 5  # another program may take the free port before the server does
 LONGEST_START = 2**16  # bytes that a server says before it is ready
 QUOTED = 2000  # of these, in the message about one that has failed
-LOG_BYTES = 5 * 2**20  # of a log, and as much of the one before it
+LOG_BYTES = 5 * 2**20  # a longer log is begun anew at the next start
 UMASK = 0o077  # what a server writes is for this user only
-FLUSHED_WITHIN_S = 5.0  # the keeper writes the last words of a server that has failed
 
 Process = subprocess.Popen[bytes]
 
@@ -111,49 +109,30 @@ class ChildServer:
 
 
 def launch_detached(program: ServerProgram, port: int, log: Path) -> int:
-    """Start a server that outlives this process, with a bounded log; return its process id.
+    """Start a server that outlives this process and appends to its log; return its process id.
 
-    Raises if it does not answer in time; then nothing is left running.
+    Raises if it does not answer in time; then nothing is left running. A log that has grown too
+    long begins anew.
     """
-    began_at = log.stat().st_size if log.exists() else 0
-    writer = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(keeper.__file__), str(log), str(LOG_BYTES)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        umask=UMASK,
-        cwd=log.parent,
-    )
-    assert writer.stdin is not None
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.unlink()
+    descriptor = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
-        with writer.stdin:
-            process = _spawn(program, port, writer.stdin.fileno(), cwd=log.parent)
-    except BaseException:
-        writer.wait()
-        raise
-    try:
-        wait_until_ready(program, port, process, lambda: _said(log, began_at, process, writer))
-    except BaseException:
-        process.kill()
-        process.wait()
-        writer.wait()
-        raise
-    # They are left to themselves: a Popen without a return code would warn about that.
-    process.returncode = writer.returncode = 0
+        began_at = os.fstat(descriptor).st_size
+        process = _spawn(program, port, descriptor, cwd=log.parent)
+        try:
+            wait_until_ready(
+                program, port, process, lambda: os.pread(descriptor, LONGEST_START, began_at)
+            )
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    finally:
+        os.close(descriptor)
+    # The server is left to itself: a Popen without a return code would warn about that.
+    process.returncode = 0
     return process.pid
-
-
-def _said(log: Path, began_at: int, process: Process, writer: Process) -> bytes:
-    """Return what the server has said; all of it, if it has ended."""
-    if process.poll() is not None:
-        writer.wait(FLUSHED_WITHIN_S)
-    try:
-        with log.open("rb") as file:
-            file.seek(began_at)
-            return file.read(LONGEST_START)
-    except FileNotFoundError:
-        return b""
 
 
 def _spawn(program: ServerProgram, port: int, output: int, cwd: Path | None = None) -> Process:
@@ -197,7 +176,7 @@ def wait_until_ready(
 
 def _start_error(program: ServerProgram, port: int, text: bytes) -> LocalServerError:
     if b"in use" in text:
-        return PortTakenError(f"port {port} is taken by {port_holder(port)}")
+        return PortTakenError(f"port {port} is taken by another program")
     end = text.decode(errors="replace").strip()[-QUOTED:]
     return LocalServerError(f"{program.name} ended: {end or 'it said nothing'}")
 

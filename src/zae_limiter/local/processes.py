@@ -1,4 +1,4 @@
-"""Processes of this machine: whether one still runs, how it is ended, and which holds a port."""
+"""Processes of this machine: whether one still runs, and how it is ended."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from pathlib import Path
 
 END_WITHIN_S = 10.0  # then it is killed
 PAUSE_S = 0.01
-LONGEST_COMMAND = 120  # characters of a command line that a message quotes
 _PROC = Path("/proc")
-_LISTENS = "0A"  # TCP_LISTEN in /proc/net/tcp
-_ASK_WITHIN_S = 5.0  # ps and lsof, on a machine that may be busy
+_ASK_WITHIN_S = 5.0  # on a machine that may be busy
 
 
 def start_token(pid: int) -> str | None:
@@ -71,61 +69,8 @@ def _wait_for_end(pid: int, token: str, within_s: float) -> bool:
     return True
 
 
-# --- ports -----------------------------------------------------------------------------------
-
-
-def port_holder(port: int) -> str:
-    """Return which process listens on a port, as a phrase for a message."""
-    pid = _pid_by_proc(port) if sys.platform == "linux" else None
-    pid = pid or _pid_by_lsof(port)
-    if pid is None:
-        return "a process that this user cannot see"
-    command = command_of(pid)
-    return f"process {pid} ({command})" if command else f"process {pid}"
-
-
-def command_of(pid: int) -> str:
-    """Return the command line of a process, shortened; empty if it cannot be read."""
-    try:
-        words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
-        text = " ".join(word.decode(errors="replace") for word in words).strip()
-    except OSError:
-        text = _ask("ps", "-o", "command=", "-p", str(pid)).strip()
-    return text if len(text) <= LONGEST_COMMAND else text[: LONGEST_COMMAND - 3] + "..."
-
-
-def _pid_by_proc(port: int) -> int | None:
-    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
-    if not sockets:
-        return None
-    for process in _PROC.iterdir():
-        with suppress(OSError):  # of another user, or gone since
-            if process.name.isdigit() and any(
-                str(descriptor.readlink()) in sockets for descriptor in (process / "fd").iterdir()
-            ):
-                return int(process.name)
-    return None
-
-
-def _listening_inodes(port: int) -> set[str]:
-    inodes = set()
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                    inodes.add(fields[9])
-    return inodes
-
-
-def _pid_by_lsof(port: int) -> int | None:
-    lines = _ask("lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-Fp").splitlines()
-    pids = [line[1:] for line in lines if line.startswith("p") and line[1:].isdigit()]
-    return int(pids[0]) if pids else None
-
-
 def _ask(*command: str) -> str:
-    """Return what a program of the system prints; nothing if it is missing or fails."""
+    """Return the output of a program of the system; empty if it is missing or fails."""
     try:
         done = subprocess.run(
             command,

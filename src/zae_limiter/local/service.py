@@ -278,8 +278,8 @@ def _wait_until_freed(port: int) -> None:
 def _port_taken(port: int) -> str:
     other = port + 1 if port < 65535 else port - 1
     return (
-        f"port {port} is taken by {processes.port_holder(port)}; stop it, or choose another port: "
-        f"{command_line('local', 'up', options=('--port', str(other)))}"
+        f"port {port} is taken by another program (lsof -i :{port} names it); stop it, or choose "
+        f"another port: {command_line('local', 'up', options=('--port', str(other)))}"
     )
 
 

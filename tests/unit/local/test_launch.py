@@ -81,10 +81,6 @@ def test_a_process_that_has_ended_but_was_not_waited_for_does_not_run(deaf):
     assert processes.start_token(deaf.pid) is None
 
 
-def test_a_free_port_is_held_by_nothing_that_is_seen():
-    assert processes.port_holder(free_port()) == "a process that this user cannot see"
-
-
 @pytest.mark.parametrize(
     ("platform", "state", "cache"),
     [
