@@ -18,7 +18,7 @@ BENCH := .venv/.bench-installed
 DOCS := .venv/.docs-installed
 
 # Servers that tests run on are those of `zae-limiter local`: its files say which versions.
-LOCAL := src/zae_limiter/local
+LOCAL := src/zae_limiter_ops/local
 DYNOXIDE_VERSION := $(shell sed -n 's/^DYNOXIDE_VERSION = "\(.*\)"/\1/p' $(LOCAL)/installs.py)
 # As the publisher of the DynamoDB-compatible server names platforms.
 PLATFORM = $(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')

@@ -31,9 +31,9 @@ from benchmarks.verdict import Verdict
 from tests.support.dynamodb.streams import bucket_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from zae_limiter.dynamodb.items.keys import BucketId
-from zae_limiter.infra.packages import FunctionPackage, aggregator_package, provisioner_package
 from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log
+from zae_limiter_ops.infra.packages import FunctionPackage, aggregator_package, provisioner_package
 
 STARTS = 15  # of each function and Python, in turn
 ROUNDS = 15  # of all records

@@ -44,7 +44,12 @@ def pytest_collection_finish(session):
 
 
 # Tests whose workers start a control plane or import SDKs, which takes seconds.
-AS_A_BLOCK = tuple(f"tests/integration/{name}/" for name in ("stack", "llm", "examples", "web"))
+AS_A_BLOCK = (
+    "tests/ops/stack/",
+    "tests/integration/llm/",
+    "tests/integration/examples/",
+    "tests/integration/web/",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

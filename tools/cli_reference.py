@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import click
 
-from zae_limiter.cli.app import app
 from zae_limiter.shell_words import PROGRAM
+from zae_limiter_ops.cli.app import app
 
 STORE_OPTIONS = ("url", "stack", "region", "endpoint_url", "namespace")
 HEAD = """\

@@ -12,7 +12,7 @@ from typing import Any
 
 # Where its $id says that it is, below the address of the site.
 SCHEMA = Path("schemas") / "limits-manifest.json"
-SCHEMA_SOURCE = Path(__file__).parents[1] / "src/zae_limiter/manifest/schema.json"
+SCHEMA_SOURCE = Path(__file__).parents[1] / "src/zae_limiter_ops/manifest/schema.json"
 # What draws diagrams, installed by make docs: the theme would load it from another host.
 MERMAID = Path(__file__).parents[1] / ".tools/mermaid"
 SCRIPT = "assets/javascripts/mermaid.min.js"

@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Siblings of equal depth, so that relative imports survive.
 FOLDERS = {
     "src/zae_limiter/_async": "src/zae_limiter/_sync",
+    "src/zae_limiter_ops/_async": "src/zae_limiter_ops/_sync",
     "contract/zae_limiter_contract/_async": "contract/zae_limiter_contract/_sync",
     "tests/contract/_async": "tests/contract/_sync",
     "tests/integration/_async": "tests/integration/_sync",

@@ -8,16 +8,16 @@ from zae_limiter._version import __version__
 
 if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
-    from zae_limiter._async.infra.stack_manager import StackManager
     from zae_limiter._async.lease import Lease
     from zae_limiter._async.limiter import RateLimiter
     from zae_limiter._async.repository import Repository, RepositoryProtocol
+    from zae_limiter._async.stack_manager import StackManager
     from zae_limiter._sync.builder import SyncRepositoryBuilder
     from zae_limiter._sync.config_cache import SyncConfigCache
-    from zae_limiter._sync.infra.stack_manager import SyncStackManager
     from zae_limiter._sync.lease import SyncLease
     from zae_limiter._sync.limiter import SyncRateLimiter
     from zae_limiter._sync.repository import SyncRepository, SyncRepositoryProtocol
+    from zae_limiter._sync.stack_manager import SyncStackManager
     from zae_limiter.exceptions import (
         EntityError,
         EntityExistsError,
@@ -82,8 +82,8 @@ _MODULES = {  # every other name is one of ``exceptions`` or ``models``
     "SyncRepositoryProtocol": "_sync.repository",
     "SyncLease": "_sync.lease",
     "SyncConfigCache": "_sync.config_cache",
-    "StackManager": "_async.infra.stack_manager",
-    "SyncStackManager": "_sync.infra.stack_manager",
+    "StackManager": "_async.stack_manager",
+    "SyncStackManager": "_sync.stack_manager",
 }
 
 __all__ = [

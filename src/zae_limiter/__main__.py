@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from zae_limiter.cli import main
+from zae_limiter_ops.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

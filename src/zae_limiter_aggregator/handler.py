@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from zae_limiter.transport.function_wire import FunctionWire
 from zae_limiter_aggregator.processor import RESERVE_S, Processor
 from zae_limiter_aggregator.report import Log
+from zae_limiter_ops.transport.function_wire import FunctionWire
 
 TABLE, ARCHIVE = "TABLE_NAME", "ARCHIVE_BUCKET_NAME"
 DEFAULT_TIME_S = 60.0  # where the context does not tell how much time is left

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zae_limiter_provisioner.handler import handler, on_event
 
 if TYPE_CHECKING:
-    from zae_limiter.manifest import (
+    from zae_limiter_ops.manifest import (
         ApplyResult,
         Change,
         EntityDecl,
@@ -42,6 +42,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and that there ar
         """Return a name of manifests, for programs: the function itself needs none of them here."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from zae_limiter import manifest
+        from zae_limiter_ops import manifest
 
         return getattr(manifest, name)

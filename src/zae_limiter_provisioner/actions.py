@@ -6,17 +6,17 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter._sync.provisioner import WAIT_SECONDS
 from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
-from zae_limiter.manifest.declarations import LimitsManifest
-from zae_limiter.manifest.problems import ApplyConflict, ManifestError
 from zae_limiter.naming import check_principal
+from zae_limiter_ops._sync.provisioner import WAIT_SECONDS
+from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError
 from zae_limiter_provisioner.table import OpenedProvisioner
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.provisioner import Progress, SyncProvisioner
-    from zae_limiter.manifest.diff import ApplyResult
+    from zae_limiter_ops._sync.provisioner import Progress, SyncProvisioner
+    from zae_limiter_ops.manifest.diff import ApplyResult
 
 ACTIONS = ("plan", "apply", "diff")
 MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda takes no larger payload

@@ -18,14 +18,14 @@ from zae_limiter.exceptions import (
     NamespaceNotFoundError,
     ValidationError,
 )
-from zae_limiter.manifest.declarations import LimitsManifest
-from zae_limiter.manifest.problems import ApplyConflict
+from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_provisioner import actions
 from zae_limiter_provisioner.table import OpenedProvisioner
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.provisioner import SyncProvisioner
-    from zae_limiter.manifest.diff import ApplyResult
+    from zae_limiter_ops._sync.provisioner import SyncProvisioner
+    from zae_limiter_ops.manifest.diff import ApplyResult
 
 APPLIED, NOT_APPLIED = "limits", "not-applied"
 MAX_REASON = 1000  # characters; CloudFormation takes answers of at most 4096 bytes

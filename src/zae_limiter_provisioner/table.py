@@ -15,12 +15,12 @@ from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
 from zae_limiter._sync.engines.dynamodb.entities import DynamoEntities
 from zae_limiter._sync.engines.dynamodb.history import DynamoAudit
 from zae_limiter._sync.engines.dynamodb.namespaces import DynamoNamespaces
-from zae_limiter._sync.provisioner import SyncProvisioner
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb import version_record
 from zae_limiter.exceptions import NamespaceNotFoundError
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
-from zae_limiter.transport.function_wire import FunctionWire
+from zae_limiter_ops._sync.provisioner import SyncProvisioner
+from zae_limiter_ops.transport.function_wire import FunctionWire
 
 REQUEST_TIMEOUT_S = 10.0  # nothing waits for these calls but an apply
 DEFAULT_AUDIT_DAYS = 90  # of a table that does not say

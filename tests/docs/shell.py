@@ -9,8 +9,8 @@ import click
 from botocore import xform_name
 
 from tests.docs.pages import ROOT, blocks
-from zae_limiter.cli.app import app
-from zae_limiter.cli.errors import STACK_COMMANDS
+from zae_limiter_ops.cli.app import app
+from zae_limiter_ops.cli.errors import STACK_COMMANDS
 
 # What a page shows beside our own commands, and what is not run: it installs, needs a server that
 # another test starts, or an account.
@@ -50,7 +50,7 @@ class Line:
             return True
         named = {"-n", "--name", "--region"} & set(args)
         files = ("cfn-template", "lambda-export")  # need none, and write a file
-        # Load tests start processes; tests/integration/loadtest runs them.
+        # Load tests start processes; tests/lab/load_runs runs them.
         of_stacks = (*OF_STACKS, "loadtest")
         return args[0] not in files and (args[0] in of_stacks or bool(named))
 

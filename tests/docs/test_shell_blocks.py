@@ -9,12 +9,12 @@ import re
 
 import pytest
 
-from tests.cli.inprocess import CommandLine
-from tests.cli.stores import fill, of_aws
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name_of
 from tests.docs.shell import CHECKS, NOT_RUN, answered, lines, parsed
+from tests.ops.cli.inprocess import CommandLine
+from tests.ops.cli.stores import fill, of_aws
 
-# Run on every engine by tests/cli; the examples of the command line are parsed there.
+# Run on every engine by tests/ops/cli; the examples of the command line are parsed there.
 ELSEWHERE = {DOCS / "operations/runbooks.md", DOCS / "cli.md"}
 WITH_SHELL = [page for page in PAGES if page not in ELSEWHERE and blocks(page, "bash")]
 

@@ -29,15 +29,15 @@ from tests.docs.pages import (
 )
 from tools import peer_tables, pictures, site_hooks
 from zae_limiter._async.management import Management
-from zae_limiter.infra import aggregator, parameters, template
 from zae_limiter.models.audit import AuditAction
 from zae_limiter_aggregator import report
+from zae_limiter_ops.infra import aggregator, parameters, template
 
 SOURCES = [path for path in (ROOT / "src").rglob("*.py") if "_sync" not in path.parts]
 API = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference/api").glob("*.md"))
 MODULES = [
     "zae_limiter.llm",
-    "zae_limiter.manifest",
+    "zae_limiter_ops.manifest",
     "zae_limiter.schema",
     "zae_limiter.testing",
     "zae_limiter.web",
@@ -200,7 +200,9 @@ def test_every_audit_action_is_documented():
 
 
 def test_every_key_of_a_manifest_is_documented():
-    schema = json.loads(resources.files("zae_limiter.manifest").joinpath("schema.json").read_text())
+    schema = json.loads(
+        resources.files("zae_limiter_ops.manifest").joinpath("schema.json").read_text()
+    )
 
     def keys(node):
         if isinstance(node, dict):

@@ -13,7 +13,7 @@ import yaml
 
 from tests.docs.pages import DOCS, FENCE, PAGES, ROOT, blocks, name_of
 from zae_limiter import Repository, SyncRepository
-from zae_limiter.infra import aggregator
+from zae_limiter_ops.infra import aggregator
 
 WITH_EXAMPLES = [page for page in PAGES if blocks(page, "python")]
 

@@ -11,6 +11,7 @@ import pytest
 from tests.mutation.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
 PASSED, FAILED = 0, 1
 
 
@@ -20,13 +21,10 @@ def name_of(mutant):
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the package that may be broken."""
-    shutil.copytree(
-        ROOT / "src" / "zae_limiter",
-        tmp_path / "src" / "zae_limiter",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    return tmp_path / "src"
+    """A copy of the packages that may be broken."""
+    target = tmp_path / "src"
+    shutil.copytree(SOURCE, target, ignore=shutil.ignore_patterns("__pycache__"))
+    return target
 
 
 def run(source, tests):
@@ -62,7 +60,7 @@ def test_the_tests_pass_on_the_copy_as_it_is(copy):
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=name_of)
 def test_a_broken_copy_is_noticed(copy, mutant):
-    path = copy / "zae_limiter" / mutant.file
+    path = copy / mutant.file
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     done = run(copy, [mutant.test])
@@ -72,7 +70,7 @@ def test_a_broken_copy_is_noticed(copy, mutant):
 
 def test_the_line_that_a_mutant_changes_exists_exactly_once():
     files = {mutant.file for mutant in MUTANTS}
-    texts = {file: (ROOT / "src" / "zae_limiter" / file).read_text("utf-8") for file in files}
+    texts = {file: (SOURCE / file).read_text("utf-8") for file in files}
     changed = [each for each in MUTANTS if texts[each.file].count(each.old) != 1]
     assert changed == [], "the files have changed; update these mutants"
 

@@ -38,11 +38,11 @@ WHOLE_PACKAGE = """
 import importlib.metadata, json, sys
 from importlib.resources import files
 import zae_limiter, zae_limiter_aggregator.handler, zae_limiter_provisioner.handler
-from zae_limiter.infra import packages, template
+from zae_limiter_ops.infra import packages, template
 missing = [name for name in zae_limiter.__all__ if getattr(zae_limiter, name) is None]
 assert not missing, missing
-assert json.loads(files("zae_limiter.manifest").joinpath("schema.json").read_text())
-pins = files("zae_limiter.local").joinpath("ministack-requirements.txt").read_text()
+assert json.loads(files("zae_limiter_ops.manifest").joinpath("schema.json").read_text())
+pins = files("zae_limiter_ops.local").joinpath("ministack-requirements.txt").read_text()
 assert "ministack==" in pins
 assert packages.aggregator_package().content and packages.provisioner_package().content
 assert template.template()["Resources"]
@@ -167,9 +167,9 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel):
     tracked = run("git", "ls-files", "src", cwd=ROOT).split()
     assert not {name.removeprefix("src/") for name in tracked} - names
     assert "zae_limiter/py.typed" in names
-    assert "zae_limiter/manifest/schema.json" in names
-    assert "zae_limiter/local/ministack-requirements.txt" in names
-    assert "zae_limiter/loadtest/worker.py" in names
+    assert "zae_limiter_ops/manifest/schema.json" in names
+    assert "zae_limiter_ops/local/ministack-requirements.txt" in names
+    assert "zae_limiter_lab/loadtest/worker.py" in names
     assert "zae_limiter/_sync/limiter.py" in names
     assert not [name for name in names if "contract" in name or Path(name).match("test_*")]
 

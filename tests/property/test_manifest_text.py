@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zae_limiter.cli.limits_source import as_yaml
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.manifest import EntityDecl, LimitDecl, LimitsManifest, ResourceDecl
 from zae_limiter.naming import check_entity_id
+from zae_limiter_ops.cli.limits_source import as_yaml
+from zae_limiter_ops.manifest import EntityDecl, LimitDecl, LimitsManifest, ResourceDecl
 
 SPECIAL = (
     "<<", "=", "~", "null", "Null", "yes", "No", "on", "y", "true", "1e3", "1_000", "0x1f", "0o17",

@@ -1,6 +1,6 @@
 """A ministack process on a port of its own: CloudFormation, Lambda, DynamoDB, IAM and S3.
 
-What it does not do as AWS does is covered by assertions on the template (tests/unit/infra).
+What it does not do as AWS does is covered by assertions on the template (tests/ops/infra).
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from zae_limiter.local import REGION, LocalServerError, installs
-from zae_limiter.local.launch import ChildServer
-from zae_limiter.local.programs import MinistackProgram
+from zae_limiter_ops.local import REGION, LocalServerError, installs
+from zae_limiter_ops.local.launch import ChildServer
+from zae_limiter_ops.local.programs import MinistackProgram
 
 __all__ = ["REGION", "Ministack"]
 

@@ -11,7 +11,7 @@ from tests.support import journal
 from tests.support.dynamodb.recording import Recorded, recording
 from tests.support.policies import TABLE, Access, accesses, allows
 from tests.support.roles import role_of
-from zae_limiter.infra.statements import policy_documents
+from zae_limiter_ops.infra.statements import policy_documents
 
 NAMESPACE_POLICIES = ("ns-acq", "ns-full", "ns-read")
 OTHER = "zzzzzzzz"  # the id of another tenant's namespace

@@ -1,6 +1,6 @@
 """Totals of usage rows, as the engines add them up."""
 
-from zae_limiter.usage_report import UsageTotal
+from zae_limiter.usage.report import UsageTotal
 
 
 def summary_of(rows, query, *, each_token_once):

@@ -18,7 +18,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.embedded import buckets, history, housekeeping
 from zae_limiter.embedded.memory.tables import MemoryTables
 from zae_limiter.models.audit import AuditedChange
-from zae_limiter.usage_report import END_OF_TIME
+from zae_limiter.usage.report import END_OF_TIME
 
 NS = "ns"
 NOW = 1_767_225_600_000  # 2026-01-01T00:00Z

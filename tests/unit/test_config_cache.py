@@ -8,8 +8,8 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
 )
+from zae_limiter.admission.resolution import resolve
 from zae_limiter.models.config import ConfigSnapshot
-from zae_limiter.resolution import resolve
 from zae_limiter.testing import FakeClock
 
 LARGE, SMALL = [Limit.per_minute("rpm", 100)], [Limit.per_minute("rpm", 5)]

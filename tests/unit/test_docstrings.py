@@ -9,7 +9,7 @@ PACKAGES = (
     "zae_limiter",
     "zae_limiter.hooks",
     "zae_limiter.llm",
-    "zae_limiter.manifest",
+    "zae_limiter_ops.manifest",
     "zae_limiter.models",
     "zae_limiter.schema",
     "zae_limiter.testing",

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "zae_limiter"
+SOURCE = Path(__file__).parents[2] / "src"
 
 
 def test_no_class_name_exists_twice():

@@ -151,8 +151,8 @@ def test_the_limiter_loads_no_reports_before_they_are_asked_for():
     models = ("audit", "backend", "bucket", "entity", "status", "usage")
     late = {f"zae_limiter.models.{name}" for name in models}
     late |= {
-        "zae_limiter.usage_report",
-        "zae_limiter.usage_ranking",
+        "zae_limiter.usage.report",
+        "zae_limiter.usage.ranking",
         "zae_limiter.admission.charge",
     }
     assert not (late | {"datetime", "logging", "secrets"}) & loaded
@@ -479,7 +479,7 @@ def test_both_forms_have_the_same_methods(sync, source):
 
 
 def test_the_names_for_manifests_are_documented():
-    from zae_limiter import manifest
+    from zae_limiter_ops import manifest
 
     for name in manifest.__all__:
         text = getattr(manifest, name).__doc__ or ""
@@ -491,7 +491,7 @@ def test_users_of_load_tests_can_be_imported():
     """In a process of its own: Locust patches the one that imports it."""
     script = (
         "import inspect, json\n"
-        "from zae_limiter.locust import RateLimiterSession, RateLimiterUser\n"
+        "from zae_limiter_lab.locust import RateLimiterSession, RateLimiterUser\n"
         "names = list(inspect.signature(RateLimiterSession.acquire).parameters)\n"
         "assert all(each.__doc__ for each in (RateLimiterSession, RateLimiterUser))\n"
         "print(json.dumps([names, RateLimiterUser.stack_name, RateLimiterUser.url]))\n"

@@ -5,8 +5,8 @@ import pytest
 from zae_limiter import ConfigSource, Entity, Limit, OnUnavailable, ValidationError
 from zae_limiter.admission.image import Rate
 from zae_limiter.admission.in_force import alias_of
+from zae_limiter.admission.resolution import override, resolve
 from zae_limiter.models.config import ConfigSnapshot, LevelConfig
-from zae_limiter.resolution import override, resolve
 
 LEVELS = {
     "entity_resource": ConfigSource.ENTITY,

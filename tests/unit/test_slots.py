@@ -21,6 +21,7 @@ from zae_limiter.admission.moves import rebase_move
 from zae_limiter.admission.rebase import full_bucket, rebase
 from zae_limiter.admission.report import bucket_states
 from zae_limiter.admission.request import Grant, Settlement, with_released
+from zae_limiter.admission.resolution import InForce
 from zae_limiter.admission.shards.pressure import has_useful_halves
 from zae_limiter.admission.shards.split_merge import merge, split
 from zae_limiter.admission.shards.tree import Shard, of_shard
@@ -28,7 +29,6 @@ from zae_limiter.admission.slots import SlotHold, SlotLedger, retry_after_s, swe
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items.hours import slot_of
 from zae_limiter.models.config import ConfigSource
-from zae_limiter.resolution import InForce
 from zae_limiter.testing import FakeClock
 
 NOW = 1_800_000_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from zae_limiter import ValidationError
 from zae_limiter.admission.usage import BucketHour, WindowUsage
-from zae_limiter.usage_ranking import MAX_COUNTED, TopUsage, hours_of_last
+from zae_limiter.usage.ranking import MAX_COUNTED, TopUsage, hours_of_last
 
 NOW = 1_767_225_600_000 + 30 * 60_000  # 2026-01-01T00:30Z
 HOUR = NOW // 3_600_000

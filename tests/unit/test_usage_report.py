@@ -4,7 +4,7 @@ from tests.support.usage_totals import summary_of
 from zae_limiter import UsageSummary, ValidationError
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import BucketHour, WindowUsage
-from zae_limiter.usage_report import MAX_PAGE, UsagePage, UsageQuery, page_of
+from zae_limiter.usage.report import MAX_PAGE, UsagePage, UsageQuery, page_of
 
 DAY = 20_484  # days since 1970: 2026-01-31
 MIDNIGHT = DAY * 24

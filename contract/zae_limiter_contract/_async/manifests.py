@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from zae_limiter._async.provisioner.state_store import StateStore
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.manifest.declarations import LimitsManifest
-from zae_limiter.manifest.drift import DriftCause
-from zae_limiter.manifest.problems import ApplyConflict
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
+from zae_limiter_ops._async.provisioner.state_store import StateStore
+from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.drift import DriftCause
+from zae_limiter_ops.manifest.problems import ApplyConflict
 
 RPM = Limit.per_minute("rpm", 10)
 OTHER = Limit.per_minute("rpm", 77)

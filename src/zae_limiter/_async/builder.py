@@ -14,7 +14,6 @@ from zae_limiter._async.open import (
 from zae_limiter._async.ports import Engine
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock, check_clock
-from zae_limiter.infra.option_methods import StackOptionMethods
 from zae_limiter.models.config import OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import check_positive
 from zae_limiter.settings import (
@@ -28,6 +27,7 @@ from zae_limiter.settings import (
     check_ttl_multiplier,
     check_windows,
 )
+from zae_limiter.stack_option_methods import StackOptionMethods
 
 # sync: from zae_limiter.settings import ParallelMode
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from zae_limiter._async import operations
 from zae_limiter._async.repository import Repository
 from zae_limiter._async.repository.config_reads import landed, raise_for_waiter
 from zae_limiter.clock import Clock, check_clock
@@ -135,9 +136,7 @@ class Management:
         cls, region: str | None = None, endpoint_url: str | None = None
     ) -> list[LimiterInfo]:
         """Return every limiter that is deployed in a region, by name."""
-        from zae_limiter._async.infra.discovery import list_deployed
-
-        return await list_deployed(region, endpoint_url)
+        return await operations.list_deployed(region, endpoint_url)
 
     @property
     def repository(self) -> Repository | None:

@@ -17,11 +17,11 @@ from zae_limiter._async.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.request import Grant, Rejection
 from zae_limiter.admission.reservation import longest_pause_s
+from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.concurrency.waiting_line import Sleeper
 from zae_limiter.models.status import LimitStatus
-from zae_limiter.resolution import Scope
 
 # Between two looks: short at first, for calls that end soon; each is a read, so then seldom.
 LEAST_LOOK_S, MOST_LOOK_S = 0.05, 2.0

@@ -31,6 +31,7 @@ from zae_limiter.admission.reservation import (
     next_try_ms,
     on_waking,
 )
+from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.concurrency.calls import apause, awithin
@@ -39,7 +40,6 @@ from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.concurrency.waiting_line import Sleeper, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
-from zae_limiter.resolution import Scope
 
 WATCH_S = 1.0  # a caller that is due later than that looks whether tokens were given back
 WATCHED_SHARE = 0.25  # of the wait: the read comes early enough to matter, and seldom

@@ -24,12 +24,12 @@ from zae_limiter.admission.request import (
     Settlement,
     StaleLimits,
 )
+from zae_limiter.admission.resolution import Scope
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
-from zae_limiter.resolution import Scope
 
 if TYPE_CHECKING:
     from zae_limiter.hooks import Observer

@@ -16,7 +16,6 @@ from zae_limiter._sync.open import (
 from zae_limiter._sync.ports import Engine
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter.clock import Clock, check_clock
-from zae_limiter.infra.option_methods import StackOptionMethods
 from zae_limiter.models.config import OnUnavailable, OutagePolicy
 from zae_limiter.models.limit import check_positive
 from zae_limiter.settings import (
@@ -31,6 +30,7 @@ from zae_limiter.settings import (
     check_ttl_multiplier,
     check_windows,
 )
+from zae_limiter.stack_option_methods import StackOptionMethods
 
 if TYPE_CHECKING:
     from zae_limiter.models.backend import MigrationProgress, MigrationReport

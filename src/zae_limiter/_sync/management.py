@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from zae_limiter._sync import operations
 from zae_limiter._sync.repository import SyncRepository
 from zae_limiter._sync.repository.config_reads import landed, raise_for_waiter
 from zae_limiter.clock import Clock, check_clock
@@ -139,9 +140,7 @@ class Management:
         cls, region: str | None = None, endpoint_url: str | None = None
     ) -> list[LimiterInfo]:
         """Return every limiter that is deployed in a region, by name."""
-        from zae_limiter._sync.infra.discovery import list_deployed
-
-        return list_deployed(region, endpoint_url)
+        return operations.list_deployed(region, endpoint_url)
 
     @property
     def repository(self) -> SyncRepository | None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
-    from zae_limiter.usage_report import UsageQuery
+    from zae_limiter.usage.report import UsageQuery
 
 
 class BucketStore(Protocol):

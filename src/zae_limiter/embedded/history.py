@@ -21,8 +21,8 @@ from zae_limiter.embedded.tables import (
 )
 from zae_limiter.models.audit import AuditAction, AuditedChange, AuditEvent
 from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
-from zae_limiter.usage_ranking import TopUsage
-from zae_limiter.usage_report import END_OF_TIME, UsagePage, UsageQuery, UsageTotal
+from zae_limiter.usage.ranking import TopUsage
+from zae_limiter.usage.report import END_OF_TIME, UsagePage, UsageQuery, UsageTotal
 
 PAGE = 1000  # events of one read
 

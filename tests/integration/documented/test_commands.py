@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
-from tests.cli.inprocess import CommandLine
-from tests.cli.stores import fill
 from tests.docs.shell import Line, answered, parsed
+from tests.ops.cli.inprocess import CommandLine
+from tests.ops.cli.stores import fill
 
 MANIFEST = """
 namespace: default

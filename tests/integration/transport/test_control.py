@@ -5,7 +5,7 @@ import time
 import pytest
 
 from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.transport.control import Control
+from zae_limiter_ops.transport.control import Control
 
 SOON_S = 12.0  # 5 are promised, on a machine with nothing else to do; six attempts took 21
 

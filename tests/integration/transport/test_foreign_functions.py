@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from zae_limiter._sync.infra.remote_provisioner import RemoteProvisioner
 from zae_limiter.exceptions import InfrastructureError
-from zae_limiter.manifest import LimitsManifest
+from zae_limiter_ops._sync.infra.remote_provisioner import RemoteProvisioner
+from zae_limiter_ops.manifest import LimitsManifest
 
 
 @contextmanager

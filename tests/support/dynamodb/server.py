@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zae_limiter.local import LocalServerError as ServerError
-from zae_limiter.local import installs
-from zae_limiter.local.launch import ChildServer
-from zae_limiter.local.programs import DynoxideProgram
+from zae_limiter_ops.local import LocalServerError as ServerError
+from zae_limiter_ops.local import installs
+from zae_limiter_ops.local.launch import ChildServer
+from zae_limiter_ops.local.programs import DynoxideProgram
 
 __all__ = ["DynamoServer", "ServerError", "find_binary"]
 

@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError
 from zae_limiter.transport.errors import Denied, Refused, ServerFault
-from zae_limiter.transport.function_wire import FunctionWire, public_host
+from zae_limiter_ops.transport.function_wire import FunctionWire, public_host
 
 FAULT = json.dumps({"__type": "x#InternalServerError"}).encode()
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret/+"}

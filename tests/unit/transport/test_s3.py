@@ -11,8 +11,8 @@ from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
 from zae_limiter.transport.messages import Destination, HttpResponse
 from zae_limiter.transport.proxy import Proxy
-from zae_limiter.transport.s3 import S3Object, check_put, put_object
 from zae_limiter.transport.signing import Credentials
+from zae_limiter_ops.transport.s3 import S3Object, check_put, put_object
 
 KEYS = ("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 MOMENT = datetime.datetime(2026, 11, 15, 9, 29, 44, tzinfo=datetime.UTC)

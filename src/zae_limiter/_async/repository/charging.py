@@ -8,13 +8,13 @@ from zae_limiter._async.repository.config_reads import ConfigReader, Fresh
 from zae_limiter._async.repository.context import Context
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.resolution import Resolved, Scope, override
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable, SharedConfig
 from zae_limiter.models.limit import Limit
-from zae_limiter.resolution import Resolved, Scope, override
 
 if TYPE_CHECKING:
     from zae_limiter._async.acquire import AcquireCall

@@ -6,12 +6,12 @@ import math
 from typing import NamedTuple, NoReturn, TypeVar
 
 from zae_limiter._async.repository.context import Context
+from zae_limiter.admission.resolution import Resolved, resolve
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.single_flight import Flight, SingleFlight
 from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.models.config import ConfigSnapshot, SharedConfig
-from zae_limiter.resolution import Resolved, resolve
 
 LONGEST_WAIT_S = 60.0  # of an engine without a deadline, before it looks again
 RENEWAL_SHARE = 0.5  # of the time left; the rest is for the charge if the renewal fails

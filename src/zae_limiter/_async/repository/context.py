@@ -9,13 +9,13 @@ from zae_limiter._async.circuit import Breaker
 from zae_limiter._async.config_cache import ConfigCache
 from zae_limiter._async.ports import Engine
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.resolution import Resolved
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import Counter
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.concurrency.single_flight import SingleFlight
 from zae_limiter.models.config import OnUnavailable, SharedConfig
-from zae_limiter.resolution import Resolved
 
 if TYPE_CHECKING:
     from zae_limiter._async.repository.charging import ChargeService

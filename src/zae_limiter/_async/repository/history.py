@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from zae_limiter.models.audit import AuditEvent
     from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary, WindowName
-    from zae_limiter.usage_report import UsageQuery
+    from zae_limiter.usage.report import UsageQuery
 
 
 class HistoryMethods(RepositoryMixin):
@@ -124,7 +124,7 @@ class HistoryMethods(RepositoryMixin):
         They are ranked by the tokens of the limit ``by``; without it by admitted acquires. The
         span is rounded to whole hours, the running one included.
         """
-        from zae_limiter.usage_ranking import hours_of_last
+        from zae_limiter.usage.ranking import hours_of_last
 
         check_positive(limit, "limit")
         if by is not None:
@@ -142,7 +142,7 @@ class HistoryMethods(RepositoryMixin):
     ) -> UsageQuery:
         # Imported on the first report: most programs never ask for one.
         from zae_limiter.models.usage import WindowType
-        from zae_limiter.usage_report import UsageQuery
+        from zae_limiter.usage.report import UsageQuery
 
         offered = tuple(WindowType(window) for window in self._context.snapshot_windows)
         return UsageQuery.parse(window_type, start_time, end_time, offered)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from zae_limiter._async import operations
 from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.exceptions import InfrastructureError
 
 if TYPE_CHECKING:
     from zae_limiter._async.builder import RepositoryBuilder
-    from zae_limiter._async.infra.deployment import Deleted, Deployed, Deployment
     from zae_limiter.models.stack import StackOptions, Status
+    from zae_limiter_ops._async.infra.deployment import Deleted, Deployed, Deployment
 
 
 class StackPlace(NamedTuple):
@@ -61,9 +62,7 @@ class InfrastructureMethods(RepositoryMixin):
 
     async def get_status(self) -> Status:
         """Return the state of the stack, its table and its functions."""
-        from zae_limiter._async.infra.status import read_status
-
-        return await read_status(*self._place())
+        return await operations.read_status(*self._place())
 
     async def create_table(self) -> None:
         """Create the table alone unless it exists, on any endpoint that speaks DynamoDB."""
@@ -105,6 +104,4 @@ class InfrastructureMethods(RepositoryMixin):
         return StackPlace(client.table, client.region, client.endpoint_url)
 
     def _deployment(self) -> Deployment:
-        from zae_limiter._async.infra.deployment import Deployment
-
-        return Deployment(*self._place())
+        return operations.deployment(*self._place())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter._async import operations
 from zae_limiter._async.repository.context import RepositoryMixin
 from zae_limiter.concurrency.calls import apause
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
@@ -18,8 +19,8 @@ from zae_limiter.naming import (
 )
 
 if TYPE_CHECKING:
-    from zae_limiter._async.provisioner import Provisioner
     from zae_limiter.models.entity import Namespace
+    from zae_limiter_ops._async.provisioner import Provisioner
 
 PURGE_BATCH = 500  # rows of one transaction: short enough not to delay acquires of the same store
 PROVISIONER_STATE = "provisioner"
@@ -128,9 +129,7 @@ class DocumentMethods(RepositoryMixin):
 
     def provisioner(self, principal: str | None = None) -> Provisioner:
         """Return what brings this namespace to a manifest: it plans, applies, diffs and exports."""
-        from zae_limiter._async.provisioner import Provisioner
-
-        return Provisioner(self._context, check_principal(principal))
+        return operations.provisioner(self._context, check_principal(principal))
 
     async def put_provisioner_state(self, state: dict[str, Any]) -> None:
         """Replace the state of what manifests manage. For tools that migrate it."""

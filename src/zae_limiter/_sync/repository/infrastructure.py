@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from zae_limiter._sync import operations
 from zae_limiter._sync.repository.context import RepositoryMixin
 from zae_limiter.exceptions import InfrastructureError
 
 if TYPE_CHECKING:
     from zae_limiter._sync.builder import SyncRepositoryBuilder
-    from zae_limiter._sync.infra.deployment import Deleted, Deployed, Deployment
     from zae_limiter.models.stack import StackOptions, Status
+    from zae_limiter_ops._sync.infra.deployment import Deleted, Deployed, Deployment
 
 
 class StackPlace(NamedTuple):
@@ -63,9 +64,7 @@ class InfrastructureMethods(RepositoryMixin):
 
     def get_status(self) -> Status:
         """Return the state of the stack, its table and its functions."""
-        from zae_limiter._sync.infra.status import read_status
-
-        return read_status(*self._place())
+        return operations.read_status(*self._place())
 
     def create_table(self) -> None:
         """Create the table alone unless it exists, on any endpoint that speaks DynamoDB."""
@@ -107,6 +106,4 @@ class InfrastructureMethods(RepositoryMixin):
         return StackPlace(client.table, client.region, client.endpoint_url)
 
     def _deployment(self) -> Deployment:
-        from zae_limiter._sync.infra.deployment import Deployment
-
-        return Deployment(*self._place())
+        return operations.deployment(*self._place())

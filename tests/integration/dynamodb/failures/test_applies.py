@@ -3,7 +3,7 @@
 import pytest
 
 from zae_limiter import ZAELimiterError
-from zae_limiter.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.declarations import LimitsManifest
 
 # An apply of this makes five transactions: the lease, the state to come, two batches, the end.
 ENTITIES = {f"entity-{number}": {"limits": {"rpm": 5}} for number in range(60)}

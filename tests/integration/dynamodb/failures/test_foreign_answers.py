@@ -14,7 +14,7 @@ from tests.support.dynamodb import shared_endpoint
 from tests.support.dynamodb.tables import empty_table, store_url
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
-from zae_limiter.manifest import LimitsManifest
+from zae_limiter_ops.manifest import LimitsManifest
 
 LIMITS = [Limit.per_minute("rpm", 60)]
 TIMEOUT_S = 0.2

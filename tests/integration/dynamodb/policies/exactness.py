@@ -4,7 +4,7 @@ import copy
 
 from tests.support.permissions import OTHER
 from tests.support.policies import Access, allows, granted
-from zae_limiter.infra.statements import OWN_KEYS
+from zae_limiter_ops.infra.statements import OWN_KEYS
 
 NEVER = ("Scan", "DeleteTable", "PartiQLSelect")
 

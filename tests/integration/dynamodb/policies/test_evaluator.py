@@ -8,7 +8,7 @@ import pytest
 from tests.support.dynamodb.recording import Recorded
 from tests.support.permissions import open_to_others
 from tests.support.policies import TABLE, Access, accesses, allows
-from zae_limiter.infra.statements import policy_documents
+from zae_limiter_ops.infra.statements import policy_documents
 
 POLICIES = policy_documents()
 OWN, FOREIGN, REGISTRY = "own-1/x", "other-1/x", "_/SYSTEM#"

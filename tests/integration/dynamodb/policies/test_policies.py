@@ -17,7 +17,7 @@ from tests.support.permissions import beyond_policies
 from tests.support.policies import accesses
 from tests.support.roles import METHODS
 from zae_limiter import Repository
-from zae_limiter.infra.statements import policy_documents
+from zae_limiter_ops.infra.statements import policy_documents
 
 POLICIES = policy_documents()
 # Local, deprecated or about infrastructure: they call no table, or need an administrator's rights

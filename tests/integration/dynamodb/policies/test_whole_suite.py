@@ -18,12 +18,12 @@ import pytest
 from tests.integration.dynamodb.policies.exactness import faults, mutations
 from tests.support import journal
 from tests.support.policies import OWN
-from zae_limiter.infra.statements import policy_documents
+from zae_limiter_ops.infra.statements import policy_documents
 
 ROOT = Path(__file__).parents[4]
 PLUGIN = "tests.support.recorded_suite"
 SUITE = (
-    *("tests/integration/dynamodb", "tests/contract/_async", "tests/integration/manifest"),
+    *("tests/integration/dynamodb", "tests/contract/_async", "tests/ops/applies"),
     *("tests/integration/testing", "tests/integration/waiting", "tests/integration/web"),
 )
 AT_MOST_S = 3000  # then it is ended, and says what it has found so far

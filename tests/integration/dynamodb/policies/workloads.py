@@ -4,7 +4,7 @@ import contextlib
 
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.declarations import LimitsManifest
 
 HOUR_MS = 3_600_000
 API, USER, PARENT = "api", "user-1", "org-1"

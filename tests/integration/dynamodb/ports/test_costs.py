@@ -9,7 +9,7 @@ from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import n
 from zae_limiter.models.entity import Entity
 from zae_limiter.schema import PARTITIONS
-from zae_limiter.usage_report import UsageQuery
+from zae_limiter.usage.report import UsageQuery
 
 
 class Meter:

@@ -9,7 +9,7 @@ from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.dynamodb.items import hours, usage
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.items.usage import OriginHour
-from zae_limiter.usage_report import UsageQuery
+from zae_limiter.usage.report import UsageQuery
 
 HOUR = NOW_MS // HOUR_MS
 HOURLY = UsageQuery.parse("hourly", None, None)

@@ -14,7 +14,7 @@ from zae_limiter.dynamodb.items import keys, registries
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.schema import PARTITIONS, partition_of
-from zae_limiter.usage_report import UsageQuery, page_of
+from zae_limiter.usage.report import UsageQuery, page_of
 
 FIRST = NOW_MS // HOUR_MS
 EVERYTHING = UsageQuery.parse(None, None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from zae_limiter._async import operations
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.provisioning import make_table
@@ -108,9 +109,7 @@ async def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Setting
     if WINDOWS_OFFERED in record and settings.snapshot_windows == WINDOWS:  # else it was chosen
         engine.snapshot_windows = check_windows(record[WINDOWS_OFFERED])
     if settings.auto_update and record.get(FUNCTIONS_VERSION, __version__) != __version__:
-        from zae_limiter._async.infra.opening import update_older_functions
-
-        await update_older_functions(client, record)
+        await operations.update_older_functions(client, record)
 
 
 async def _provide(client: DynamoClient, settings: Settings) -> None:
@@ -122,9 +121,7 @@ async def _provide(client: DynamoClient, settings: Settings) -> None:
     if settings.provision == "table":
         await make_table(client)
         return
-    from zae_limiter._async.infra.opening import deploy_missing
-
-    await deploy_missing(client, settings)
+    await operations.deploy_missing(client, settings)
 
 
 def _first_record(settings: Settings) -> dict[str, Any]:

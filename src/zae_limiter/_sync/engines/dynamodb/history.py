@@ -22,8 +22,8 @@ from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.identifiers import event_prefix
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary, WindowType
-from zae_limiter.usage_ranking import TopUsage
-from zae_limiter.usage_report import UsagePage, UsageQuery, UsageTotal, window_end
+from zae_limiter.usage.ranking import TopUsage
+from zae_limiter.usage.report import UsagePage, UsageQuery, UsageTotal, window_end
 
 MAX_QUERY_PAGE = 1000  # items of one Query: about what fits into its 1 MB
 END_OF_IDS = "~"  # sorts after every event id

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from zae_limiter._sync import operations
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table
@@ -110,9 +111,7 @@ def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Settings) -> 
     if WINDOWS_OFFERED in record and settings.snapshot_windows == WINDOWS:  # else it was chosen
         engine.snapshot_windows = check_windows(record[WINDOWS_OFFERED])
     if settings.auto_update and record.get(FUNCTIONS_VERSION, __version__) != __version__:
-        from zae_limiter._sync.infra.opening import update_older_functions
-
-        update_older_functions(client, record)
+        operations.update_older_functions(client, record)
 
 
 def _provide(client: DynamoClient, settings: Settings) -> None:
@@ -124,9 +123,7 @@ def _provide(client: DynamoClient, settings: Settings) -> None:
     if settings.provision == "table":
         make_table(client)
         return
-    from zae_limiter._sync.infra.opening import deploy_missing
-
-    deploy_missing(client, settings)
+    operations.deploy_missing(client, settings)
 
 
 def _first_record(settings: Settings) -> dict[str, Any]:

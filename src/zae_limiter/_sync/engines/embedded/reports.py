@@ -19,7 +19,7 @@ from zae_limiter.embedded import (
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.batch import Guard
 from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
-from zae_limiter.usage_report import UsageQuery
+from zae_limiter.usage.report import UsageQuery
 
 
 class EmbeddedUsage:

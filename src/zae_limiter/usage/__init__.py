@@ -1,0 +1,1 @@
+"""Usage of tokens: reports of hours, days and months, and rankings."""

@@ -1,0 +1,129 @@
+"""The largest consumers of a span of time, computed from stored hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from heapq import nsmallest
+from zlib import crc32
+
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.usage import BucketHour, WindowUsage
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.notation import parse_period
+from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.models.usage import EntityUsage, UsageRanking, WindowType
+from zae_limiter.usage.report import UsageQuery
+
+MAX_RANKED = 1000  # entities of one ranking: more is a listing
+MAX_COUNTED = 50_000  # entities that are added up at a time: about 40 MB
+
+
+def hours_of_last(last: str | timedelta, now_ms: int) -> UsageQuery:
+    """Return the hours of the last day, week and so on, the running one included."""
+    try:
+        span = last if isinstance(last, timedelta) else timedelta(seconds=parse_period(last))
+    except (ValidationError, TypeError, OverflowError):
+        span = timedelta(0)
+    if span <= timedelta(0):
+        raise ValidationError("last", last, "must be a span of time such as 24h, 7d or 90min")
+    span_ms = span // timedelta(milliseconds=1)
+    start_hour = max(0, (now_ms - span_ms) // HOUR_MS)
+    return UsageQuery((WindowType.HOURLY,), start_hour, now_ms // HOUR_MS + 1)
+
+
+class TopUsage:
+    """Finds the ``limit`` largest consumers and parents, by a limit or by admitted acquires.
+
+    Exact, with bounded memory: if there are more than ``max_counted`` entities, a part of them is
+    added up, and the hours are read again for the other parts. So add all hours, in any order,
+    while ``begin_pass()`` is true.
+    """
+
+    def __init__(
+        self, query: UsageQuery, by: str | None, limit: int, max_counted: int = MAX_COUNTED
+    ) -> None:
+        self._query = query
+        self._by = by
+        self._limit = min(limit, MAX_RANKED)
+        self._max_counted = max_counted
+        # Entities are in the part (divisor, remainder) by a hash of their ids.
+        self._parts = [(1, 0)]
+        self._divisor, self._remainder = 1, 0
+        self._sums: dict[str, WindowUsage] = {}
+        self._consumers: list[EntityUsage] = []
+        self._parents: list[EntityUsage] = []
+
+    def begin_pass(self) -> bool:
+        """Rank what was added; return whether hours have to be read (again)."""
+        self._rank()
+        if not self._parts:
+            return False
+        self._divisor, self._remainder = self._parts.pop()
+        return True
+
+    def add(self, rows: Iterable[BucketHour]) -> None:
+        """Add hours of the query."""
+        for entity_id, _, usage in rows:
+            if self._divisor == 1 or self._is_in_part(entity_id):
+                total = self._sums.get(entity_id)
+                self._sums[entity_id] = usage if total is None else total.plus(usage)
+                if len(self._sums) > self._max_counted:
+                    self._halve()
+
+    def _is_in_part(self, entity_id: str) -> bool:
+        return crc32(entity_id.encode()) % self._divisor == self._remainder
+
+    def _halve(self) -> None:
+        """Leave half of the entities to a later pass."""
+        self._divisor *= 2
+        self._parts.append((self._divisor, self._remainder + self._divisor // 2))
+        self._sums = {name: sums for name, sums in self._sums.items() if self._is_in_part(name)}
+
+    def _rank(self) -> None:
+        usages = [
+            EntityUsage(
+                entity_id,
+                dict(usage.counters),
+                dict(usage.through_children),
+                usage.events,
+                usage.tally.rejected,
+                usage.tally.waited,
+            )
+            for entity_id, usage in self._sums.items()
+        ]
+        self._sums = {}
+        parents = [usage for usage in usages if any(usage.through_children.values())]
+        consumers = [usage for usage in usages if own_amount(usage, self._by) > 0]
+        self._parents = self._first([*self._parents, *parents], used_amount)
+        self._consumers = self._first([*self._consumers, *consumers], own_amount)
+
+    def _first(
+        self, usages: list[EntityUsage], amount: Callable[[EntityUsage, str | None], int]
+    ) -> list[EntityUsage]:
+        def rank(usage: EntityUsage) -> tuple[int, str]:
+            return -amount(usage, self._by), usage.entity_id
+
+        return nsmallest(self._limit, usages, key=rank)
+
+    def end(self) -> UsageRanking:
+        """Return the ranking, after the last pass."""
+        return UsageRanking(
+            by=self._by,
+            start_time=iso_from_ms(self._query.start_hour * HOUR_MS),
+            end_time=iso_from_ms(self._query.end_hour * HOUR_MS),
+            consumers=self._consumers,
+            parents=self._parents,
+        )
+
+
+def used_amount(usage: EntityUsage, by: str | None) -> int:
+    """Return everything that counts for an entity: tokens of a limit, or admitted acquires."""
+    return usage.total_events if by is None else usage.counters.get(by, 0)
+
+
+def own_amount(usage: EntityUsage, by: str | None) -> int:
+    """Return what counts for the entity itself; a parent's acquires are not told apart."""
+    if by is None:
+        return 0 if any(usage.through_children.values()) else usage.total_events
+    return usage.counters.get(by, 0) - usage.through_children.get(by, 0)

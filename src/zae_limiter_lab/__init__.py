@@ -1,0 +1,1 @@
+"""What tries a limiter out: load tests, Locust users and the demo."""

@@ -1,0 +1,117 @@
+"""``zae-limiter demo``: simulated traffic on a real limiter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from zae_limiter_ops.cli.console import make_console, print_json
+from zae_limiter_ops.cli.errors import DONE, FAILED, Interrupted
+from zae_limiter_ops.cli.formatting import format_number
+from zae_limiter_ops.cli.options import output_option
+from zae_limiter_ops.cli.param_types import Seconds
+from zae_limiter_ops.cli.store_options import registry_options
+
+if TYPE_CHECKING:
+    from zae_limiter_lab.cli.demo_live import ProgressView
+    from zae_limiter_lab.demo.result import DemoResult
+    from zae_limiter_lab.demo.run import DemoOptions
+    from zae_limiter_ops.cli.store import StoreLocation
+
+MAX_TENANTS = 50  # about 900 callers that try up to 6,000 calls per second
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    type=Seconds(0.1, 3600),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="Duration of the traffic in seconds.",
+)
+@click.option(
+    "--tenants",
+    type=click.IntRange(1, MAX_TENANTS),
+    default=4,
+    show_default=True,
+    help="Number of projects, with two keys each.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Random seed of the simulated calls.",
+)
+@registry_options
+@output_option
+@click.pass_context
+def demo(
+    ctx: click.Context, store: StoreLocation, seconds: float, tenants: int, seed: int, output: str
+) -> None:
+    """Watch the limiter at work on simulated LLM traffic.
+
+    Tenants call a model with their keys. Each call charges one request and its estimated tokens
+    to the key and to its project, or to neither, and settles the true cost afterwards. At the
+    end a log kept by the callers is checked: in every window of time, each limit may have
+    admitted at most its capacity, its refill and what was given back.
+
+    The data is kept in a temporary SQLite file, or in a temporary namespace of the store that
+    is named, and removed afterwards. Exits with 1 if a limit admitted too much.
+
+    \b
+    Examples:
+      zae-limiter demo
+      zae-limiter demo --seconds 5 --tenants 8
+      zae-limiter demo --url memory:// --output json
+      zae-limiter demo --name my-stack --endpoint-url http://localhost:8000
+
+    JSON: engine, options, seconds, acquires, acquires_per_second, admitted, limited, adjusted,
+    failed, entities (each: entity_id, parent_id, admitted, limited, adjusted, failed, limits),
+    invariant (holds, limits, windows, debts_checked, violations).
+    """
+    from zae_limiter_lab.cli.demo_live import view_for
+    from zae_limiter_lab.demo.run import DemoOptions
+
+    as_json = output == "json"
+    options = DemoOptions(seconds, tenants, seed)
+    result = _run(store.url, options, view_for(make_console(stderr=as_json), silent=as_json))
+    ctx.exit(report_result(result, options, output))
+
+
+def report_result(result: DemoResult, options: DemoOptions, output: str) -> int:
+    """Print the result and return the exit code."""
+    from zae_limiter_lab.cli import demo_report
+
+    if output == "json":
+        print_json(demo_report.result_json(result, options))
+    else:
+        demo_report.print_report(make_console(), result)
+    return DONE if result.holds else FAILED
+
+
+def _run(url: str | None, options: DemoOptions, view: ProgressView) -> DemoResult:
+    import asyncio
+
+    from zae_limiter_lab.demo.run import demo_repository, run_demo
+
+    async def run() -> DemoResult:
+        async with demo_repository(url) as repository:
+            with view:
+                view.begin(repository.capabilities.engine, options)
+                return await run_demo(repository, options, view.show, view.every_seconds)
+
+    try:
+        return asyncio.run(run())
+    except KeyboardInterrupt:
+        raise Interrupted(_so_far(view)) from None
+
+
+def _so_far(view: ProgressView) -> str:
+    if view.last is None:
+        return "before any traffic; nothing is left behind"
+    total, seconds = view.last.total, view.last.seconds
+    calls = f"{format_number(total.admitted)} admitted, {format_number(total.limited)} limited"
+    return f"after {seconds:.1f} s: {calls}; nothing is left behind"

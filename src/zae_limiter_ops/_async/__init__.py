@@ -1,0 +1,1 @@
+"""Deployments and manifests: the hand-written source of ``_sync``."""

@@ -1,0 +1,284 @@
+"""Deploy a limiter: stack, version record, default namespace, code of the functions.
+
+Each step looks at what is there first, so that a deployment that was ended anywhere can be run
+again, and several may run at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from zae_limiter._async.engines.dynamodb.client import DynamoClient
+from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
+from zae_limiter._async.engines.dynamodb.provisioning import make_table
+from zae_limiter._version import __version__
+from zae_limiter.clock import ServerClock
+from zae_limiter.dynamodb import table, version_record
+from zae_limiter.exceptions import InfrastructureNotFoundError, StackOperationError
+from zae_limiter.models.stack import StackOptions
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
+from zae_limiter.settings import Settings
+from zae_limiter.transport.aio import asleep  # unasync: remove
+from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackManager
+from zae_limiter_ops.infra import names, packages, progress
+from zae_limiter_ops.transport.control import AControl, ControlError
+
+# sync: from zae_limiter.transport.threads import sleep
+
+DEFAULT_NAMESPACE = "default"
+REQUEST_TIMEOUT_S = 10.0  # nothing waits for these calls but a deployment
+FIRST_PAUSE_S = 0.05  # a local control plane is done at once
+LONGEST_PAUSE_S = 2.0
+CODE_WITHIN_S = 300.0  # Lambda takes seconds to bring new code
+_BUCKET_ENDS = {"NoSuchBucket": "absent", "BucketNotEmpty": "kept"}
+
+# Below the logger of the library, which users configure.
+logger = logging.getLogger("zae_limiter.infra")
+
+
+class Deployed(NamedTuple):
+    """What a deployment has done.
+
+    ``stack`` is "created", "updated", "unchanged" or "begun" (not waited for), or "table" where
+    the endpoint has no CloudFormation. ``functions`` are those that got new code.
+    """
+
+    stack: str
+    functions: tuple[str, ...] = ()
+
+
+class Deleted(NamedTuple):
+    """What a deletion has done; ``kept_bucket`` holds archived events and was left."""
+
+    existed: bool
+    kept_bucket: str | None = None
+
+
+class Deployment:
+    """Deploys, upgrades and deletes one limiter."""
+
+    def __init__(
+        self,
+        name: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        *,
+        body: dict[str, Any] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.name = name
+        self.manager = StackManager(name, region, endpoint_url, body=body, on_event=on_event)
+        self._control = self.manager.control
+
+    async def close(self) -> None:
+        await self.manager.close()
+
+    async def deploy(self, options: StackOptions, *, wait: bool = True) -> Deployed:
+        """Bring the stack and its functions to these options and this version."""
+        if not await self.manager.is_served():
+            logger.info(
+                "%s has no CloudFormation: the table %s is created without a stack",
+                self.manager.endpoint_url,
+                self.name,
+            )
+            return await self.deploy_table(options)
+        await self._refuse_older_version()
+        stack = await self.manager.deploy(options, wait=wait)
+        if not wait:
+            return Deployed("begun" if stack != "unchanged" else stack)
+        await self._write_records(options)
+        return Deployed(stack, await self.update_functions())
+
+    async def deploy_table(self, options: StackOptions) -> Deployed:
+        """Create the table alone, where the endpoint has no CloudFormation."""
+        await self._write_records(options, create_table=True)
+        return Deployed("table")
+
+    async def update_functions(self) -> tuple[str, ...]:
+        """Bring the code of this version to every function of the stack; return the changed."""
+        outcomes = {
+            name: await FunctionCode(self._control, name).bring(package)
+            for name, package in functions(self.name).items()
+        }
+        if any(changed is not None for changed in outcomes.values()):
+            await self._note_functions()
+        return tuple(name for name, changed in outcomes.items() if changed)
+
+    async def upgrade(self) -> tuple[str, tuple[str, ...]]:
+        """Bring stack and functions to this version with the options that the stack has.
+
+        Returns "updated" or "unchanged", "" if there is no stack, and the functions that changed.
+        """
+        await self._refuse_older_version()
+        stack = await self.manager.upgrade() if await self.manager.is_served() else ""
+        return stack, await self.update_functions() if stack else ()
+
+    async def plan_upgrade(self) -> tuple[str, tuple[str, ...]]:
+        """Return what an upgrade would return, and change nothing."""
+        await self._refuse_older_version()
+        changes = await self.manager.plan_upgrade() if await self.manager.is_served() else None
+        if changes is None:
+            return "", ()
+        return "updated" if changes else "unchanged", await self._outdated_functions()
+
+    async def delete(self, *, wait: bool = True) -> Deleted:
+        """Delete the stack with its table; an archive that holds events is kept."""
+        bucket = (await self.manager.outputs()).get("ArchiveBucket")
+        existed = await self.manager.delete(wait=wait)
+        if not existed or bucket is None:
+            return Deleted(existed)
+        kept = not wait or await self._delete_empty(bucket) == "kept"
+        return Deleted(existed, bucket if kept else None)
+
+    async def finish_deletion(self) -> list[str]:
+        """Delete the empty archives that interrupted deletions have left; return their names.
+
+        A stack is gone before its archive, whose name only the deleted stack still knows.
+        """
+        buckets = await self.manager.left_of_deleted("AuditArchive")
+        return [bucket for bucket in buckets if await self._delete_empty(bucket) == "deleted"]
+
+    async def _delete_empty(self, bucket: str) -> str:
+        """Delete a bucket that holds nothing; return "deleted", "absent" or "kept"."""
+        try:
+            await self._control.acall("s3", "delete_bucket", Bucket=bucket)
+        except ControlError as error:
+            if error.code in _BUCKET_ENDS:
+                return _BUCKET_ENDS[error.code]
+            raise
+        return "deleted"
+
+    async def _outdated_functions(self) -> tuple[str, ...]:
+        """Return the functions of the stack that have other code than this version's."""
+        outdated = []
+        for name, package in functions(self.name).items():
+            configuration = await FunctionCode(self._control, name).configuration()
+            if configuration and configuration.get("CodeSha256") != package.sha256:
+                outdated.append(name)
+        return tuple(outdated)
+
+    # --- records
+
+    async def version_record(self) -> dict[str, Any] | None:
+        """Return the table's version record; None without a table or a record."""
+        async with self.opened_engine() as engine:
+            try:
+                return await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
+            except InfrastructureNotFoundError:
+                return None
+
+    async def _refuse_older_version(self) -> None:
+        status = await self.manager.status()
+        if status is None or status not in progress.USABLE:
+            return
+        record = await self.version_record()
+        if record is not None:
+            version_record.refuse_newer_schema(record, self.name)
+            table.refuse_newer_deployment(record)
+
+    async def _write_records(self, options: StackOptions, *, create_table: bool = False) -> None:
+        """Write the version record, unless it is as it should be, and the default namespace."""
+        clock = ServerClock()
+        async with self.opened_engine(clock) as engine:
+            if create_table:
+                # Where there are no functions, none reads the stream; and a local server keeps all
+                # of its records, which makes every write slower.
+                await make_table(engine.client, stream=False)
+            record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
+            wanted = table.deployed_record(
+                record,
+                options.usage_retention_days,
+                options.audit_retention_days,
+                options.snapshot_windows,
+            )
+            if wanted != record:
+                await engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, wanted)
+            if await engine.namespaces.find(DEFAULT_NAMESPACE) is None:
+                await engine.namespaces.register((DEFAULT_NAMESPACE,), clock())
+
+    async def _note_functions(self) -> None:
+        async with self.opened_engine() as engine:
+            record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD) or {}
+            if record.get(table.FUNCTIONS_VERSION) != __version__:
+                record = {**record, table.FUNCTIONS_VERSION: __version__}
+                await engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, record)
+
+    @asynccontextmanager
+    async def opened_engine(self, clock: ServerClock | None = None) -> AsyncIterator[DynamoEngine]:
+        """Open the table for the block."""
+        client = DynamoClient(
+            table.table_name(self.name),
+            region=self.manager.region,
+            endpoint_url=self.manager.endpoint_url,
+            request_timeout=REQUEST_TIMEOUT_S,
+            server_clock=clock,
+        )
+        engine = DynamoEngine(client, Settings())
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+
+def functions(stack: str) -> dict[str, packages.FunctionPackage]:
+    """Return the package of each function that a stack may have, by its name."""
+    return {
+        names.aggregator_function(stack): packages.aggregator_package(),
+        names.provisioner_function(stack): packages.provisioner_package(),
+    }
+
+
+class FunctionCode:
+    """The code of one deployed function."""
+
+    def __init__(self, control: AControl, name: str) -> None:
+        self._control = control
+        self.name = name
+
+    async def bring(self, package: packages.FunctionPackage) -> bool | None:
+        """Bring the package unless the function has it; None if there is no such function."""
+        until = time.monotonic() + CODE_WITHIN_S
+        pause_s, sent = FIRST_PAUSE_S, False
+        while (configuration := await self.configuration()) is not None:
+            status = configuration.get("LastUpdateStatus", "Successful")
+            if status == "Failed" and sent:
+                reason = configuration.get("LastUpdateStatusReason") or "no reason was given"
+                raise StackOperationError(self.name, f"its code could not be updated: {reason}")
+            if status != "InProgress" and configuration.get("State") != "Pending":
+                if configuration.get("CodeSha256") == package.sha256:
+                    return sent
+                sent = await self._send(package) or sent
+            if time.monotonic() > until:
+                raise StackOperationError(
+                    self.name, f"its code is not in place after {CODE_WITHIN_S:.0f} s; run it again"
+                )
+            await asleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        return None
+
+    async def configuration(self) -> dict[str, Any] | None:
+        """Return what Lambda says of the function; None if there is none."""
+        try:
+            return await self._control.acall(
+                "lambda", "get_function_configuration", FunctionName=self.name
+            )
+        except ControlError as error:
+            if error.code == "ResourceNotFoundException":
+                return None
+            raise
+
+    async def _send(self, package: packages.FunctionPackage) -> bool:
+        """Send the package; False if another update is in progress, which is waited for."""
+        try:
+            await self._control.acall(
+                "lambda", "update_function_code", FunctionName=self.name, ZipFile=package.content
+            )
+        except ControlError as error:
+            if error.code == "ResourceConflictException":
+                return False
+            raise
+        return True

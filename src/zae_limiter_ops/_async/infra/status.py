@@ -1,0 +1,244 @@
+"""Report on a deployed limiter: stack, table, functions, lag, alarms and what it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from zae_limiter._version import __version__
+from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
+from zae_limiter.exceptions import InfrastructureError, InfrastructureNotFoundError
+from zae_limiter.models.stack import Status
+from zae_limiter_ops._async.infra.deployment import Deployment, FunctionCode, functions
+from zae_limiter_ops.infra import names
+from zae_limiter_ops.infra.packages import FunctionPackage
+
+DAY_S = 86_400
+RECENT_S = 3600  # of errors and lag
+LOG_LINES = 1  # the last error is enough; the log group has the rest
+ERROR_PATTERN = '?"\\"level\\": \\"error\\"" ?ERROR ?Traceback ?"Task timed out"'
+
+
+async def read_status(
+    name: str, region: str | None = None, endpoint_url: str | None = None
+) -> Status:
+    """Return the state of a stack. What may not be read is None, and noted in the details."""
+    deployment = Deployment(name, region, endpoint_url)
+    try:
+        return await StatusReader(deployment).read()
+    finally:
+        await deployment.close()
+
+
+class StatusReader:
+    """Asks every service about one stack; one that refuses leaves a note."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._name = deployment.name
+        self._control = deployment.manager.control
+        self._notes: list[str] = []
+
+    async def read(self) -> Status:
+        stack = await self._stack()
+        table = await self._call("dynamodb", "describe_table", TableName=self._name)
+        described: Mapping[str, Any] = (table or {}).get("Table", {})
+        latency_ms, record, namespaces = await self._ask_table() if described else (None, {}, None)
+        found = [
+            await self._function(name, package) for name, package in functions(self._name).items()
+        ]
+        aggregates = found[0] is not None
+        details = {
+            "functions": [function for function in found if function is not None],
+            "iterator_age_ms": await self._lag_ms() if aggregates else None,
+            "dead_letters": await self._dead_letters() if aggregates else None,
+            "alarms": await self._alarms(),
+            "namespaces": namespaces,
+            "last_day": await self._last_day(aggregates),
+            "indexes": len(described.get("GlobalSecondaryIndexes", ())),
+            "notes": self._notes,
+        }
+        schema = record.get("schema_version")
+        return Status(
+            name=self._name,
+            region=_region(stack, described) or self._deployment.manager.region,
+            available=latency_ms is not None,
+            latency_ms=latency_ms,
+            cfn_status=None if stack is None else str(stack["StackStatus"]),
+            table_status=described.get("TableStatus"),
+            aggregator_enabled=aggregates,
+            schema_version=None if schema is None else str(schema),
+            lambda_version=record.get(FUNCTIONS_VERSION),
+            client_version=__version__,
+            table_item_count=described.get("ItemCount"),
+            table_size_bytes=described.get("TableSizeBytes"),
+            details=details,
+        )
+
+    async def _stack(self) -> dict[str, Any] | None:
+        try:
+            return await self._deployment.manager.describe()
+        except InfrastructureError as error:
+            self._note(error)
+            return None
+
+    async def _ask_table(self) -> tuple[float | None, dict[str, Any], int | None]:
+        """Return how long a read took, the version record, and the number of namespaces."""
+        try:
+            async with self._deployment.opened_engine() as engine:
+                await engine.ping()  # connects
+                began = time.perf_counter()
+                await engine.ping()
+                latency_ms = round((time.perf_counter() - began) * 1000, 1)
+                record = await self._deployment.version_record() or {}
+                namespaces = await engine.namespaces.all()
+        except InfrastructureNotFoundError:
+            return None, {}, None
+        except InfrastructureError as error:
+            self._note(error)
+            return None, {}, None
+        return latency_ms, record, len(namespaces)
+
+    async def _function(self, name: str, package: FunctionPackage) -> dict[str, Any] | None:
+        try:
+            configuration = await FunctionCode(self._control, name).configuration()
+        except InfrastructureError as error:
+            self._note(error)
+            return None
+        if configuration is None:
+            return None
+        errors = await self._sum("AWS/Lambda", "Errors", ("FunctionName", name), RECENT_S)
+        return {
+            "name": name,
+            "state": configuration.get("State"),
+            "update": configuration.get("LastUpdateStatus"),
+            "memory_mb": configuration.get("MemorySize"),
+            "timeout_s": configuration.get("Timeout"),
+            "is_current": configuration.get("CodeSha256") == package.sha256,
+            "event_source": await self._event_source(name),
+            "errors_last_hour": errors,
+            "last_error": await self._last_error(name),
+        }
+
+    async def _event_source(self, function: str) -> dict[str, Any] | None:
+        answer = await self._call("lambda", "list_event_source_mappings", FunctionName=function)
+        for mapping in (answer or {}).get("EventSourceMappings", ()):
+            return {
+                "state": mapping.get("State"),
+                "last_result": mapping.get("LastProcessingResult"),
+            }
+        return None
+
+    async def _last_error(self, function: str) -> str | None:
+        answer = await self._call(
+            "logs",
+            "filter_log_events",
+            logGroupName=names.log_group(function),
+            startTime=int((time.time() - DAY_S) * 1000),
+            filterPattern=ERROR_PATTERN,
+            limit=LOG_LINES,
+        )
+        lines = [str(event["message"]).strip() for event in (answer or {}).get("events", ())]
+        return lines[-1] if lines else None
+
+    async def _lag_ms(self) -> int | None:
+        dimension = ("FunctionName", names.aggregator_function(self._name))
+        return await self._metric("AWS/Lambda", "IteratorAge", dimension, RECENT_S, "Maximum")
+
+    async def _dead_letters(self) -> int | None:
+        queue = await self._call(
+            "sqs", "get_queue_url", QueueName=names.dead_letter_queue(self._name)
+        )
+        if queue is None:
+            return None
+        answer = await self._call(
+            "sqs",
+            "get_queue_attributes",
+            QueueUrl=queue["QueueUrl"],
+            AttributeNames=["ApproximateNumberOfMessages"],
+        )
+        attributes = (answer or {}).get("Attributes", {})
+        return int(attributes.get("ApproximateNumberOfMessages", 0))
+
+    async def _alarms(self) -> dict[str, str] | None:
+        answer = await self._call("cloudwatch", "describe_alarms", AlarmNamePrefix=f"{self._name}-")
+        if answer is None:
+            return None
+        return {
+            str(alarm["AlarmName"]): str(alarm["StateValue"])
+            for alarm in answer.get("MetricAlarms", ())
+        }
+
+    async def _last_day(self, has_function: bool) -> dict[str, int | None]:
+        """Return what was billed by use in the last day."""
+        table = ("TableName", self._name)
+        drivers = {
+            "write_units": await self._sum("AWS/DynamoDB", "ConsumedWriteCapacityUnits", table),
+            "read_units": await self._sum("AWS/DynamoDB", "ConsumedReadCapacityUnits", table),
+        }
+        if has_function:
+            function = ("FunctionName", names.aggregator_function(self._name))
+            drivers["invocations"] = await self._sum("AWS/Lambda", "Invocations", function)
+        return drivers
+
+    async def _sum(
+        self, namespace: str, metric: str, dimension: tuple[str, str], seconds: int = DAY_S
+    ) -> int | None:
+        return await self._metric(namespace, metric, dimension, seconds, "Sum")
+
+    async def _metric(
+        self,
+        namespace: str,
+        metric: str,
+        dimension: tuple[str, str],
+        seconds: int,
+        statistic: str,
+    ) -> int | None:
+        now = datetime.now(UTC)
+        answer = await self._call(
+            "cloudwatch",
+            "get_metric_statistics",
+            Namespace=namespace,
+            MetricName=metric,
+            Dimensions=[{"Name": dimension[0], "Value": dimension[1]}],
+            StartTime=now - timedelta(seconds=seconds),
+            EndTime=now,
+            Period=seconds,
+            Statistics=[statistic],
+        )
+        if answer is None:
+            return None
+        values = [point[statistic] for point in answer.get("Datapoints", ())]
+        if statistic == "Maximum":
+            return int(max(values)) if values else None
+        return int(sum(values))
+
+    async def _call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any] | None:
+        try:
+            return await self._control.acall(service, operation, **parameters)
+        except InfrastructureError as error:
+            if getattr(error, "code", "") not in _ABSENT:
+                self._note(error)
+            return None
+
+    def _note(self, error: InfrastructureError) -> None:
+        if str(error) not in self._notes:  # without credentials every call fails alike
+            self._notes.append(str(error))
+
+
+# What a stack that was deployed without a part answers about it.
+_ABSENT = frozenset(
+    {
+        "ResourceNotFoundException",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "QueueDoesNotExist",
+    }
+)
+
+
+def _region(stack: Mapping[str, Any] | None, table: Mapping[str, Any]) -> str | None:
+    """Return the region in the ARN of the stack or table: arn:aws:SERVICE:REGION:…"""
+    arn = str((stack or {}).get("StackId") or table.get("TableArn") or "")
+    return arn.split(":")[3] if arn.count(":") > 3 else None

@@ -1,0 +1,193 @@
+"""``zae-limiter audit``: list the audit events of a namespace."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.app import CommandGroup
+from zae_limiter_ops.cli.console import status
+from zae_limiter_ops.cli.formatting import describe_limits, format_time, format_tokens
+from zae_limiter_ops.cli.options import (
+    check_entity,
+    check_free_text,
+    check_namespace_name,
+    check_resource_name,
+    count_option,
+    output_option,
+)
+from zae_limiter_ops.cli.store_options import store_options
+from zae_limiter_ops.cli.tables import print_hint, print_result, print_table
+
+if TYPE_CHECKING:
+    from zae_limiter.models.audit import AuditEvent
+    from zae_limiter_ops.cli.store import StoreLocation
+
+
+@click.group(cls=CommandGroup)
+def audit() -> None:
+    """Show the audit log of changes.
+
+    \b
+    Example:
+      zae-limiter audit list --entity-id key-7
+    """
+
+
+@audit.command("list")
+@click.option(
+    "--entity-id", "-e", metavar="ENTITY", callback=check_entity, help="Only events of this entity."
+)
+@click.option(
+    "--resource",
+    "-r",
+    metavar="NAME",
+    callback=check_resource_name,
+    help="Only events of the defaults of this resource.",
+)
+@click.option("--system", "of_system", is_flag=True, help="Only events of the system defaults.")
+@click.option(
+    "--of-namespace",
+    metavar="NAME",
+    callback=check_namespace_name,
+    help="Lifecycle events of a namespace, purged ones included.",
+)
+@count_option("events")
+@click.option(
+    "--start-event-id",
+    metavar="ID",
+    callback=check_free_text,
+    help="Continue after the event with this id.",
+)
+@store_options
+@output_option
+def list_events(
+    store: StoreLocation,
+    entity_id: str | None,
+    resource: str | None,
+    of_system: bool,
+    of_namespace: str | None,
+    limit: int,
+    start_event_id: str | None,
+    output: str,
+) -> None:
+    """List audit events, newest first.
+
+    Without a filter: all events of the namespace. On DynamoDB that reads the keys of everything
+    in the namespace, which takes a while in a large one.
+
+    \b
+    Examples:
+      zae-limiter audit list
+      zae-limiter audit list --entity-id key-7 --limit 10
+      zae-limiter audit list --namespace tenant-alpha --output json
+
+    JSON: events (each: event_id, timestamp, action, entity_id, principal, resource, details),
+    next_event_id (null at the end).
+    """
+    if sum(map(bool, (entity_id, resource, of_system, of_namespace))) > 1:
+        raise click.UsageError(
+            "give only one of --entity-id, --resource, --system and --of-namespace"
+        )
+    with store.open() as repository:
+        subject = _subject(entity_id, resource, of_system, of_namespace)
+        with status("reading the audit log"):
+            # One more than wanted shows whether there is a next page.
+            events = repository.get_audit_events(subject, limit + 1, start_event_id)
+    next_event_id = events[limit - 1].event_id if len(events) > limit else None
+    events = events[:limit]
+    if output == "json":
+        data = [_event_json(event) for event in events]
+        print_result(output, {"events": data, "next_event_id": next_event_id})
+        return
+    if events:
+        print_table(
+            ("when=", "who", "what=", "of", "details"),
+            (
+                (
+                    format_time(event.timestamp),
+                    event.principal,
+                    event.action,
+                    event.entity_id,
+                    _details(event),
+                )
+                for event in events
+            ),
+        )
+    else:
+        print_hint(output, "no audit events are stored")
+    if next_event_id is not None:
+        print_hint(output, f"more: add --start-event-id {quoted(next_event_id)}")
+
+
+def _subject(
+    entity_id: str | None, resource: str | None, of_system: bool, of_namespace: str | None
+) -> str | None:
+    """Return the subject that the options name; None: all of the namespace."""
+    from zae_limiter.models.audit import SYSTEM_SUBJECT, namespace_subject, resource_subject
+
+    if resource is not None:
+        return resource_subject(resource)
+    if of_namespace is not None:
+        return namespace_subject(of_namespace)
+    return SYSTEM_SUBJECT if of_system else entity_id
+
+
+def _details(event: AuditEvent) -> str:
+    """Describe the change in one line; for most actions, list the details as stored."""
+    details = dict(event.details)
+    on = f"on {event.resource}: " if event.resource and not event.entity_id.startswith("$") else ""
+    if event.action in ("limits_set", "limits_deleted"):
+        before = _limits((details.get("previous") or {}).get("limits"))
+        if event.action == "limits_deleted":
+            return f"{on}was {before}"
+        policy = details.get("on_unavailable")
+        outage = f"; in an outage: {policy}" if policy else ""
+        return f"{on}{_limits(details.get('limits'))} (was {before}){outage}"
+    if event.action == "bucket_reset" and "forgiven_milli" in details:
+        return f"{on}forgiven {_tokens(details['forgiven_milli'])}"
+    if event.action == "bucket_topped_up" and "added_milli" in details:
+        asked = {name: 1000 * amount for name, amount in details["amounts"].items()}
+        added = details["added_milli"]
+        cut = "" if added == asked else f" (asked for {_tokens(asked)})"
+        return f"{on}added {_tokens(added)}{cut}"
+    if event.action == "parent_set":
+        return f"{_parent(details)} (was {_parent(details.get('previous') or {})})"
+    given = {key: value for key, value in details.items() if value not in (None, {}, [], False)}
+    return on + " ".join(f"{key}={_text(value)}" for key, value in given.items())
+
+
+def _parent(details: dict[str, Any]) -> str:
+    if details.get("parent_id") is None:
+        return "no parent"
+    cascades = "" if details.get("cascade") else ", not charged"
+    return f"parent {details['parent_id']}{cascades}"
+
+
+def _limits(stored: list[dict[str, Any]] | None) -> str:
+    from zae_limiter.models.limit import Limit
+
+    return describe_limits(Limit.from_dict(limit) for limit in stored or ())
+
+
+def _tokens(amounts_milli: dict[str, int]) -> str:
+    return ", ".join(f"{name} {format_tokens(milli)}" for name, milli in amounts_milli.items())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _event_json(event: AuditEvent) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "timestamp": event.timestamp,
+        "action": event.action,
+        "entity_id": event.entity_id,
+        "principal": event.principal,
+        "resource": event.resource,
+        "details": event.details,
+    }

@@ -1,0 +1,146 @@
+"""Roles and managed policies of the template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zae_limiter_ops.infra import statements
+from zae_limiter_ops.infra.parameters import only_if
+from zae_limiter_ops.infra.statements import (
+    AGGREGATOR_CALLS,
+    PROVISIONER_CALLS,
+    STREAM_CALLS,
+    TABLE_ARN,
+    actions,
+    allow,
+)
+
+Resource = dict[str, Any]
+
+LOGICAL_POLICIES = {
+    "acq": ("AcquireOnlyPolicy", "Acquire on every namespace of the table"),
+    "full": ("FullAccessPolicy", "Acquire and manage on every namespace of the table"),
+    "read": ("ReadOnlyPolicy", "Read every namespace of the table"),
+    "ns-acq": ("NamespaceAcquirePolicy", "Acquire in the namespace of the principal's tag"),
+    "ns-full": ("NamespaceFullAccessPolicy", "Acquire and manage in the tagged namespace"),
+    "ns-read": ("NamespaceReadOnlyPolicy", "Read the namespace of the principal's tag"),
+}
+LOGICAL_ROLES = {
+    "app": ("AppRole", "acq"),
+    "admin": ("AdminRole", "full"),
+    "read": ("ReadOnlyRole", "read"),
+}
+
+
+def policies() -> dict[str, Resource]:
+    """Return the six managed policies."""
+    documents = statements.policy_documents()
+    return {
+        logical: {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Condition": "HasIam",
+            "Properties": {
+                "ManagedPolicyName": _name("Policy", component),
+                "Description": description,
+                "PolicyDocument": documents[component],
+            },
+        }
+        for component, (logical, description) in LOGICAL_POLICIES.items()
+    }
+
+
+def roles() -> dict[str, Resource]:
+    """Return the roles of the functions, and those for applications, created on request."""
+    found = {
+        logical: _role(
+            component,
+            {"AWS": {"Fn::Sub": "arn:${AWS::Partition}:iam::${AWS::AccountId}:root"}},
+            condition="HasRoles",
+            ManagedPolicyArns=[{"Ref": LOGICAL_POLICIES[policy][0]}],
+        )
+        for component, (logical, policy) in LOGICAL_ROLES.items()
+    }
+    found["AggregatorRole"] = _role(
+        "aggr",
+        {"Service": "lambda.amazonaws.com"},
+        condition="MakesAggregatorRole",
+        Policies=[
+            {
+                "PolicyName": "aggregator",
+                "PolicyDocument": statements.document(*_aggregator_rights()),
+            },
+            only_if(
+                "HasArchive",
+                {"PolicyName": "archive", "PolicyDocument": statements.document(_archive_right())},
+            ),
+            _tracing(),
+        ],
+    )
+    found["ProvisionerRole"] = _role(
+        "prov",
+        {"Service": "lambda.amazonaws.com"},
+        condition="MakesRole",
+        Policies=[
+            {
+                "PolicyName": "provisioner",
+                "PolicyDocument": statements.document(
+                    allow("Limits", actions("dynamodb", PROVISIONER_CALLS), [TABLE_ARN]),
+                    _logs_right("ProvisionerLogGroup"),
+                ),
+            },
+            _tracing(),
+        ],
+    )
+    return found
+
+
+def _aggregator_rights() -> list[statements.Statement]:
+    return [
+        allow("Usage", actions("dynamodb", AGGREGATOR_CALLS), [TABLE_ARN]),
+        allow(
+            "Stream", actions("dynamodb", STREAM_CALLS), [{"Fn::GetAtt": ["Table", "StreamArn"]}]
+        ),
+        allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # has no resource of its own
+        _logs_right("AggregatorLogGroup"),
+        allow(
+            "Failed", ["sqs:SendMessage"], [{"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}]
+        ),
+    ]
+
+
+def _archive_right() -> statements.Statement:
+    return allow("Archive", ["s3:PutObject"], [{"Fn::Sub": "${AuditArchive.Arn}/*"}])
+
+
+def _logs_right(log_group: str) -> statements.Statement:
+    streams = {"Fn::Sub": f"${{{log_group}.Arn}}:*"}
+    return allow("Logs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams])
+
+
+def _tracing() -> dict[str, Any]:
+    right = allow("Traces", ["xray:PutTelemetryRecords", "xray:PutTraceSegments"], ["*"])
+    return only_if(
+        "HasTracing", {"PolicyName": "tracing", "PolicyDocument": statements.document(right)}
+    )
+
+
+def _role(
+    component: str, principal: dict[str, Any], *, condition: str, **properties: Any
+) -> Resource:
+    return {
+        "Type": "AWS::IAM::Role",
+        "Condition": condition,
+        "Properties": {
+            "RoleName": _name("Role", component),
+            "AssumeRolePolicyDocument": statements.document(
+                {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+            ),
+            "PermissionsBoundary": only_if("HasBoundary", {"Ref": "PermissionBoundary"}),
+            **properties,
+        },
+    }
+
+
+def _name(kind: str, component: str) -> dict[str, str]:
+    before, after = f"${{{kind}NamePrefix}}", f"${{{kind}NameSuffix}}"
+    return {"Fn::Sub": f"{before}${{AWS::StackName}}-{component}{after}"}

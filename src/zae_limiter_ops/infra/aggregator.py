@@ -1,0 +1,245 @@
+"""The aggregator in the template: function, event source, queue, log group, archive and alarms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zae_limiter_ops.infra import names
+from zae_limiter_ops.infra.parameters import only_if
+
+Resource = dict[str, Any]
+
+RUNTIME = "python3.12"  # one place; packages are tried on 3.11 to 3.13
+ARCHITECTURE = "arm64"  # a fifth cheaper than x86_64
+HANDLER = "index.handler"
+# CloudFormation replaces a function's code only if this text changes, and then with this text:
+# it must stay as it is for ever. The code itself comes by UpdateFunctionCode.
+PLACEHOLDER = (
+    'def handler(event, context):\n    raise RuntimeError("no code yet: run zae-limiter upgrade")\n'
+)
+BATCH_SIZE = 1000  # records of an invocation; a record is a turned hour or an expired event
+BATCH_WINDOW_S = 5
+RETRIES = 3
+MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
+ITERATOR_AGE_MS = 3_600_000  # an hour behind: stream records are kept for a day
+TURNED_HOURS = {"dynamodb": {"NewImage": {"op": {"S": [{"prefix": "~"}]}}}}
+REMOVED_EVENTS = {"dynamodb": {"OldImage": {"SK": {"S": [{"prefix": "#AUDIT#"}]}}}}
+
+_STACK = "${AWS::StackName}"
+
+
+def resources() -> dict[str, Resource]:
+    return {
+        "AggregatorLogGroup": log_group(names.aggregator_function(_STACK), "HasAggregator"),
+        "AggregatorDeadLetterQueue": {
+            "Type": "AWS::SQS::Queue",
+            "Condition": "HasAggregator",
+            "UpdateReplacePolicy": "Delete",
+            "DeletionPolicy": "Delete",
+            "Properties": {
+                "QueueName": {"Fn::Sub": names.dead_letter_queue(_STACK)},
+                "MessageRetentionPeriod": MESSAGE_RETENTION_S,
+                "SqsManagedSseEnabled": True,
+            },
+        },
+        "Aggregator": _function(),
+        "AggregatorEventSource": _event_source(),
+        "AuditArchive": _archive(),
+        **_alarms(),
+    }
+
+
+def log_group(function: str, condition: str) -> Resource:
+    """Return the log group of a function; it goes with the stack."""
+    return {
+        "Type": "AWS::Logs::LogGroup",
+        "Condition": condition,
+        "UpdateReplacePolicy": "Delete",
+        "DeletionPolicy": "Delete",
+        "Properties": {
+            "LogGroupName": {"Fn::Sub": names.log_group(function)},
+            "RetentionInDays": {"Ref": "LogRetentionDays"},
+        },
+    }
+
+
+def function(
+    name: str, description: str, *, condition: str, prefix: str, properties: Resource
+) -> Resource:
+    """Return a function that works on the table; ``prefix`` is that of its role and log group."""
+    own_role = {"Fn::GetAtt": [f"{prefix}Role", "Arn"]}
+    return {
+        "Type": "AWS::Lambda::Function",
+        "Condition": condition,
+        "DependsOn": f"{prefix}LogGroup",
+        "Properties": {
+            "FunctionName": {"Fn::Sub": name},
+            "Description": description,
+            "Runtime": RUNTIME,
+            "Architectures": [ARCHITECTURE],
+            "Handler": HANDLER,
+            "Code": {"ZipFile": PLACEHOLDER},
+            "Role": {"Fn::If": ["HasOwnRole", {"Ref": "AggregatorRoleArn"}, own_role]},
+            "MemorySize": {"Ref": "LambdaMemory"},
+            "TracingConfig": {"Mode": {"Fn::If": ["HasTracing", "Active", "PassThrough"]}},
+            **properties,
+        },
+    }
+
+
+def _function() -> Resource:
+    archive = {"Fn::If": ["HasArchive", {"Ref": "AuditArchive"}, ""]}
+    variables = {"TABLE_NAME": {"Ref": "Table"}, "ARCHIVE_BUCKET_NAME": archive}
+    concurrency = only_if("HasConcurrency", {"Ref": "ReservedConcurrency"})
+    return function(
+        names.aggregator_function(_STACK),
+        "Stores finished hours of usage and archives audit events",
+        condition="HasAggregator",
+        prefix="Aggregator",
+        properties={
+            "Timeout": {"Ref": "LambdaTimeout"},
+            "ReservedConcurrentExecutions": concurrency,
+            "Environment": {"Variables": variables},
+        },
+    )
+
+
+def _event_source() -> Resource:
+    hours, removed = _pattern(TURNED_HOURS), _pattern(REMOVED_EVENTS)
+    return {
+        "Type": "AWS::Lambda::EventSourceMapping",
+        "Condition": "HasAggregator",
+        "Properties": {
+            "EventSourceArn": {"Fn::GetAtt": ["Table", "StreamArn"]},
+            "FunctionName": {"Ref": "Aggregator"},
+            "StartingPosition": "TRIM_HORIZON",
+            "BatchSize": BATCH_SIZE,
+            "MaximumBatchingWindowInSeconds": BATCH_WINDOW_S,
+            "MaximumRetryAttempts": RETRIES,
+            "BisectBatchOnFunctionError": True,
+            "FunctionResponseTypes": ["ReportBatchItemFailures"],
+            "FilterCriteria": {"Filters": {"Fn::If": ["HasArchive", [hours, removed], [hours]]}},
+            "DestinationConfig": {
+                "OnFailure": {"Destination": {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}}
+            },
+        },
+    }
+
+
+def _pattern(pattern: dict[str, Any]) -> dict[str, str]:
+    return {"Pattern": json.dumps(pattern, separators=(",", ":"))}
+
+
+def _archive() -> Resource:
+    return {
+        "Type": "AWS::S3::Bucket",
+        "Condition": "HasArchive",
+        # Archived events outlive the stack: deleting them is for their owner to decide. A creation
+        # that is rolled back has archived nothing.
+        "DeletionPolicy": "RetainExceptOnCreate",
+        "UpdateReplacePolicy": "Retain",
+        "Properties": {
+            "BucketEncryption": {
+                "ServerSideEncryptionConfiguration": [
+                    {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+                ]
+            },
+            "PublicAccessBlockConfiguration": {
+                "BlockPublicAcls": True,
+                "BlockPublicPolicy": True,
+                "IgnorePublicAcls": True,
+                "RestrictPublicBuckets": True,
+            },
+            "LifecycleConfiguration": {
+                "Rules": [
+                    {
+                        "Id": "ToGlacier",
+                        "Status": "Enabled",
+                        "Prefix": "audit/",
+                        "Transitions": [
+                            {
+                                "StorageClass": "GLACIER",
+                                "TransitionInDays": {"Ref": "AuditArchiveGlacierDays"},
+                            }
+                        ],
+                    }
+                ]
+            },
+        },
+    }
+
+
+def _alarms() -> dict[str, Resource]:
+    function = {"FunctionName": {"Ref": "Aggregator"}}
+    queue = {"QueueName": {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "QueueName"]}}
+    duration = {"Ref": "LambdaDurationThresholdMs"}
+    return {
+        "AggregatorErrors": _alarm(
+            "aggregator-errors", "The aggregator fails", "AWS/Lambda/Errors", function, 0
+        ),
+        "AggregatorDuration": _alarm(
+            "aggregator-duration",
+            "The aggregator nears its timeout",
+            "AWS/Lambda/Duration",
+            function,
+            duration,
+            statistic="Maximum",
+        ),
+        "AggregatorIteratorAge": _alarm(
+            "aggregator-iterator-age",
+            "The aggregator is an hour behind the stream",
+            "AWS/Lambda/IteratorAge",
+            function,
+            ITERATOR_AGE_MS,
+            statistic="Maximum",
+        ),
+        "AggregatorDeadLetters": _alarm(
+            "aggregator-dlq",
+            "Records were given up; they are in the dead letter queue",
+            "AWS/SQS/ApproximateNumberOfMessagesVisible",
+            queue,
+            0,
+            statistic="Maximum",
+        ),
+        "TableThrottles": {
+            **_alarm(
+                "table-throttles",
+                "DynamoDB throttles writes to the table",
+                "AWS/DynamoDB/WriteThrottleEvents",
+                {"TableName": {"Ref": "Table"}},
+                0,
+            ),
+            "Condition": "HasAlarms",
+        },
+    }
+
+
+def _alarm(
+    name: str,
+    description: str,
+    metric: str,
+    dimensions: dict[str, Any],
+    threshold: Any,
+    *,
+    statistic: str = "Sum",
+) -> Resource:
+    namespace, _, metric_name = metric.rpartition("/")
+    return {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Condition": "HasAggregatorAlarms",
+        "Properties": {
+            "AlarmName": {"Fn::Sub": f"{_STACK}-{name}"},
+            "AlarmDescription": description,
+            "Namespace": namespace,
+            "MetricName": metric_name,
+            "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+            "Statistic": statistic,
+            "Period": 300,
+            "EvaluationPeriods": 1,
+            "Threshold": threshold,
+            "ComparisonOperator": "GreaterThanThreshold",
+            "TreatMissingData": "notBreaching",
+            "AlarmActions": only_if("HasTopic", [{"Ref": "AlarmSnsTopic"}]),
+        },
+    }

@@ -1,0 +1,126 @@
+"""Function packages: zips of what a handler imports, built from the installed package.
+
+Imports are followed in the source text, also those inside functions; imports for type checkers
+alone are left out. The functions have no third-party code. The same sources give the same bytes on
+every Python, so that the digest tells whether a deployed function is up to date.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+OWN_PACKAGES = (
+    "zae_limiter",
+    "zae_limiter_ops",
+    "zae_limiter_aggregator",
+    "zae_limiter_provisioner",
+)
+AGGREGATOR = "zae_limiter_aggregator.handler"
+PROVISIONER = "zae_limiter_provisioner.handler"
+# What no function calls, and what would need third-party code: manifests arrive as JSON.
+LEFT_OUT = frozenset({"zae_limiter_ops.manifest.yaml_text"})
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold; any constant would do
+_READABLE = 0o644 << 16  # Lambda runs as another user than the one that unpacks
+# Lambda looks for this module: the placeholder of the template has the same name.
+_ENTRY = "index.py"
+
+
+class FunctionPackage(NamedTuple):
+    """The zip of a function, and Lambda's digest of it."""
+
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Return the digest as GetFunctionConfiguration shows it (CodeSha256)."""
+        return base64.b64encode(hashlib.sha256(self.content).digest()).decode()
+
+
+def aggregator_package() -> FunctionPackage:
+    """Build the package of the aggregator."""
+    return build(AGGREGATOR)
+
+
+def provisioner_package() -> FunctionPackage:
+    """Build the package of the provisioner."""
+    return build(PROVISIONER)
+
+
+@functools.cache
+def build(entry: str) -> FunctionPackage:
+    """Build a package whose ``index.handler`` is the ``handler`` of the entry module."""
+    files = {_ENTRY: f'from {entry} import handler\n\n__all__ = ["handler"]\n'.encode()}
+    for name, path in sorted(_modules(entry).items()):
+        inside = name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
+        files[inside] = path.read_bytes()
+    return FunctionPackage(zipped(files))
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """Return a zip of the files, by name and in this order; the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for inside, content in files.items():
+            info = zipfile.ZipInfo(inside, _ZIP_EPOCH)
+            info.external_attr = _READABLE
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return buffer.getvalue()
+
+
+def _modules(entry: str) -> dict[str, Path]:
+    """Return the files of all own modules that importing and using ``entry`` may need."""
+    found: dict[str, Path] = {}
+    waiting = [entry]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in LEFT_OUT:
+            continue
+        path = _file_of(name)
+        if path is None:  # a name inside a module, not a module
+            continue
+        found[name] = path
+        parent = name.rpartition(".")[0]
+        if parent:
+            waiting.append(parent)
+        is_package = path.name == "__init__.py"
+        waiting += _imported(path, name if is_package else parent)
+    return found
+
+
+def _file_of(name: str) -> Path | None:
+    try:
+        spec = find_spec(name)
+    except (ModuleNotFoundError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+@functools.cache  # the functions have many modules in common
+def _imported(path: Path, package: str) -> tuple[str, ...]:
+    """Return the own modules, and names in them, that a module imports when it runs."""
+    names: list[str] = []
+    waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join(package.split(".")[: -node.level + 1 or None] + base.split("."))
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(name for name in names if name.partition(".")[0] in OWN_PACKAGES)

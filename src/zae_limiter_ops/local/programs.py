@@ -1,0 +1,118 @@
+"""How each server is called: its arguments, its environment, and how it says that it is ready."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from zae_limiter_ops.local import HOST, LocalServerError
+
+# All that a server sees of our environment: functions that it runs would inherit credentials.
+PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+VERSION_WITHIN_S = 10.0
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+
+
+class ServerProgram:
+    """An installed server. Paths are its own; the port is chosen when it is started."""
+
+    name = ""
+    has_stacks = False  # else it has tables alone
+    started_within_s = 10.0
+    pause_s = 0.005  # between looks whether it answers
+    announcement = b""  # what it says when it is ready, besides listening
+    health_path = "/"
+
+    def __init__(self, binary: Path) -> None:
+        self.binary = binary
+
+    def command(self, port: int) -> list[str]:
+        """Return the program and its arguments."""
+        raise NotImplementedError
+
+    def environment(self, port: int) -> dict[str, str]:
+        """Return all variables that it sees."""
+        return {"PATH": PATH}
+
+    def version(self) -> str:
+        """Return the installed version; "unknown" if it is not known."""
+        raise NotImplementedError
+
+
+class DynoxideProgram(ServerProgram):
+    """DynamoDB in one binary. In memory, or in a file that survives even ``kill -9``."""
+
+    name = "dynoxide"
+    announcement = b"listening on"
+
+    def __init__(self, binary: Path, db_path: Path | str | None = None) -> None:
+        super().__init__(binary)
+        self.db_path = db_path
+
+    def command(self, port: int) -> list[str]:
+        command = [str(self.binary), "serve", "--host", HOST, "--port", str(port)]
+        if self.db_path is not None:
+            command += ["--db-path", str(self.db_path)]
+        return command
+
+    def version(self) -> str:
+        """Ask the binary, which also shows that it runs on this system."""
+        try:
+            done = subprocess.run(
+                [str(self.binary), "--version"],
+                capture_output=True,
+                text=True,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                timeout=VERSION_WITHIN_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise LocalServerError(
+                f"{self.binary} does not run here ({error}); remove it, or name another: "
+                "ZAEL_DYNOXIDE=/path/to/dynoxide"
+            ) from error
+        return _first_version(done.stdout)
+
+
+class MinistackProgram(ServerProgram):
+    """CloudFormation, Lambda, IAM, S3 and DynamoDB; it forgets everything when it ends.
+
+    ``auth`` makes it check signatures and rights; the key ``test`` may do everything.
+    """
+
+    name = "ministack"
+    has_stacks = True
+    started_within_s = 60.0  # imports a hundred modules, on a machine that may be busy
+    pause_s = 0.02
+    health_path = "/_ministack/health"
+
+    def __init__(self, binary: Path, folder: Path | str, *, auth: bool = False) -> None:
+        super().__init__(binary)
+        self.folder = folder
+        self.auth = auth
+
+    def command(self, port: int) -> list[str]:
+        return [str(self.binary)]
+
+    def environment(self, port: int) -> dict[str, str]:
+        """Return what ministack itself needs: functions inherit it."""
+        return {
+            "PATH": PATH,
+            "BIND_HOST": HOST,
+            "GATEWAY_PORT": str(port),
+            "MINISTACK_HOST": HOST,
+            "TMPDIR": str(self.folder),
+            **({"AUTH": "true"} if self.auth else {}),
+        }
+
+    def version(self) -> str:
+        """Look at the metadata beside the program: it has no option that tells."""
+        site = self.binary.resolve().parent.parent / "lib"
+        names = sorted(site.glob("python*/site-packages/ministack-*.dist-info"))
+        return _first_version(names[-1].name) if names else "unknown"
+
+
+def _first_version(text: str) -> str:
+    found = _VERSION.search(text.replace(".dist-info", ""))
+    return found[0] if found else "unknown"

@@ -1,0 +1,116 @@
+"""What is remembered of a server between commands: one record, changed under a lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zae_limiter.bounded_json import parse_bounded
+from zae_limiter_ops.local import FILE_MODE, LocalServerError, private_folder
+
+LOCKED_WITHIN_S = 900.0  # another command may be fetching a server over a slow network
+LOCK_PAUSE_S = 0.05
+MAX_RECORD_BYTES = 1_000_000  # a record has 400, and a few for each limiter
+
+
+class ServerRecord(NamedTuple):
+    """A server that was started.
+
+    ``pid`` and ``token`` tell its process, ``container`` its container; none of them is there if
+    it was stopped. ``data`` is the file or volume that survives it, None if it forgets everything.
+    ``stacks`` are the limiters that were provisioned, the latest one last.
+    """
+
+    engine: str
+    version: str
+    port: int
+    started_at_ms: int
+    health_path: str
+    has_stacks: bool
+    pid: int | None = None
+    token: str | None = None
+    container: str | None = None
+    image: str | None = None
+    data: str | None = None
+    stacks: tuple[str, ...] = ()
+
+    @property
+    def was_left_running(self) -> bool:
+        """Whether it was not stopped; it may have ended by itself."""
+        return self.pid is not None or self.container is not None
+
+    def with_stack(self, name: str) -> ServerRecord:
+        others = tuple(stack for stack in self.stacks if stack != name)
+        return self._replace(stacks=(*others, name))
+
+
+class RecordFile:
+    """The record of the server of this user, in a file that is replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> ServerRecord | None:
+        """Return the record; None if there is none, or if it cannot be understood."""
+        try:
+            with self.path.open(encoding="utf-8") as file:
+                text = file.read(MAX_RECORD_BYTES + 1)
+            return _parsed(parse_bounded(text, longest=MAX_RECORD_BYTES))
+        # Not there, of another version, cut off by a full disk, or no record at all.
+        except (OSError, ValueError, TypeError, LookupError):
+            return None
+
+    def write(self, record: ServerRecord) -> None:
+        temporary = self.path.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, FILE_MODE), "w", encoding="utf-8") as file:
+            json.dump(record._asdict(), file, indent=2)
+        temporary.replace(self.path)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def _parsed(fields: Any) -> ServerRecord:
+    record = ServerRecord(**{**fields, "stacks": tuple(fields["stacks"])})
+    # A wrong number must never become the address of a signal: 0 and -1 are many processes.
+    is_process = type(record.pid) is int and record.pid > 0 and isinstance(record.token, str)
+    if type(record.port) is not int or not (record.pid is None or is_process):
+        raise ValueError("neither a process nor a container")
+    return record
+
+
+@contextmanager
+def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock for the block; it ends with this process at the latest.
+
+    ``on_wait`` is called once if another process holds it.
+    """
+    import fcntl
+
+    private_folder(path.parent)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        give_up_at = time.monotonic() + LOCKED_WITHIN_S
+        has_waited = False
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > give_up_at:
+                raise LocalServerError(
+                    f"another command has held {path} for {LOCKED_WITHIN_S / 60:.0f} minutes; "
+                    "end it, and run this one again"
+                )
+            if not has_waited:
+                on_wait()
+                has_waited = True
+            time.sleep(LOCK_PAUSE_S)
+        yield
+    finally:
+        os.close(descriptor)

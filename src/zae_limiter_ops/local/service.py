@@ -1,0 +1,287 @@
+"""The local server of this user: started, described and stopped, by any number of commands."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from zae_limiter.shell_words import command_line
+from zae_limiter_ops.local import (
+    PORT,
+    LocalServerError,
+    PortTakenError,
+    installs,
+    private_folder,
+    processes,
+    refuse_windows,
+    server_url,
+    state_folder,
+)
+from zae_limiter_ops.local.docker import IMAGES, DockerEngine
+from zae_limiter_ops.local.launch import launch_detached, listens
+from zae_limiter_ops.local.programs import (
+    DynoxideProgram,
+    MinistackProgram,
+    ServerProgram,
+)
+from zae_limiter_ops.local.records import RecordFile, ServerRecord, locked
+from zae_limiter_ops.local.status import ServerStatus, answer_ms
+
+ENGINES = ("dynoxide", "ministack", "docker")
+DEFAULT_ENGINE = "dynoxide"
+DEFAULT_IMAGE = "localstack"
+ANSWERS_WITHIN_S = 10.0  # a server that runs and is asked to start again
+FREED_WITHIN_S = 2.0  # the port of a server that was killed, whose sockets are being closed
+PAUSE_S = 0.05
+
+
+class WantedServer(NamedTuple):
+    """What ``up`` was asked for; None where anything will do."""
+
+    engine: str | None = None
+    port: int | None = None
+    image: str | None = None
+
+
+class LocalService:
+    """The one server that a user has, with its data and log in the user's state folder.
+
+    ``report`` is called with what takes a while, such as fetching a server.
+    """
+
+    def __init__(self, report: Callable[[str], None] = lambda text: None) -> None:
+        refuse_windows()
+        self.folder = state_folder()
+        self.log = self.folder / "server.log"
+        self._report = report
+        self._records = RecordFile(self.folder / "server.json")
+
+    # --- up
+
+    def up(self, wanted: WantedServer) -> tuple[ServerRecord, bool]:
+        """Start the server unless it runs; return its record and whether it was started now.
+
+        One that has ended by itself is started again as it was, where nothing else is wanted.
+        Raises if another one runs than the one that is wanted, or if its port is taken.
+        """
+        with self._locked():
+            record = self._records.read()
+            if record is not None and self.is_running(record):
+                _refuse_other(record, wanted)
+                if self._answers(record):
+                    return record, False
+            if record is not None:
+                self._clean_up(record)
+            engine, port, image = _chosen(wanted, record)
+            if record is not None and record.port == port:
+                _wait_until_freed(port)
+            started = self._start(engine, port, image)
+            # The limiters in its data are still there.
+            if record is not None and record.data is not None and record.data == started.data:
+                started = started._replace(stacks=record.stacks)
+            self._records.write(started)
+            return started, True
+
+    def _answers(self, record: ServerRecord) -> bool:
+        """Wait until the server answers; return False if it ends instead: it was just killed."""
+        give_up_at = time.monotonic() + ANSWERS_WITHIN_S
+        while answer_ms(record.port, record.health_path) is None:
+            if not self.is_running(record):
+                return False
+            if time.monotonic() > give_up_at:
+                raise LocalServerError(
+                    f"{record.engine} runs, but does not answer at {server_url(record.port)}; "
+                    "read its log: zae-limiter local logs; then stop it: zae-limiter local down"
+                )
+            time.sleep(PAUSE_S)
+        return True
+
+    def _start(self, engine: str, port: int, image: str | None) -> ServerRecord:
+        if listens(port):
+            raise PortTakenError(_port_taken(port))
+        try:
+            if engine == "docker":
+                return self._start_container(port, image or DEFAULT_IMAGE)
+            return self._start_process(engine, port)
+        except PortTakenError:  # by another program, in the meantime
+            raise PortTakenError(_port_taken(port)) from None
+
+    def _start_process(self, engine: str, port: int) -> ServerRecord:
+        program, data = self._program(engine)
+        version = program.version()
+        pid = launch_detached(program, port, self.log)
+        token = processes.start_token(pid)
+        if token is None:
+            raise LocalServerError(f"{engine} ended right after its start; see {self.log}")
+        return ServerRecord(
+            engine,
+            version,
+            port,
+            _now_ms(),
+            program.health_path,
+            program.has_stacks,
+            pid=pid,
+            token=token,
+            data=data,
+        )
+
+    def _program(self, engine: str) -> tuple[ServerProgram, str | None]:
+        """Return the program, installed, and the file that its data survives in."""
+        folder = private_folder(self.folder / engine)
+        if engine == "ministack":
+            return MinistackProgram(installs.install_ministack(self._report), folder), None
+        file = folder / "tables.db"
+        return DynoxideProgram(installs.install_dynoxide(self._report), file), str(file)
+
+    def _start_container(self, port: int, name: str) -> ServerRecord:
+        engine, image = DockerEngine(), IMAGES[name]
+        engine.check()
+        container = engine.start(image, port, self._report)
+        return ServerRecord(
+            "docker",
+            image.version,
+            port,
+            _now_ms(),
+            image.health_path,
+            image.has_stacks,
+            container=container,
+            image=name,
+            data=f"volume {image.volume}" if image.is_durable else None,
+        )
+
+    def note_stack(self, name: str) -> None:
+        """Remember that a limiter was provisioned: it becomes the one that ``env`` names."""
+        with self._locked():
+            record = self._records.read()
+            if record is not None:
+                self._records.write(record.with_stack(name))
+
+    # --- down
+
+    def down(self) -> tuple[ServerRecord | None, bool]:
+        """Stop what ``up`` has started; return its record, and whether it was running."""
+        with self._locked():
+            record = self._records.read()
+            if record is None or not record.was_left_running:
+                return None, False
+            was_running = self.is_running(record)
+            if was_running and record.container is not None:
+                DockerEngine().stop(record.container)
+            elif was_running and record.pid is not None and record.token is not None:
+                processes.end(record.pid, record.token)
+            self._clean_up(record)
+            if record.data is not None:  # so that the next one knows which limiters are in it
+                self._records.write(record._replace(pid=None, token=None, container=None))
+            else:
+                self._records.remove()
+            return record, was_running
+
+    def delete_data(self, stopped: ServerRecord | None = None) -> list[str]:
+        """Delete what stopped servers have stored on this machine; return what was deleted.
+
+        ``stopped`` is what ``down`` has returned: a server that keeps nothing leaves no record.
+        """
+        with self._locked():
+            record = self._records.read()
+            if record is not None and self.is_running(record):
+                raise LocalServerError("the server was started again; stop it first")
+            folders = [self.folder / engine for engine in ENGINES]
+            existing = [folder for folder in folders if folder.is_dir()]
+            for folder in existing:
+                shutil.rmtree(folder)
+            deleted = [str(folder) for folder in existing]
+            last = record or stopped
+            if last is not None and last.image is not None:
+                volume = IMAGES[last.image].volume
+                DockerEngine().remove_volume(volume)
+                deleted.append(volume)
+            self._records.remove()
+            return deleted
+
+    def _clean_up(self, record: ServerRecord) -> None:
+        """Remove what a server that has ended kept for itself while it ran."""
+        if record.container is not None:
+            with suppress(LocalServerError):  # no engine runs now; the next start removes it
+                DockerEngine().remove(record.container)
+        if record.engine == "ministack":
+            shutil.rmtree(self.folder / "ministack", ignore_errors=True)
+
+    # --- status
+
+    def status(self) -> ServerStatus:
+        """Look at the server, without changing anything."""
+        record = self._records.read()
+        if record is None or not record.was_left_running:
+            return ServerStatus("stopped")
+        if not self.is_running(record):
+            return ServerStatus("ended", record)
+        latency_ms = answer_ms(record.port, record.health_path)
+        state = "not answering" if latency_ms is None else "running"
+        return ServerStatus(state, record, latency_ms)
+
+    def running(self) -> ServerRecord:
+        """Return the record of the server that runs; raise if there is none."""
+        record = self._records.read()
+        if record is None or not self.is_running(record):
+            raise LocalServerError("no local server is running; start one: zae-limiter local up")
+        return record
+
+    def is_running(self, record: ServerRecord) -> bool:
+        """Whether the very process or container that ``up`` has started still runs."""
+        if record.container is not None:
+            try:
+                return DockerEngine().is_running(record.container)
+            except LocalServerError:  # Docker was removed, and its containers with it
+                return False
+        if record.pid is None or record.token is None:
+            return False
+        return processes.is_running(record.pid, record.token)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        private_folder(self.folder)
+        with locked(
+            self.folder / "server.lock", lambda: self._report("waiting for another command")
+        ):
+            yield
+
+
+def _chosen(wanted: WantedServer, record: ServerRecord | None) -> tuple[str, int, str | None]:
+    """Return engine, port and image: as wanted, else as they were before a crash, else defaults."""
+    has_crashed = record is not None and record.was_left_running
+    if record is None or not has_crashed or wanted.engine not in (None, record.engine):
+        return wanted.engine or DEFAULT_ENGINE, wanted.port or PORT, wanted.image
+    return record.engine, wanted.port or record.port, wanted.image or record.image
+
+
+def _refuse_other(record: ServerRecord, wanted: WantedServer) -> None:
+    """Raise if the server that runs is another one than the one that is wanted."""
+    runs = WantedServer(record.engine, record.port, record.image)
+    if any(asked not in (None, found) for asked, found in zip(wanted, runs, strict=True)):
+        image = f" ({record.image})" if record.image else ""
+        raise LocalServerError(
+            f"{record.engine}{image} is running on port {record.port}; stop it first: "
+            "zae-limiter local down"
+        )
+
+
+def _wait_until_freed(port: int) -> None:
+    """Give a server that was just killed the time to close its socket."""
+    give_up_at = time.monotonic() + FREED_WITHIN_S
+    while listens(port) and time.monotonic() < give_up_at:
+        time.sleep(PAUSE_S)
+
+
+def _port_taken(port: int) -> str:
+    other = port + 1 if port < 65535 else port - 1
+    return (
+        f"port {port} is taken by another program (lsof -i :{port} names it); stop it, or choose "
+        f"another port: {command_line('local', 'up', options=('--port', str(other)))}"
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

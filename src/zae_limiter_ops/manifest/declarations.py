@@ -1,0 +1,173 @@
+"""What a manifest declares: limits of the system, of resources and of entities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.limit import DEFAULT_LEASE_TTL, Limit
+
+DEFAULT_PERIOD = 60  # seconds
+
+Limits = Mapping[str, "LimitDecl"]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitDecl:
+    """One limit: ``capacity`` is the rate, ``burst`` what the bucket holds.
+
+    Omitted: ``burst`` and ``refill_amount`` are the capacity, ``refill_period`` is 60 seconds.
+    ``concurrent`` declares calls in flight instead, with ``lease_ttl`` (60 seconds).
+    """
+
+    capacity: int = 0
+    burst: int | None = None
+    refill_amount: int | None = None
+    refill_period: int = DEFAULT_PERIOD
+    concurrent: int | None = None
+    lease_ttl: int | None = None
+
+    @classmethod
+    def of(cls, limit: Limit) -> LimitDecl:
+        """Return the shortest declaration of a limit."""
+        if limit.lease_ttl is not None:
+            lease_ttl = None if limit.lease_ttl == DEFAULT_LEASE_TTL else limit.lease_ttl
+            return cls(concurrent=limit.capacity, lease_ttl=lease_ttl)
+        rate, holds = limit.refill_amount, limit.capacity
+        return cls(rate, None if holds == rate else holds, None, limit.refill_period_seconds)
+
+    def to_limit(self, name: str) -> Limit:
+        """Return the limit that this declares under a name."""
+        if self.concurrent is not None:
+            return Limit.concurrent(name, self.concurrent, self.lease_ttl or DEFAULT_LEASE_TTL)
+        return Limit(
+            name,
+            self.burst or self.capacity,
+            self.refill_amount or self.capacity,
+            self.refill_period,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Return what has to be written; the rest has its default."""
+        if self.concurrent is not None:
+            slots = {"concurrent": self.concurrent}
+            return slots if self.lease_ttl is None else {**slots, "lease_ttl": self.lease_ttl}
+        written = {"capacity": self.capacity}
+        if self.burst is not None:
+            written["burst"] = self.burst
+        if self.refill_amount is not None:
+            written["refill_amount"] = self.refill_amount
+        if self.refill_period != DEFAULT_PERIOD:
+            written["refill_period"] = self.refill_period
+        return written
+
+
+@dataclass(frozen=True, slots=True)
+class SystemDecl:
+    """Defaults of the namespace; empty limits and ``on_unavailable`` None are not managed."""
+
+    limits: Limits = field(default_factory=dict)
+    on_unavailable: OnUnavailable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceDecl:
+    """Limits on one resource, of all entities or of one."""
+
+    limits: Limits = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDecl:
+    """An entity: its limits by resource, its place in the hierarchy, and its registration.
+
+    If ``parent`` and ``cascade`` are both None, its place is not managed. If only one is set,
+    ``parent`` defaults to none and ``cascade`` to False. An entity with a place is registered, and
+    so is one with ``registered``; if that is None, the parents of other entities are.
+    """
+
+    resources: Mapping[str, ResourceDecl] = field(default_factory=dict)
+    parent: str | None = None
+    cascade: bool | None = None
+    registered: bool | None = None
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the manifest says which parent the entity has, or that it has none."""
+        return self.parent is not None or self.cascade is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsManifest:
+    """The limits to be managed in one namespace; what it does not name is left alone.
+
+    ``namespace`` None leaves the choice to the command or call that applies it.
+    """
+
+    namespace: str | None = None
+    system: SystemDecl | None = None
+    resources: Mapping[str, ResourceDecl] = field(default_factory=dict)
+    entities: Mapping[str, EntityDecl] = field(default_factory=dict)
+
+    @classmethod
+    def from_yaml(cls, text: str, source: str = "manifest") -> LimitsManifest:
+        """Read a manifest; raises ManifestError with every mistake, its line and column."""
+        from zae_limiter_ops.manifest.reading import read_yaml
+
+        return read_yaml(text, source)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], source: str = "manifest") -> LimitsManifest:
+        """Read a manifest that is a document already; numbers may be text, as CloudFormation's."""
+        from zae_limiter_ops.manifest.reading import read_document
+
+        return read_document(data, source)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the manifest as a document, sorted by name."""
+        document: dict[str, Any] = {}
+        if self.namespace is not None:
+            document["namespace"] = self.namespace
+        if self.system is not None:
+            document["system"] = _system(self.system)
+        if self.resources:
+            document["resources"] = _resources(self.resources)
+        if self.entities:
+            document["entities"] = {
+                entity_id: _entity(entity) for entity_id, entity in sorted(self.entities.items())
+            }
+        return document
+
+
+def _system(system: SystemDecl) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if system.on_unavailable is not None:
+        document["on_unavailable"] = system.on_unavailable.value
+    if system.limits:
+        document["limits"] = _limits(system.limits)
+    return document
+
+
+def _limits(limits: Limits) -> dict[str, dict[str, int]]:
+    return {name: limit.to_dict() for name, limit in sorted(limits.items())}
+
+
+def _resources(resources: Mapping[str, ResourceDecl]) -> dict[str, Any]:
+    return {
+        name: {"limits": _limits(resource.limits)} for name, resource in sorted(resources.items())
+    }
+
+
+def _entity(entity: EntityDecl) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if entity.parent is not None:
+        document["parent"] = entity.parent
+    if entity.cascade is not None:
+        document["cascade"] = entity.cascade
+    if entity.registered is not None:
+        document["registered"] = entity.registered
+    if entity.resources:
+        document["resources"] = _resources(entity.resources)
+    return document

@@ -1,0 +1,279 @@
+"""Read manifests from YAML or from plain data, and collect every mistake with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zae_limiter.bounded_json import is_deeper, too_deep
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import OnUnavailable
+from zae_limiter.models.limit import MAX_LIMITS
+from zae_limiter.models.notation import parse_limit, parse_period
+from zae_limiter.naming import (
+    DEFAULT_RESOURCE,
+    check_entity_id,
+    check_namespace,
+    check_resource,
+    check_resource_or_default,
+)
+from zae_limiter_ops.manifest.declarations import (
+    DEFAULT_PERIOD,
+    EntityDecl,
+    LimitDecl,
+    LimitsManifest,
+    ResourceDecl,
+    SystemDecl,
+)
+from zae_limiter_ops.manifest.merging import merge
+from zae_limiter_ops.manifest.problems import ManifestError, Path, Problem, suggestion
+
+if TYPE_CHECKING:
+    from zae_limiter_ops.manifest.yaml_text import Places
+
+T = TypeVar("T")
+
+MANIFEST_KEYS = ("namespace", "system", "resources", "entities")
+SYSTEM_KEYS = ("limits", "on_unavailable")
+RESOURCE_KEYS = ("limits",)
+ENTITY_KEYS = ("resources", "limits", "parent", "cascade", "registered")
+LIMIT_KEYS = ("capacity", "burst", "refill_amount", "refill_period")
+SLOT_KEYS = ("concurrent", "lease_ttl")
+MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
+
+
+def read_files(texts: Sequence[tuple[str, str]]) -> LimitsManifest:
+    """Read the YAML of several files, given with their names, as one manifest.
+
+    A key that comes twice in a mapping is a mistake, and so is a target in two files.
+    """
+    from zae_limiter_ops.manifest.yaml_text import load
+
+    problems: list[Problem] = []
+    parts = []
+    for source, text in texts:
+        document, places, malformed = load(text, source)
+        problems += malformed
+        if document is not None or not malformed:
+            reader = _Reader(source, places, problems)
+            parts.append((reader.manifest(document), reader.report))
+    manifest = merge(parts)
+    _raise_all(problems)
+    return manifest
+
+
+def read_yaml(text: str, source: str) -> LimitsManifest:
+    return read_files([(source, text)])
+
+
+def read_document(document: Mapping[str, Any], source: str) -> LimitsManifest:
+    """Read plain data; numbers and booleans may be text, as CloudFormation passes them."""
+    if is_deeper(document):
+        raise ManifestError([Problem(source, (), 0, 0, too_deep())])
+    problems: list[Problem] = []
+    manifest = _Reader(source, None, problems).manifest(document)
+    _raise_all(problems)
+    return manifest
+
+
+def _raise_all(problems: Iterable[Problem]) -> None:
+    if problems:
+        raise ManifestError(sorted(problems, key=_place))
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return problem.source, problem.line, problem.column
+
+
+class _Reader:
+    """Turns a document into declarations; adds mistakes to ``problems`` and goes on."""
+
+    def __init__(self, source: str, places: Places | None, problems: list[Problem]) -> None:
+        self._source = source
+        self._places = places
+        self._problems = problems
+
+    def manifest(self, document: object) -> LimitsManifest:
+        """Return what could be read; it is complete unless a mistake was reported."""
+        keys = self._mapping({} if document is None else document, (), MANIFEST_KEYS)
+        namespace, system = keys.get("namespace"), None
+        if namespace is not None:
+            namespace = self._checked(check_namespace, _text(namespace), ("namespace",))
+        if keys.get("system") is not None:
+            system = self._system(keys["system"], ("system",))
+        resources = self._named(keys, "resources", (), check_resource, self._resource)
+        entities = self._named(keys, "entities", (), check_entity_id, self._entity)
+        self._check_parents(entities)
+        return LimitsManifest(namespace, system, resources, entities)
+
+    def _system(self, value: object, path: Path) -> SystemDecl:
+        keys = self._mapping(value, path, SYSTEM_KEYS)
+        policy = keys.get("on_unavailable")
+        if policy is not None:
+            policy = self._checked(OnUnavailable.parse, policy, (*path, "on_unavailable"))
+        return SystemDecl(self._limits(keys.get("limits"), (*path, "limits")), policy)
+
+    def _resource(self, value: object, path: Path) -> ResourceDecl:
+        before = len(self._problems)
+        keys = self._mapping(value, path, RESOURCE_KEYS)
+        limits = self._limits(keys.get("limits"), (*path, "limits"))
+        if not limits and before == len(self._problems):
+            self.report(path, "has no limits; name one, or drop the entry to manage none")
+        return ResourceDecl(limits)
+
+    def _entity(self, value: object, path: Path) -> EntityDecl:
+        if value is None or value == {}:  # there is nothing else that it could declare
+            return EntityDecl(registered=True)
+        before = len(self._problems)
+        keys = self._mapping(value, path, ENTITY_KEYS)
+        resources = self._named(keys, "resources", path, check_resource_or_default, self._resource)
+        if "limits" in keys:  # on every resource that the entity has no others on
+            limits = self._limits(keys["limits"], (*path, "limits"))
+            if DEFAULT_RESOURCE in resources:
+                self.report((*path, "limits"), "are those of resource _default_; give them once")
+            if limits:
+                resources = {**resources, DEFAULT_RESOURCE: ResourceDecl(limits)}
+        parent = keys.get("parent")
+        if parent is not None:
+            parent = self._checked(check_entity_id, _text(parent), (*path, "parent"))
+        cascade = self._flag(keys, "cascade", path)
+        if cascade and keys.get("parent") is None:
+            self.report((*path, "cascade"), "needs a parent to cascade to")
+        entity = EntityDecl(resources, parent, cascade, self._flag(keys, "registered", path))
+        if entity.has_place and entity.registered is False:
+            self.report(
+                (*path, "registered"), "must be true or left out: it has a parent or cascade"
+            )
+        is_empty = not (entity.resources or entity.has_place or entity.registered is not None)
+        if is_empty and before == len(self._problems):
+            self.report(path, "declares nothing; give it limits or a parent, or leave it empty")
+        return entity
+
+    def _flag(self, keys: Mapping[str, Any], key: str, path: Path) -> bool | None:
+        flag = keys.get(key)
+        if isinstance(flag, str) and flag.lower() in ("true", "false"):
+            flag = flag.lower() == "true"  # CloudFormation has no booleans
+        if flag is None or isinstance(flag, bool):
+            return flag
+        self.report((*path, key), f"must be true or false, not {flag!r}")
+        return None
+
+    # --- limits
+
+    def _limits(self, value: object, path: Path) -> dict[str, LimitDecl]:
+        if value is None:
+            return {}
+        declared = self._mapping(value, path, None)
+        if len(declared) > MAX_LIMITS:
+            self.report(path, f"has {len(declared)} limits; at most {MAX_LIMITS}")
+        limits = {}
+        for name, parameters in declared.items():
+            limit = self._limit(name, parameters, (*path, name))
+            if limit is not None:
+                limits[name] = limit
+        return limits
+
+    def _limit(self, name: str, value: object, path: Path) -> LimitDecl | None:
+        """Read ``{capacity: …}``, or a rate as ``-l`` takes it: ``1000/min:1500``.
+
+        Calls in flight are ``{concurrent: …}``, or ``20/concurrent:60s``.
+        """
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            limit = self._checked(parse_limit, f"{name}:{value}", path)
+            return None if limit is None else LimitDecl.of(limit)
+        before = len(self._problems)
+        has_slots = isinstance(value, Mapping) and value.get("concurrent") is not None
+        keys = self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS)
+        if not has_slots and keys.get("capacity") is None and before == len(self._problems):
+            self.report(path, "lacks capacity, the only key that a limit must have")
+        numbers = {
+            key: self._number(key, number, (*path, key))
+            for key, number in keys.items()
+            if number is not None
+        }
+        if before != len(self._problems):
+            return None
+        declared = LimitDecl(**{"refill_period": DEFAULT_PERIOD, **numbers})
+        return None if self._checked(declared.to_limit, name, path) is None else declared
+
+    def _number(self, key: str, value: object, path: Path) -> Any:
+        """Accept a whole number above zero, also as text; a period also as ``90s`` or ``hour``."""
+        digits = value.replace("_", "") if isinstance(value, str) else ""
+        if digits.isdecimal() and len(digits) <= MAX_DIGITS:
+            value = int(digits)
+        if key in ("refill_period", "lease_ttl") and isinstance(value, str):
+            return self._checked(parse_period, value, path)
+        if type(value) is not int or value <= 0:
+            self.report(path, f"must be a whole number above zero, not {value!r}")
+        return value
+
+    # --- entities
+
+    def _check_parents(self, entities: Mapping[str, EntityDecl]) -> None:
+        """Report entities that are their own ancestors."""
+        checked: set[str] = set()
+        for entity_id in entities:
+            trail: set[str] = set()
+            ancestor: str = entity_id
+            while ancestor in entities and ancestor not in checked and ancestor not in trail:
+                trail.add(ancestor)
+                ancestor = entities[ancestor].parent or ""
+            if ancestor in trail:
+                path = ("entities", ancestor, "parent")
+                self.report(path, "makes the entity its own ancestor")
+            checked.update(trail)
+
+    # --- what all have in common
+
+    def _named(
+        self,
+        keys: Mapping[str, Any],
+        key: str,
+        path: Path,
+        check: Callable[[object], str],
+        read: Callable[[object, Path], T],
+    ) -> dict[str, T]:
+        """Read each entry of a section whose keys are names."""
+        value = keys.get(key)
+        section = self._mapping({} if value is None else value, (*path, key), None)
+        for name in section:
+            self._checked(check, name, (*path, key, name))
+        return {name: read(inside, (*path, key, name)) for name, inside in section.items()}
+
+    def _mapping(
+        self, value: object, path: Path, allowed: tuple[str, ...] | None
+    ) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            self.report(path, f"must be a mapping, not {_kind(value)}")
+            return {}
+        mapping = {}
+        for key, inside in value.items():
+            name = str(_text(key))
+            if allowed is not None and name not in allowed:
+                self.report((*path, name), f"is not known here; {suggestion(name, allowed)}")
+            else:
+                mapping[name] = inside
+        return mapping
+
+    def _checked(self, check: Callable[[Any], T], value: object, path: Path) -> T | None:
+        try:
+            return check(value)
+        except ValidationError as error:
+            self.report(path, f"{error.reason} (got {value!r})")
+            return None
+
+    def report(self, path: Path, reason: str) -> None:
+        """Add a mistake at the place of a key."""
+        line, column = (0, 0) if self._places is None else self._places.of(path)
+        self._problems.append(Problem(self._source, path, line, column, reason))
+
+
+def _text(value: object) -> object:
+    """Return a name as text if it is a number, as one without quotes is in YAML."""
+    return str(value) if type(value) is int else value
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "empty"
+    return "a list" if isinstance(value, list) else f"{type(value).__name__} {value!r}"

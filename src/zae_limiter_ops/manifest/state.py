@@ -1,0 +1,171 @@
+"""The managed state: what earlier applies have made, stored in pages of bounded size.
+
+The first page, ``#PROVISIONER``, has the lease of an apply in progress. As long as there is little
+to keep, it holds everything; then ``pages`` is 0. Otherwise each resource and entity is in one of
+the pages ``#PROVISIONER#1`` to ``#PROVISIONER#{pages}``, which its name decides. The number of
+pages is a power of two and only grows: what moves, moves to a higher page. Pages are written from
+the last to the first, so that an interrupted rewrite leaves everything in at least one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from zae_limiter_ops.manifest.targets import POLICY, REGISTERED, SYSTEM, Target, TargetKind
+
+Document = dict[str, Any]
+
+FIRST_PAGE = "provisioner"  # key of its document
+PENDING = ""  # the digest of a target that an apply is changing, or was when it was killed
+PENDING_REGISTRATION = "registering"  # the same, of an entity whose place is not managed
+INLINE_CHARACTERS = 4000  # each batch of an apply checks the first page and pays for its size
+PAGE_CHARACTERS = 100_000  # a store takes 390,000; names spread unevenly
+MAX_PAGES = 1024  # 100 million characters: more than a million entities
+
+
+def page_key(number: int) -> str:
+    """Return the key of a page's document; 0 is the first page."""
+    return f"{FIRST_PAGE}#{number}" if number else FIRST_PAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """Targets that applies manage, with the digest of what the last apply has made of each.
+
+    ``registered`` are the entities that an apply has registered.
+    """
+
+    digests: Mapping[Target, str] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()
+
+    def has_placed(self, target: Target) -> bool:
+        """Whether an apply manages, or was about to manage, the parent of an entity."""
+        digest = self.digests.get(target)
+        return digest not in (None, REGISTERED.digest(), PENDING_REGISTRATION)
+
+
+class ApplyLease(NamedTuple):
+    """The right to change the managed state, until a moment that its owner puts off."""
+
+    owner: str
+    until_ms: int
+    since: str
+    principal: str | None = None
+
+    def to_dict(self) -> Document:
+        return self._asdict()
+
+    @classmethod
+    def from_state(cls, header: Document | None) -> ApplyLease | None:
+        """Return the lease in the first page; None if there is none, or it cannot be read."""
+        lease: Any = (header or {}).get("lease")
+        try:
+            return cls(
+                str(lease["owner"]), int(lease["until_ms"]), lease["since"], lease["principal"]
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+class StatePages(NamedTuple):
+    """The managed state as documents: its own part of the first page, and the other pages."""
+
+    header: Document
+    pages: list[Document]  # the first of them is page 1
+
+
+def encode(managed: Managed, pages_before: int = 0) -> StatePages:
+    """Return the documents of a state that had this many pages before."""
+    system: Document = {}
+    resources: dict[str, str] = {}
+    entities: dict[str, Document] = {}
+    for target, digest in sorted(managed.digests.items()):
+        if target in (SYSTEM, POLICY):
+            system["limits" if target == SYSTEM else "on_unavailable"] = digest
+        elif target.kind is TargetKind.RESOURCE:
+            resources[target.resource] = digest
+        elif target.kind is TargetKind.ENTITY:
+            entity = entities.setdefault(target.entity_id, {})
+            entity["parent"] = digest
+            if target.entity_id in managed.registered:
+                entity["registered"] = True
+        else:
+            entity = entities.setdefault(target.entity_id, {})
+            entity.setdefault("resources", {})[target.resource] = digest
+    body = {"managed_resources": resources, "managed_entities": entities}
+    count = _pages_for(len(json.dumps(body)), pages_before)
+    header = {"pages": count, "managed_system": system, **(body if not count else _empty())}
+    return StatePages(header, _spread(resources, entities, count))
+
+
+def _pages_for(characters: int, before: int) -> int:
+    if not before and characters <= INLINE_CHARACTERS:
+        return 0
+    count = before or 1
+    while count * PAGE_CHARACTERS < characters and count < MAX_PAGES:
+        count *= 2
+    return count
+
+
+def _spread(
+    resources: Mapping[str, str], entities: Mapping[str, Document], count: int
+) -> list[Document]:
+    pages: list[Document] = [_empty() for _ in range(count)]
+    if count:
+        for name, digest in resources.items():
+            pages[_page_of(name, count)]["managed_resources"][name] = digest
+        for name, entity in entities.items():
+            pages[_page_of(name, count)]["managed_entities"][name] = entity
+    return pages
+
+
+def _empty() -> Document:
+    return {"managed_resources": {}, "managed_entities": {}}
+
+
+def _page_of(name: str, count: int) -> int:
+    return crc32(name.encode()) % count
+
+
+def decode(documents: Iterable[Document]) -> Managed:
+    """Return the state in its pages, the first one first.
+
+    A name may be in two pages after an interrupted rewrite; the higher page is the newer one.
+    """
+    digests: dict[Target, str] = {}
+    registered: set[str] = set()
+    for page in documents:
+        for part, digest in _names(page.get("managed_system"), whole="limits"):
+            digests[POLICY if part == "on_unavailable" else SYSTEM] = digest
+        for resource, digest in _names(page.get("managed_resources")):
+            digests[Target(TargetKind.RESOURCE, resource=resource)] = digest
+        for entity_id, entity in _mapping(page.get("managed_entities")).items():
+            details = entity if isinstance(entity, Mapping) else {"resources": entity}
+            if "parent" in details:
+                digests[Target(TargetKind.ENTITY, entity_id)] = str(details["parent"])
+            if details.get("registered"):
+                registered.add(entity_id)
+            for resource, digest in _names(details.get("resources")):
+                digests[Target(TargetKind.ENTITY_LIMITS, entity_id, resource)] = digest
+    return Managed(digests, frozenset(registered))
+
+
+def _names(value: object, whole: str = "") -> Iterator[tuple[str, str]]:
+    """Return names with their digests; the documented lists of names have none.
+
+    ``whole`` is the name that a plain ``true`` stands for.
+    """
+    if isinstance(value, Mapping):
+        yield from ((str(name), str(digest)) for name, digest in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((str(name), PENDING) for name in value)
+    elif value is True and whole:
+        yield whole, PENDING
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

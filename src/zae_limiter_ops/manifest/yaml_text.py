@@ -1,0 +1,199 @@
+"""YAML with the place of each key, composed by PyYAML's safe loader.
+
+Keys are taken as they are written, so that an entity ``0123`` or ``2024-01-01`` keeps its name, and
+so are values that are neither plain whole numbers, booleans nor null: YAML 1.1 would read ``10:20``
+as a number to the base of 60, where it is a rate of 10 with a burst of 20.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+from zae_limiter.bounded_json import MAX_DEPTH, too_deep
+from zae_limiter_ops.manifest.problems import Path, Problem
+
+# The loader in C is ten times as fast; a wheel of PyYAML has it, a build from source may not.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+MAX_CHARACTERS = 32_000_000  # of one text: 200,000 entities with limits of their own
+# A value takes a character or more, but an alias repeats all values of its anchor. This allows for
+# aliases of large mappings, and ends a document that explodes through aliases of aliases.
+FREE_VALUES = 50_000
+VALUES_PER_CHARACTER = 20
+MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
+TAG = "tag:yaml.org,2002:"
+KINDS = frozenset({"bool", "float", "int", "map", "null", "seq", "str", "timestamp", "value"})
+MERGE = f"{TAG}merge"  # the tag of << without quotes; '<<' in quotes is a name like any other
+TRUE = frozenset({"true", "yes", "on"})
+# JSON may write a character as a pair of escapes, which YAML does not allow. Other escapes are
+# matched as well, so that the backslash of one is never taken for the begin of the next.
+_ESCAPES = re.compile(
+    r"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+class Places:
+    """Where each key of a document is, by its path; lines and columns count from 1."""
+
+    def __init__(self) -> None:
+        self._places: dict[Path, tuple[int, int]] = {}
+
+    def put(self, path: Path, mark: Any) -> None:
+        self._places[path] = (mark.line + 1, mark.column + 1)
+
+    def of(self, path: Path) -> tuple[int, int]:
+        """Return the place of a key, or of the nearest key around it."""
+        while path and path not in self._places:
+            path = path[:-1]
+        return self._places.get(path, (1, 1))
+
+
+def load(text: str, source: str) -> tuple[Any, Places, list[Problem]]:
+    """Return the document, its places, and what is wrong with it as YAML."""
+    places = Places()
+    if len(text) > MAX_CHARACTERS:
+        reason = f"has more than {MAX_CHARACTERS:,} characters; divide it into several files"
+        return None, places, [Problem(source, (), 0, 0, reason)]
+    try:
+        node = _composed(text)
+        if node is None:
+            return None, places, []
+        most = FREE_VALUES + VALUES_PER_CHARACTER * len(text)
+        builder = _Builder(source, places, most)
+        return builder.value(node, ()), places, builder.problems
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return None, places, [_malformed(error, source)]
+
+
+def _composed(text: str) -> Any:
+    """Return the node of a text; None if it is empty."""
+    try:
+        return _composed_yaml(text)
+    except yaml.YAMLError:
+        joined = _ESCAPES.sub(_character, text)
+        if joined == text:
+            raise
+        return _composed_yaml(joined)
+
+
+def _character(escape: re.Match[str]) -> str:
+    """Return the character of a pair of escapes; any other escape as it is."""
+    return str(json.loads(f'"{escape[0]}"')) if escape["pair"] else escape[0]
+
+
+def _composed_yaml(text: str) -> Any:
+    _check_depth(text)
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
+class _TooDeep(yaml.MarkedYAMLError):
+    """The text is YAML, but nested deeper than any manifest."""
+
+
+def _check_depth(text: str) -> None:
+    """Raise if a text is nested too deeply.
+
+    The loader in C calls itself for each level, without a bound, and would end the process. The
+    events of a text are read one after the other.
+    """
+    loader, depth = _Loader(text), 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > MAX_DEPTH:
+                    mark: Any = event.start_mark
+                    raise _TooDeep(problem=too_deep(), problem_mark=mark)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    finally:
+        loader.dispose()
+
+
+class _Builder:
+    """Turns nodes into plain values, and notes places and keys that a mapping has twice."""
+
+    def __init__(self, source: str, places: Places, most: int) -> None:
+        self.problems: list[Problem] = []
+        self._source = source
+        self._places = places
+        self._left = most
+        self._depth = 0  # of the value that is being built: an alias may be inside of itself
+
+    def value(self, node: Any, path: Path) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise yaml.YAMLError("its aliases repeat too many values; write them out")
+        if node.tag.removeprefix(TAG) not in KINDS:
+            self._report(path, node.start_mark, f"has the tag {node.tag}; leave it out")
+        if isinstance(node, yaml.ScalarNode):
+            return _scalar(node)
+        if self._depth == MAX_DEPTH:
+            raise _TooDeep(problem=too_deep(), problem_mark=node.start_mark)
+        self._depth += 1
+        is_mapping = isinstance(node, yaml.MappingNode)
+        value = self._mapping(node, path) if is_mapping else self._sequence(node, path)
+        self._depth -= 1
+        return value
+
+    def _sequence(self, node: Any, path: Path) -> list[Any]:
+        return [self.value(inside, path) for inside in node.value]
+
+    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key, inside in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._report(path, key.start_mark, "must have plain text as keys")
+                continue
+            name, place = str(key.value), (*path, str(key.value))
+            if key.tag == MERGE:
+                merged = {**self._merged(inside, path), **merged}
+            elif name in mapping:
+                self._report(place, key.start_mark, "comes twice; keep one")
+            else:
+                self._places.put(place, key.start_mark)
+                mapping[name] = self.value(inside, place)
+        return {**merged, **mapping}
+
+    def _merged(self, node: Any, path: Path) -> dict[str, Any]:
+        """Return the mapping, or mappings, that ``<<`` brings in."""
+        several = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        merged: dict[str, Any] = {}
+        for inside in reversed(several):
+            if isinstance(inside, yaml.MappingNode):
+                merged |= self.value(inside, path)
+            else:
+                self._report(path, inside.start_mark, "has << without a mapping to merge")
+        return merged
+
+    def _report(self, path: Path, mark: Any, reason: str) -> None:
+        self.problems.append(Problem(self._source, path, mark.line + 1, mark.column + 1, reason))
+
+
+def _scalar(node: Any) -> Any:
+    kind, text = node.tag.removeprefix(TAG), str(node.value)
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() in TRUE
+    if kind == "int" and len(text) <= MAX_DIGITS and text == text.lstrip("0"):
+        return int(text) if text.isdecimal() else text
+    return text
+
+
+def _malformed(error: Exception, source: str) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    line, column = (0, 0) if mark is None else (mark.line + 1, mark.column + 1)
+    reason = getattr(error, "problem", None) or str(error) or type(error).__name__
+    what = reason if isinstance(error, _TooDeep) else f"is not YAML: {reason}"
+    return Problem(source, (), line, column, what)

@@ -1,0 +1,1 @@
+"""Usage for people: charts, pictures and pages."""

@@ -1,0 +1,251 @@
+"""Usage as one HTML page that needs nothing else: no script, no font, no picture from elsewhere.
+
+Made to be mailed or archived: charts are inline SVG, and all texts are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+
+from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
+from zae_limiter_ops.reports.usage_series import (
+    LABEL_LENGTH,
+    UsageChart,
+    UsageSeries,
+    axis_ticks,
+    labelled_windows,
+    shortened,
+    usage_chart,
+)
+from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours, through_children_text
+
+MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
+MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
+# The chart in units of its own, about pixels; the page scales it to its width.
+WIDTH, HEIGHT = 900, 200
+LEFT, RIGHT, TOP, BOTTOM = 80, 10, 10, 24  # room for the labels of both axes
+Y_TICKS, MAX_LABELS = 4, 8
+
+# Programs that honour it load nothing from elsewhere, even if a text got past the escaping.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE = (
+    "body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:960px;padding:0 1em;"
+    "color:#222;background:#fff}h1{font-size:1.4em}h2{font-size:1.1em;margin:1.6em 0 .4em}"
+    "table{border-collapse:collapse;margin:.6em 0}th,td{padding:.2em .7em;text-align:left;"
+    "border-bottom:1px solid #ddd}.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "svg{width:100%;height:auto}.q{color:#666}.k{display:inline-block;margin-right:1.2em}"
+    ".w td:first-child{white-space:nowrap}"
+    ".k i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}"
+)
+_EACH_TOKEN_ONCE = (
+    "Totals and charts of several entities count each token once: tokens that parents used through "
+    "their children count for the children."
+)
+_APPROXIMATE = "Rejected calls are approximate."
+
+
+def usage_page(
+    windows: Sequence[UsageSnapshot], window_type: str, summary: UsageSummary, place: str = ""
+) -> str:
+    """Return a page with totals, a chart for each limit, and a table of the windows.
+
+    ``place`` is where the entities are, such as a namespace, for the headline.
+    """
+    chart = usage_chart(windows, window_type, LARGEST_IN_COLOUR, place)
+    if chart is None:
+        return _page("Usage", ["<p>No usage is recorded for that.</p>"])
+    unit = chart.series[0].unit
+    parts = [
+        f"<p>{_count(summary.window_count, unit)} with usage.</p>",
+        _totals(summary, unit),
+        *_charts(chart),
+        "<h2>Windows</h2>",
+        _windows(windows),
+        f'<p class="q">{_EACH_TOKEN_ONCE} {_APPROXIMATE} Times are in UTC.</p>',
+    ]
+    return _page(chart.headline, parts)
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+
+
+def ranking_page(subject: str, ranking: UsageRanking) -> str:
+    """Return a page with the largest consumers and parents."""
+    by = "calls" if ranking.by is None else ranking.by
+    parts = [
+        f"<p>By {escape(by)}, from {escape(ranking.start_time)} to {escape(ranking.end_time)}.</p>",
+        _entities(ranking.consumers) if ranking.consumers else "<p>No usage is recorded.</p>",
+    ]
+    if ranking.parents:
+        parts += ["<h2>Parents, with what came through children</h2>", _entities(ranking.parents)]
+    parts.append(f'<p class="q">{_APPROXIMATE} Times are in UTC.</p>')
+    return _page(f"Largest consumers of {subject}", parts)
+
+
+def _page(title: str, parts: Iterable[str]) -> str:
+    body = "\n".join(parts)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def _totals(summary: UsageSummary, unit: str) -> str:
+    rows = [
+        (
+            name,
+            f"{total:,}",
+            f"{summary.through_children.get(name, 0):,}",
+            f"{summary.average[name]:,.1f}",
+        )
+        for name, total in sorted(summary.total.items())
+    ]
+    heads = ("limit", "total", "through children", f"average per {unit}")
+    were = "was" if summary.rejected == 1 else "were"
+    rejected = (
+        f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited.</p>"
+    )
+    return _table(heads, rows, texts=1) + rejected
+
+
+def _windows(windows: Sequence[UsageSnapshot]) -> str:
+    names = sorted({name for snapshot in windows for name in snapshot.counters})
+    heads = ("window", "entity", "resource", *names, "calls", "rejected", "waited")
+    heads += ("through children",)
+    rows = (
+        (
+            snapshot.window_start,
+            snapshot.entity_id,
+            snapshot.resource,
+            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
+            f"{snapshot.total_events:,}",
+            f"{snapshot.rejected:,}",
+            f"{snapshot.waited:,}",
+            through_children_text(snapshot.through_children),
+        )
+        for snapshot in windows[:MAX_ROWS]
+    )
+    left_out = ""
+    if len(windows) > MAX_ROWS:
+        left_out = f"<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
+    return _table(heads, rows, texts=3, kind="w") + left_out
+
+
+def _entities(usages: Sequence[EntityUsage]) -> str:
+    names = sorted({name for usage in usages for name in usage.counters})
+    heads = ("entity", *names, "calls", "rejected", "waited", "through children")
+    rows = (
+        (
+            usage.entity_id,
+            *(f"{usage.counters.get(name, 0):,}" for name in names),
+            f"{usage.total_events:,}",
+            f"{usage.rejected:,}",
+            f"{usage.waited:,}",
+            through_children_text(usage.through_children),
+        )
+        for usage in usages
+    )
+    return _table(heads, rows, texts=1)
+
+
+def _table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, kind: str = ""
+) -> str:
+    """Return a table; columns after the first ``texts`` are aligned to the right."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}>{escape(cell)}</{tag}>"
+            if index < texts
+            else f'<{tag} class="n">{escape(cell)}</{tag}>'
+            for index, cell in enumerate(cells)
+        )
+
+    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    head = f"<tr>{line('th', heads)}</tr>"
+    return f'<table class="{kind}">\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+
+
+# --- charts ----------------------------------------------------------------------------------
+
+
+def _charts(chart: UsageChart) -> list[str]:
+    legend = _legend(chart) if len(chart.parts) > 1 else ""
+    parts = []
+    for series in chart.series:
+        parts.append(f"<h2>{escape(series.title)}</h2>")
+        parts.append(legend + svg_chart(series))
+    return parts
+
+
+def _legend(chart: UsageChart) -> str:
+    entries = "".join(
+        f'<span class="k"><i style="background:{colour}"></i>'
+        f"{escape(shortened(part.label, LABEL_LENGTH))}</span>"
+        for part, colour in zip(chart.parts, colours(chart.parts), strict=True)
+    )
+    return f"<p>{entries}</p>"
+
+
+def svg_chart(series: UsageSeries) -> str:
+    """Return stacked bars over windows as an SVG element; negative ones hang below zero."""
+    ticks = axis_ticks(series, Y_TICKS)
+    low, high = ticks[0], ticks[-1]
+
+    def y(value: int) -> float:
+        return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
+
+    lines = "".join(
+        f'<line x1="{LEFT}" y1="{y(tick)}" x2="{WIDTH - RIGHT}" y2="{y(tick)}" '
+        f'stroke="{"#888" if tick == 0 else "#ddd"}"/>'
+        f'<text x="{LEFT - 6}" y="{y(tick) + 4}" text-anchor="end">{tick:,}</text>'
+        for tick in ticks
+    )
+    step = _step(series)
+    labels = "".join(
+        f'<text x="{LEFT + step * (index + 0.5):.1f}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(series.label(index))}</text>"
+        for index in labelled_windows(series, MAX_LABELS)
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="11" '
+        f'aria-label="{escape(series.title)}">{lines}{_bars(series, y)}{labels}</svg>'
+    )
+
+
+def _step(series: UsageSeries) -> float:
+    """Return the distance from one bar to the next."""
+    return (WIDTH - LEFT - RIGHT) / len(series.starts)
+
+
+def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
+    """Return a group of shapes for each part, with a text for each bar if there are few."""
+    step = _step(series)
+    drawn = sum(amount != 0 for part in series.parts for amount in part.totals)
+    groups = []
+    stacks = zip(series.parts, series.stacks(), colours(series.parts), strict=True)
+    for part, bars, colour in stacks:
+        shapes = []
+        for index, (bottom, top) in enumerate(bars):
+            if bottom != top:
+                left = LEFT + step * index
+                shape = f"M{left:.1f} {y(top)}h{step * 0.9:.2f}V{y(bottom)}H{left:.1f}z"
+                shapes.append((index, shape))
+        if drawn <= MAX_TITLED_BARS:
+            paths = "".join(
+                f'<path d="{shape}"><title>{escape(part.label)}, {escape(series.label(index))}: '
+                f"{part.totals[index]:,} {series.quantity}</title></path>"
+                for index, shape in shapes
+            )
+        else:
+            paths = f'<path d="{"".join(shape for _, shape in shapes)}"/>'
+        groups.append(f'<g fill="{colour}">{paths}</g>')
+    return "".join(groups)

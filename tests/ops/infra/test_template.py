@@ -1,0 +1,258 @@
+"""The template: what local control planes ignore, and what must never change."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zae_limiter.dynamodb import table
+from zae_limiter.models.stack import StackOptions
+from zae_limiter_ops.infra import aggregator, names, parameters
+from zae_limiter_ops.infra.provisioner import limits_template
+from zae_limiter_ops.infra.template import as_yaml, template
+from zae_limiter_ops.manifest.declarations import LimitsManifest
+
+TEMPLATE = template()
+RESOURCES = TEMPLATE["Resources"]
+
+
+def properties(logical_id):
+    return RESOURCES[logical_id]["Properties"]
+
+
+def nodes(value):
+    """Iterate over every mapping in a value."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from nodes(each)
+
+
+@pytest.mark.slow  # it reads the descriptions of all services first
+def test_cfn_lint_has_nothing_to_say(tmp_path):
+    assert lint(tmp_path, as_yaml()) == (0, "")
+
+
+def lint(tmp_path, text):
+    file = tmp_path / "template.yaml"
+    file.write_text(text)
+    program = Path(sys.executable).with_name("cfn-lint")
+    found = subprocess.run(
+        [program, "--include-checks", "I", "--", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.returncode, found.stdout
+
+
+def test_it_is_the_same_text_each_time_and_without_aliases():
+    text = as_yaml()
+    assert text == as_yaml()
+    assert yaml.safe_load(text) == json.loads(json.dumps(TEMPLATE))
+    assert "&id" not in text
+    assert len(json.dumps(TEMPLATE, separators=(",", ":"))) < 51_200  # what a request may carry
+
+
+def test_the_placeholder_never_changes():
+    """CloudFormation would bring it back in place of the code that was uploaded."""
+    assert aggregator.PLACEHOLDER == (
+        "def handler(event, context):\n"
+        '    raise RuntimeError("no code yet: run zae-limiter upgrade")\n'
+    )
+    for function in ("Aggregator", "Provisioner"):
+        assert properties(function)["Code"] == {"ZipFile": aggregator.PLACEHOLDER}
+        assert properties(function)["Handler"] == "index.handler"
+
+
+def test_local_control_planes_understand_every_function():
+    used = {name for node in nodes(TEMPLATE) for name in node if name.startswith("Fn::")}
+    assert used <= {
+        *("Fn::And", "Fn::Equals", "Fn::If", "Fn::Not", "Fn::Or"),  # in their long form
+        *("Fn::GetAtt", "Fn::Sub"),
+    }
+
+
+def test_every_condition_exists_and_is_used():
+    defined = set(TEMPLATE["Conditions"])
+    used = {
+        node["Condition"] for node in nodes(TEMPLATE) if isinstance(node.get("Condition"), str)
+    } | {node["Fn::If"][0] for node in nodes(TEMPLATE) if "Fn::If" in node}
+    assert used == defined
+
+
+# --- the table
+
+
+def test_the_table_is_that_of_create_table():
+    request = table.create_request("-")
+    for name in ("BillingMode", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes"):
+        assert properties("Table")[name] == request[name]
+    assert properties("Table")["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+    assert properties("Table")["TableName"] == {"Ref": "AWS::StackName"}
+
+
+def test_the_table_has_ttl_recovery_and_protection():
+    assert properties("Table")["TimeToLiveSpecification"] == {
+        "AttributeName": "ttl",
+        "Enabled": True,
+    }
+    on, off = properties("Table")["PointInTimeRecoverySpecification"]["Fn::If"][1:]
+    assert on == {
+        "PointInTimeRecoveryEnabled": True,
+        "RecoveryPeriodInDays": {"Ref": "PitrRecoveryDays"},
+    }
+    assert off == {"PointInTimeRecoveryEnabled": False}
+    assert properties("Table")["DeletionProtectionEnabled"] == {
+        "Fn::If": ["IsProtected", True, False]
+    }
+    assert RESOURCES["Table"]["UpdateReplacePolicy"] == "Retain"
+
+
+# --- the aggregator
+
+
+def test_the_event_source_retries_thrice_bisects_and_reports_single_records():
+    source = properties("AggregatorEventSource")
+    assert source["MaximumRetryAttempts"] == 3
+    assert source["BisectBatchOnFunctionError"] is True
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert source["MaximumBatchingWindowInSeconds"] == 5
+    assert source["StartingPosition"] == "TRIM_HORIZON"
+    assert source["DestinationConfig"]["OnFailure"]["Destination"] == {
+        "Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]
+    }
+
+
+def test_the_event_source_filters_turned_hours_and_removed_events():
+    filters = properties("AggregatorEventSource")["FilterCriteria"]["Filters"]["Fn::If"]
+    patterns = [json.loads(each["Pattern"]) for each in filters[1]]
+    assert patterns == [
+        {"dynamodb": {"NewImage": {"op": {"S": [{"prefix": "~"}]}}}},
+        {"dynamodb": {"OldImage": {"SK": {"S": [{"prefix": "#AUDIT#"}]}}}},
+    ]
+    assert [json.loads(each["Pattern"]) for each in filters[2]] == patterns[:1]
+
+
+def test_the_function_is_small_traced_and_bounded():
+    function = properties("Aggregator")
+    assert function["Runtime"] == "python3.12"
+    assert function["Architectures"] == ["arm64"]
+    assert function["MemorySize"] == {"Ref": "LambdaMemory"}
+    assert function["Timeout"] == {"Ref": "LambdaTimeout"}
+    assert function["ReservedConcurrentExecutions"]["Fn::If"][0] == "HasConcurrency"
+    assert function["TracingConfig"]["Mode"]["Fn::If"] == ["HasTracing", "Active", "PassThrough"]
+    assert RESOURCES["Aggregator"]["DependsOn"] == "AggregatorLogGroup"
+
+
+def test_the_provisioner_has_the_time_that_a_large_manifest_takes():
+    function = properties("Provisioner")
+    assert (function["Runtime"], function["Architectures"]) == ("python3.12", ["arm64"])
+    assert function["Timeout"] == 900
+    assert function["MemorySize"] == {"Ref": "LambdaMemory"}
+    assert RESOURCES["Provisioner"]["DependsOn"] == "ProvisionerLogGroup"
+    assert TEMPLATE["Outputs"]["ProvisionerArn"]["Value"] == {"Fn::GetAtt": ["Provisioner", "Arn"]}
+
+
+def test_the_template_of_a_manifest_finds_the_function_by_import():
+    manifest = LimitsManifest.from_dict(
+        {
+            "namespace": "prod",
+            "system": {"limits": {"rpm": {"capacity": 5}}, "on_unavailable": "allow"},
+            "entities": {"user": {"parent": "team", "cascade": True}},
+        }
+    )
+    body = limits_template("my-app", manifest)
+    (resource,) = body["Resources"].values()
+    assert resource["Type"] == "Custom::ZaeLimiterLimits"
+    wanted = resource["Properties"]
+    assert wanted["ServiceToken"] == {"Fn::ImportValue": "my-app-ProvisionerArn"}
+    assert wanted["ServiceTimeout"] > 900  # the function answers first
+    as_text = json.loads(json.dumps(wanted["Manifest"]), parse_int=str)  # as CloudFormation does
+    as_text["entities"]["user"]["cascade"] = "true"
+    assert LimitsManifest.from_dict(as_text) == manifest
+
+
+@pytest.mark.slow  # cfn-lint takes seconds
+def test_the_template_of_a_manifest_has_no_warning(tmp_path):
+    manifest = LimitsManifest.from_dict({"system": {"limits": {"rpm": {"capacity": 5}}}})
+    assert lint(tmp_path, as_yaml(limits_template("my-app", manifest))) == (0, "")
+
+
+def test_the_archive_is_private_encrypted_kept_and_moves_to_glacier():
+    archive = RESOURCES["AuditArchive"]
+    assert archive["DeletionPolicy"] == "RetainExceptOnCreate"
+    assert archive["UpdateReplacePolicy"] == "Retain"
+    assert set(archive["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+    (rule,) = archive["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert rule["Transitions"] == [
+        {"StorageClass": "GLACIER", "TransitionInDays": {"Ref": "AuditArchiveGlacierDays"}}
+    ]
+    assert "BucketName" not in archive["Properties"]  # CloudFormation names it
+
+
+def test_alarms_watch_errors_duration_lag_dead_letters_and_throttles():
+    alarms = {
+        name: each["Properties"]
+        for name, each in RESOURCES.items()
+        if each["Type"] == "AWS::CloudWatch::Alarm"
+    }
+    metrics = {f"{each['Namespace']}/{each['MetricName']}" for each in alarms.values()}
+    assert metrics == {
+        "AWS/Lambda/Errors",
+        "AWS/Lambda/Duration",
+        "AWS/Lambda/IteratorAge",
+        "AWS/SQS/ApproximateNumberOfMessagesVisible",
+        "AWS/DynamoDB/WriteThrottleEvents",
+    }
+    for each in alarms.values():
+        assert each["AlarmActions"]["Fn::If"][:2] == ["HasTopic", [{"Ref": "AlarmSnsTopic"}]]
+    assert parameters.values(StackOptions())["LambdaDurationThresholdMs"] == "48000"
+
+
+# --- roles and policies
+
+
+def test_every_role_has_the_boundary_and_goes_through_the_format():
+    roles = [each for each in RESOURCES.values() if each["Type"] == "AWS::IAM::Role"]
+    assert len(roles) == 5
+    for role in roles:
+        boundary = role["Properties"]["PermissionsBoundary"]
+        assert boundary["Fn::If"][:2] == ["HasBoundary", {"Ref": "PermissionBoundary"}]
+        name = role["Properties"]["RoleName"]["Fn::Sub"]
+        assert name.startswith("${RoleNamePrefix}${AWS::StackName}-")
+        assert name.endswith("${RoleNameSuffix}")
+
+
+def test_six_policies_are_made_unless_iam_is_left_out():
+    policies = [each for each in RESOURCES.values() if each["Type"] == "AWS::IAM::ManagedPolicy"]
+    assert {each["Condition"] for each in policies} == {"HasIam"}
+    made = {each["Properties"]["ManagedPolicyName"]["Fn::Sub"] for each in policies}
+    assert made == {
+        f"${{PolicyNamePrefix}}${{AWS::StackName}}-{component}${{PolicyNameSuffix}}"
+        for component in names.POLICIES
+    }
+
+
+def test_names_stay_within_bounds():
+    longest = "a" * 55
+    for component in names.ROLES:
+        assert len(component) <= 8
+        assert len(names.role(longest, component)) <= 64
+    for component in names.POLICIES:
+        assert len(component) <= 8
+        assert len(names.policy(longest, component, "p" * 28 + "{}" + "s" * 28)) <= 120
+    assert len(names.provisioner_function(longest[:44])) <= 64  # Lambda's bound
+    with pytest.raises(ValueError, match="longer than 64 characters"):
+        names.role(longest, "admin", "pb-{}-PowerUser")
+
+
+def test_outputs_are_exported_under_the_name_of_the_stack():
+    for name, output in TEMPLATE["Outputs"].items():
+        assert output["Export"]["Name"] == {"Fn::Sub": f"${{AWS::StackName}}-{name}"}
+    assert {"TableName", "TableArn", "StreamArn", "AggregatorArn"} <= set(TEMPLATE["Outputs"])

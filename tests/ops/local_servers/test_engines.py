@@ -1,0 +1,159 @@
+"""Other servers: ministack for real, Docker where there is no engine, and what is not installed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.dynamodb.server import find_binary
+from tests.support.ministack import find_program
+from zae_limiter import SyncRepository
+from zae_limiter_ops.local import LocalServerError, cache_folder, installs
+from zae_limiter_ops.local.programs import MinistackProgram
+
+
+def failing(folder, name, said):
+    """Install a program that says something and fails."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    program.chmod(0o755)
+
+
+def test_ministack_has_stacks_and_forgets_them(local, up, monkeypatch):
+    monkeypatch.setenv("ZAEL_MINISTACK", str(find_program()))
+    server = up("--engine", "ministack", "--name", "my-app")
+    assert (server["state"], server["stacks"]) == ("running", ["my-app"])
+    assert server["data"] is None
+    for name, value in local("env", "--output", "json").json.items():
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    with SyncRepository.open() as repository:
+        assert [each.name for each in repository.list_namespaces()] == ["default"]
+    assert up()["started"] is False
+    assert local("down", "--output", "json").json["kept"] is None
+    again = up("--engine", "ministack")
+    assert (again["started"], again["stacks"]) == (True, [])
+
+
+def test_the_version_of_ministack_is_the_one_that_is_pinned():
+    pins = dict(
+        line.split("==") for line in installs.MINISTACK_PINS.read_text().splitlines() if line
+    )
+    program = MinistackProgram(find_program(), "")
+    assert program.version() == pins["ministack"]
+
+
+def test_without_a_docker_engine_a_line_says_what_else_there_is(local, monkeypatch, home):
+    failing(home, "docker", "Cannot connect to the Docker daemon at unix:///none.sock")
+    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
+    line = local("up", "--engine", "docker").error(1)
+    assert line.startswith("error: no Docker engine answers (docker version: Cannot connect to")
+    assert "--engine dynoxide" in line
+
+
+def test_without_docker_a_line_says_what_else_there_is(local, monkeypatch, home):
+    monkeypatch.setenv("PATH", str(home))
+    line = local("up", "--engine", "docker").error(1)
+    assert line.startswith("error: Docker is not installed")
+
+
+# A client whose containers are processes of the local server.
+CLIENT = """#!/bin/sh
+case "$1" in
+    version) echo 28.2.2 ;;
+    image) echo sha256:1 ;;
+    run)
+        for word; do
+            case "$word" in --publish=*) port=${{word#*:}}; port=${{port%:*}} ;; esac
+        done
+        {binary} serve --host 127.0.0.1 --port "$port" >/dev/null 2>&1 &
+        echo $! ;;
+    inspect) kill -0 "$4" 2>/dev/null && echo true || echo false ;;
+    stop) kill "$4" ;;
+esac
+"""
+
+
+def test_a_container_is_started_found_and_stopped(local, up, monkeypatch, home, port):
+    client = home / "docker"
+    client.write_text(CLIENT.format(binary=find_binary()))
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
+    server = up("--engine", "docker", "--image", "dynamodb-local", "--name", "my-app")
+    assert (server["state"], server["image"], server["pid"]) == ("running", "dynamodb-local", None)
+    assert (server["version"], server["log"]) == ("2.6.1", None)
+    assert f"container {server['container']}" in local("status").out
+    assert up("--engine", "docker")["started"] is False
+    assert "docker (dynamodb-local) is running" in local(
+        "up", "--image", "localstack", "--engine", "docker"
+    ).error(1)
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", "/nowhere")  # Docker is removed, for a moment
+    assert local("status", "--output", "json").code == 1
+    monkeypatch.setenv("PATH", path)
+    down = local("down", "--output", "json").json
+    assert (down["stopped"], down["kept"]) == (True, "volume zae-limiter-dynamodb")
+    assert local("status", "--output", "json").code == 1
+    later = local("down", "--delete-data", "--yes", "--output", "json").json
+    assert later["deleted"] == ["zae-limiter-dynamodb"]
+
+
+def test_an_image_is_for_docker(local):
+    assert "--image goes with --engine docker" in local("up", "--image", "localstack").error(2)
+
+
+# --- what is not installed -------------------------------------------------------------------
+
+
+def test_without_npm_a_line_says_how_to_get_the_server(home, monkeypatch):
+    monkeypatch.setenv("PATH", str(home))
+    with pytest.raises(LocalServerError) as caught:
+        installs.fetch_dynoxide(pytest.fail)
+    for way in ("install Node.js", "ZAEL_DYNOXIDE=/path", "--engine ministack"):
+        assert way in str(caught.value)
+
+
+def test_a_fetch_that_fails_says_why_and_leaves_nothing(home, monkeypatch):
+    bin_folder = home / "bin"
+    bin_folder.mkdir()
+    failing(bin_folder, "npm", "ENOTFOUND registry.npmjs.org")
+    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+    steps = []
+    with pytest.raises(LocalServerError, match=r"npm failed \(ENOTFOUND registry"):
+        installs.fetch_dynoxide(steps.append)
+    assert "through npm into" in steps[0]
+    assert [path.name for path in cache_folder().iterdir()] == ["install.lock"]
+
+
+def test_a_variable_that_names_no_program_is_an_error(local, monkeypatch, home):
+    monkeypatch.setenv("ZAEL_DYNOXIDE", str(home))
+    assert f"ZAEL_DYNOXIDE={home} is not a program" in local("up").error(1)
+
+
+def test_a_program_that_does_not_run_here_is_an_error(local, monkeypatch, home, port):
+    failing(home, "dynoxide", "wrong architecture")
+    monkeypatch.setenv("ZAEL_DYNOXIDE", str(home / "dynoxide"))
+    assert "does not run here" in local("up", "--port", port).error(1)
+
+
+def test_a_server_that_ends_at_once_is_an_error_with_its_words(local, monkeypatch, home, port):
+    program = home / "dynoxide"
+    program.write_text(
+        "#!/bin/sh\n[ $1 = --version ] && echo dynoxide 9.9.9 && exit\necho no space left\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("ZAEL_DYNOXIDE", str(program))
+    assert "dynoxide ended: no space left" in local("up", "--port", port).error(1)
+    assert local("down", "--output", "json").json["stopped"] is False
+
+
+def test_help_needs_none_of_it():
+    code = (
+        "import sys; sys.argv = ['zae-limiter', 'local', 'up', '--help']\n"
+        "from zae_limiter_ops.cli import main; main()\n"
+        "sys.exit(' '.join(name for name in sys.modules if name.startswith("
+        "('botocore', 'asyncio', 'rich', 'zae_limiter_ops.local', 'zae_limiter._sync'))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,140 @@
+"""The JSON Schema says of a manifest what the reader says, as far as a schema can."""
+
+import json
+import re
+from importlib.resources import files
+
+import pytest
+
+from zae_limiter.models.limit import MAX_LIMITS, MAX_PERIOD_SECONDS, MAX_TOKENS
+from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.problems import ManifestError
+
+SCHEMA = json.loads(files("zae_limiter_ops.manifest").joinpath("schema.json").read_text("utf-8"))
+TYPES = {
+    "object": dict,
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "null": type(None),
+}
+NO_RULES = {"$schema", "$id", "$defs", "title", "description"}
+
+
+def is_valid(schema, value):
+    """The part of JSON Schema that ours uses; an unknown keyword is an error."""
+    rules = {
+        "$ref": lambda ref: is_valid(SCHEMA["$defs"][ref.rpartition("/")[2]], value),
+        "type": lambda types: _has_type(types, value),
+        "enum": lambda values: value in values,
+        "anyOf": lambda schemas: any(is_valid(each, value) for each in schemas),
+        "not": lambda inner: not is_valid(inner, value),
+        "pattern": lambda text: not isinstance(value, str) or re.search(text, value),
+        "minLength": lambda least: not isinstance(value, str) or len(value) >= least,
+        "maxLength": lambda most: not isinstance(value, str) or len(value) <= most,
+        "minimum": lambda least: not _has_type("integer", value) or value >= least,
+        "maximum": lambda most: not _has_type("integer", value) or value <= most,
+        "minProperties": lambda least: not isinstance(value, dict) or len(value) >= least,
+        "maxProperties": lambda most: not isinstance(value, dict) or len(value) <= most,
+        "required": lambda names: not isinstance(value, dict) or set(names) <= set(value),
+        "propertyNames": lambda inner: all(is_valid(inner, name) for name in _items(value)),
+        "properties": lambda inner: all(
+            is_valid(inner[name], each) for name, each in _items(value).items() if name in inner
+        ),
+        "additionalProperties": lambda inner: all(
+            inner is not False and is_valid(inner, each)
+            for name, each in _items(value).items()
+            if name not in schema.get("properties", {})
+        ),
+    }
+    return all(rules[name](rule) for name, rule in schema.items() if name not in NO_RULES)
+
+
+def _items(value):
+    return value if isinstance(value, dict) else {}
+
+
+def _has_type(types, value):
+    kinds = [types] if isinstance(types, str) else types
+    return any(type(value) is TYPES[kind] for kind in kinds)
+
+
+def limit(value):
+    return {"resources": {"gpt-4": {"limits": {"rpm": value}}}}
+
+
+ACCEPTED = [
+    None,
+    {},
+    {"namespace": "prod", "system": None, "resources": None, "entities": {}},
+    {"namespace": 7},
+    {"system": {"on_unavailable": "block"}},
+    {"system": {"limits": {"rpm": 5}, "on_unavailable": None}},
+    {"resources": {"org/llama3:8b@v1+x": {"limits": {"rpm": 5, "t.p-m_2": "5/min"}}}},
+    {"entities": {"any id, 100 %": {"limits": {"rpm": 5}}}},
+    {"entities": {"u": {"parent": "team", "cascade": True}}},
+    {"entities": {"u": {"parent": 7, "cascade": "false"}}},
+    {"entities": {"u": {}, "v": None, "w": {"registered": True, "limits": {"rpm": 5}}}},
+    {"entities": {"u": {"parent": "v", "registered": "true"}, "v": {"registered": False}}},
+    {"entities": {"u": {"resources": {"_default_": {"limits": {"rpm": 5}}}}}},
+    limit({"capacity": 5, "burst": 6, "refill_amount": 7, "refill_period": 8}),
+    limit({"capacity": "5", "burst": None, "refill_period": "90s"}),
+    limit({"capacity": MAX_TOKENS, "refill_period": MAX_PERIOD_SECONDS}),
+    *map(limit, ["5", "1_000/hour:2_000", "10:20", "1/90s", 3]),
+]
+REFUSED = [
+    [],
+    "text",
+    5,
+    {"sytem": {}},
+    {"namespace": "my app"},
+    {"namespace": "x" * 65},
+    {"system": []},
+    {"system": {"on_unavailable": "maybe"}},
+    {"system": {"limit": {}}},
+    {"resources": {"_default_": {"limits": {"rpm": 5}}}},
+    {"resources": {"a b": {"limits": {"rpm": 5}}}},
+    {"resources": {"x" * 129: {"limits": {"rpm": 5}}}},
+    {"resources": {"gpt-4": {}}},
+    {"resources": {"gpt-4": {"limits": {}}}},
+    {"resources": {"gpt-4": {"limits": [5]}}},
+    {"resources": {"gpt-4": {"limits": {f"l{n}": 5 for n in range(MAX_LIMITS + 1)}}}},
+    {"resources": {"gpt-4": {"limits": {"wcu": 5}}}},
+    {"resources": {"gpt-4": {"limits": {"1st": 5}}}},
+    {"resources": {"gpt-4": {"limits": {"x" * 65: 5}}}},
+    {"entities": {"a#b": {"limits": {"rpm": 5}}}},
+    {"entities": {"$x": {"limits": {"rpm": 5}}}},
+    {"entities": {" x": {"limits": {"rpm": 5}}}},
+    {"entities": {"": {"limits": {"rpm": 5}}}},
+    {"entities": {"x" * 257: {"limits": {"rpm": 5}}}},
+    {"entities": {"u": []}},
+    {"entities": {"u": {"registered": 1}}},
+    {"entities": {"u": {"parents": "t"}}},
+    {"entities": {"u": {"parent": "a#b"}}},
+    {"entities": {"u": {"parent": True}}},
+    {"entities": {"u": {"parent": "t", "cascade": "maybe"}}},
+    {"entities": {"u": {"parent": "t", "cascade": 1}}},
+    *map(limit, [0, -1, 1.5, True, None, "", "x", "5/", "5/min:", "-5", [], {}]),
+    limit({"burst": 5}),
+    limit({"capacity": 0}),
+    limit({"capacity": 1.5}),
+    limit({"capacity": True}),
+    limit({"capacity": "many"}),
+    limit({"capacity": MAX_TOKENS + 1}),
+    limit({"capacity": 5, "rate": 5}),
+    limit({"capacity": 5, "refill_period": "soon!"}),
+    limit({"capacity": 5, "refill_period": MAX_PERIOD_SECONDS + 1}),
+]
+
+
+@pytest.mark.parametrize("manifest", ACCEPTED, ids=str)
+def test_what_the_reader_accepts_is_valid(manifest):
+    LimitsManifest.from_dict(manifest)
+    assert is_valid(SCHEMA, manifest)
+
+
+@pytest.mark.parametrize("manifest", REFUSED, ids=lambda value: str(value)[:60])
+def test_what_the_reader_refuses_is_not_valid(manifest):
+    with pytest.raises(ManifestError):
+        LimitsManifest.from_dict(manifest)
+    assert not is_valid(SCHEMA, manifest)
