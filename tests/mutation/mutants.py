@@ -1049,8 +1049,8 @@ MUTANTS = [
     Mutant(
         "a cleared hour is not noticed",
         "zae_limiter/dynamodb/items/bucket.py",
-        " or (finished is not None and FINISHED not in item)",
-        "",
+        "if known.finished is not None and FINISHED not in item:",
+        "if False:",
         HOURS + "test_a_cleared_hour_is_noticed",
     ),
     Mutant(

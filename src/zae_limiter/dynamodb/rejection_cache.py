@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zae_limiter.admission.image import is_paused
 from zae_limiter.admission.moves import charge_moves
 from zae_limiter.admission.reservation import bound_ms, reservation_moves
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket, holds_limits
@@ -71,24 +72,23 @@ class RejectionCache:
         entry, change = self._cache.get(pending.shard_id), pending.change
         if entry is None:
             return None
-        bucket, at_ms, others, _, _, _ = entry  # faster than attributes
-        in_force, amounts, _, _, _, _, until_ms, _, _, _, _ = change
+        bucket, in_force, amounts = entry.bucket, change.in_force, change.amounts_milli
         if bucket.digest not in in_force.digests and not holds_limits(bucket, in_force):
             return None
         image = bucket.image
-        paused_until_ms = image.paused_until_ms
-        if paused_until_ms is not None and now_ms < paused_until_ms:
+        if is_paused(image, now_ms):
             return self._judge_paused(entry, now_ms)
-        if until_ms is not None:
-            return self._judge_reservation(pending, entry, until_ms, now_ms)
+        if change.until_ms is not None:
+            return self._judge_reservation(pending, entry, change.until_ms, now_ms)
         last = self._last_fit
         if last is not None and last[0] is entry and _covers(last, amounts, now_ms):
             return None
-        age_ms = now_ms - at_ms
+        age_ms = now_ms - entry.at_ms
         is_fresh = 0 <= age_ms < self._ttl_ms
         if image.holds is not None:  # planned with the slots of other callers, without a draft
             fits = fits_alone(change, image, now_ms)
             return None if fits or not is_fresh else Rejected(image, now_ms)
+        others = entry.others_milli_per_s
         moves, fits = charge_moves(image.limits, amounts, now_ms, age_ms, others, reject=is_fresh)
         if is_fresh and not fits:
             return Rejected(image, now_ms)

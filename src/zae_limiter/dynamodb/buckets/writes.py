@@ -122,18 +122,17 @@ def charge(
 
     A reservation may leave a debt, which the TTL has to outlast.
     """
-    _, amounts, _, admitted, _, through_child, until_ms, _, _, _, _ = change  # faster so
-    reserves = until_ms is not None
+    reserves = change.until_ms is not None
     return _balance_write(
         known,
         bucket,
         moves,
         in_force,
         context,
-        admitted=admitted,
+        admitted=change.admitted,
         positions=SINGLE_RESERVATION if reserves else SINGLE_CHARGE,
-        net_milli=amounts,
-        through_milli=through_children((change,)) if through_child else NO_AMOUNTS,
+        net_milli=change.amounts_milli,
+        through_milli=through_children((change,)) if change.through_child else NO_AMOUNTS,
         owes=reserves,
     )
 
@@ -205,10 +204,9 @@ def _balance_write(
     gives: bool = False,
     slots: PlannedSlots | None = None,
 ) -> Attempt:
-    shard_id, now_ms, write_id, usage_ms, tally, _ = context
-    image, _, _, last_write_id, _, _, hours, _, _, _, _ = bucket  # faster than attributes
-    expires_at = image.expires_ms
-    until = in_force.extended_ttl(expires_at, now_ms, usage_ms)
+    now_ms, write_id, usage_ms = context.now_ms, context.write_id, context.usage_ms
+    image, hours, tally = bucket.image, bucket.hours, context.tally
+    until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
     if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
         until = expires_ms(after(image, moves), in_force, now_ms, usage_ms)
     counts, store_first, begins_hour = None, None, None
@@ -223,10 +221,10 @@ def _balance_write(
         write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
         admitted = 0
     trailer = WriteTrailer(
-        write_id=write_id, admitted=admitted, expires_ms=until, keeps=until == expires_at
+        write_id=write_id, admitted=admitted, expires_ms=until, keeps=until == image.expires_ms
     )
     version = 0 if image.config_version else in_force.governing_version
-    write = TemplatedCharge(shard_id, moves, trailer, bucket, version, counts)
+    write = TemplatedCharge(context.shard_id, moves, trailer, bucket, version, counts)
     if slots is not None:
         write.slot_writes = slots.writes()
     if image.paused_until_ms is not None and not is_paused(image, now_ms):
@@ -235,7 +233,7 @@ def _balance_write(
     return Attempt(
         write=write,
         write_id=write_id,
-        previous_write_id=None if gives else last_write_id,
+        previous_write_id=None if gives else bucket.write_id,
         guarded_retry=None if gives else write.guarded,
         structural=False,
         plain_moves=len(moves) - clamped,
@@ -257,18 +255,18 @@ def _counts(
     counted: Counted,
 ) -> HourCounts:
     """Return what a write counts after the end of the hour that the bucket counts for."""
-    _, now_ms, _, usage_ms, _, is_turning = context
     return hour_counts(
-        known, bucket, now_ms, usage_ms=usage_ms, is_turning=is_turning, counted=counted
+        known,
+        bucket,
+        context.now_ms,
+        usage_ms=context.usage_ms,
+        is_turning=context.is_turning,
+        counted=counted,
     )
 
 
 def _clamped(moves: list[Move]) -> int:
-    number = 0
-    for _, _, _, _, put, _ in moves:  # a generator takes twice as long
-        if put is not None:
-            number += 1
-    return number
+    return sum(move.put is not None for move in moves)
 
 
 def credit(
@@ -280,7 +278,7 @@ def credit(
     net_milli: Mapping[str, int] = NO_AMOUNTS,
 ) -> Attempt:
     """Write credits alone: balances only grow, so nothing has to be known of the bucket."""
-    shard_id, now_ms, write_id = context[:3]
+    shard_id, now_ms, write_id = context.shard_id, context.now_ms, context.write_id
     moves = [move(key, NO_RATE, each, now_ms, overflowing=False) for key, each in wanted.items()]
     update = bucket_update(bucket_item.key(*shard_id), moves, WriteTrailer(write_id, admitted))
     for each in moves:
@@ -302,11 +300,13 @@ def first(
     slots: PlannedSlots | None = None,
 ) -> Attempt:
     """Create the bucket, or take from it if it exists and is full: both have the same result."""
-    shard_id, now_ms, write_id, usage_ms, tally, _ = context
-    write_id, hour, origin = TURN_MARK + write_id, now_ms // HOUR_MS, new_origin(shard_id.number)
+    shard_id, now_ms, tally = context.shard_id, context.now_ms, context.tally
+    write_id, hour = TURN_MARK + context.write_id, now_ms // HOUR_MS
+    origin = new_origin(shard_id.number)
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
     moves = [first_move(key, rate, wanted.get(key, NOTHING), now_ms) for key, rate in rates.items()]
-    until = expires_ms(after(full_bucket(in_force, now_ms), moves), in_force, now_ms, usage_ms)
+    full = full_bucket(in_force, now_ms)
+    until = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
     trailer = WriteTrailer(write_id, 0, until, keeps=False)
     asked = encode_asked(tally.asked, bucket_item.slots_for(rates))
     new_bucket = NewBucket(
@@ -333,7 +333,7 @@ def first(
         None,
         only_if_absent,
         applied_positions=positions,
-        begins_hour=(origin, hour) if usage_ms else None,
+        begins_hour=(origin, hour) if context.usage_ms else None,
         tally=tally,
         moments=NO_MOMENTS if slots is None else slots.moments,
     )

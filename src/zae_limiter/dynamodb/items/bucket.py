@@ -221,12 +221,13 @@ def _absent(hours: HourState) -> tuple[str, ...]:
 
 def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     """Decode an item whose digest is the known one; its hour usually is, too."""
-    before, digest, generation, _, shard, rates, hours, finished, absent, steady, _ = known
-    if hours is None or steady != _steady(item) or (finished is not None and FINISHED not in item):
+    if known.hours is None or known.steady != _steady(item):
         return _decode(item)
-    for name in absent:
-        if name in item:
-            return _decode(item)
+    if known.finished is not None and FINISHED not in item:
+        return _decode(item)
+    if any(name in item for name in known.absent):
+        return _decode(item)
+    before = known.image
     limits = {}
     for limit, (_, rate, _, counted) in before.limits.items():
         of_balance, of_consumed = _names[limit]
@@ -251,27 +252,15 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     )
     if before.holds is not None:
         image = _with_holds(item, image)
-    write_id, asked = item[WRITE_ID]["S"], item_hours.asked_text(item)
-    return StoredBucket(
-        image=image,
-        digest=digest,
-        generation=generation,
-        write_id=write_id,
-        shard=shard,
-        rates=rates,
-        hours=hours,
-        finished=finished,
-        absent=absent,
-        steady=steady,
-        asked=asked,
+    return known._replace(
+        image=image, write_id=item[WRITE_ID]["S"], asked=item_hours.asked_text(item)
     )
 
 
 def _steady(item: Item) -> tuple[str | None, ...]:
     """Return the texts of numbers and names that few writes change, of an item with hours.
 
-    While they are as before, they need not be decoded. With tuples made without their classes
-    that saves 14,000 of the 590,000 instructions of an acquire.
+    While they are as before, they need not be decoded.
     """
     ttl = item.get(TTL)
     return (

@@ -245,12 +245,12 @@ class WriteLoop:
 
         The decisions are None if the write must be planned again.
         """
-        shard_id, now_ms, _, _, _, _ = context  # faster than attributes
-        _, _, _, _, _, plain, clamped, positions, net_milli, first, begins, _, _, _ = attempt
-        self._counters.writes[plain, clamped].add()
+        shard_id, now_ms = context.shard_id, context.now_ms
+        positions, begins = attempt.applied_positions, attempt.begins_hour
+        self._counters.writes[attempt.plain_moves, attempt.clamp_moves].add()
         try:
             on_throttled = partial(self._throttled.add, shard_id)
-            if begins is None and first is None:
+            if begins is None and attempt.store_first is None:
                 item = await self._writer.write(attempt, deadline, on_throttled)
             else:
                 item = await self._begin_hour(attempt, shard_id, deadline)
@@ -262,7 +262,7 @@ class WriteLoop:
                 return fresh, None, False
             return fresh, [rejection], False
         bucket = bucket_item.decode(item, known.bucket)
-        self._cache.store(shard_id, bucket, now_ms, net_milli)
+        self._cache.store(shard_id, bucket, now_ms, attempt.net_milli)
         if begins is not None:
             self._announce(bucket, shard_id)
         elif self._later.failed:
