@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer
 from zae_limiter.dynamodb.items.charge_template import TemplatedCharge
@@ -54,7 +55,11 @@ def hours_and_counts(draw):
     form = draw(st.sampled_from([HourForm.COUNT, HourForm.LATE, HourForm.TURN]))
     through = draw(st.dictionaries(st.sampled_from(keys), numbers, max_size=3))
     small = st.integers(0, 3)
-    counts = HourCounts(form, draw(numbers), draw(small), draw(small), through, draw(perhaps))
+    tally = Tally(draw(small), draw(small), draw(small))
+    asked = draw(st.sampled_from(["", "0=5,rpm=7"]))
+    counts = HourCounts(
+        form, draw(numbers), draw(small), tally, through, draw(perhaps), asked=asked
+    )
     return state, draw(st.none() | st.just(counts))
 
 

@@ -304,7 +304,9 @@ class ManifestContract(Contract):
         plan = provisioner.plan(exported)
         assert (plan.changes, plan.adopted, plan.unchanged) == ([], 0, 5)
         assert provisioner.apply(declare()).deleted == 3
-        assert provisioner.export().to_dict() == {"namespace": "default"}
+        entities = {"alone": {"registered": True}, "child": {"registered": True}}
+        left = provisioner.export().to_dict()
+        assert left == {"namespace": "default", "entities": entities}, "they stay registered"
 
     def test_many_entities_take_several_batches_and_pages(self, world: World) -> None:
         ids = [f"entity-{number}" for number in range(MANY)]

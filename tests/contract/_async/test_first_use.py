@@ -90,7 +90,7 @@ async def test_a_store_that_cannot_be_opened_is_tried_again_and_named(tmp_path):
 async def test_an_error_of_opening_shows_no_password():
     url = "dynamodb://stack?region=us-east-1&endpoint_url=http://user:p@ssw0rd@127.0.0.1:1"
     limiter = RateLimiter(url=url)
-    with pytest.raises(ValidationError, match="cannot open dynamodb://stack") as caught:
+    with pytest.raises(ValidationError, match="cannot open dynamodb://") as caught:
         await limiter.get_entity("user")
     assert "ssw0rd" not in str(caught.value)
     assert "ssw0rd" not in repr(limiter)

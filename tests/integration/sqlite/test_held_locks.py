@@ -99,6 +99,13 @@ async def test_many_tasks_give_up_together(sqlite_url, path):
 # --- what is left of those who gave up
 
 
+def takes(limiter):
+    try:
+        return take(limiter) == {"rpm": 1}
+    except RateLimiterUnavailable:
+        return False
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_waiting_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_url, path, suffix):
     with open_sync(sqlite_url, 0.005) as repo:
@@ -112,7 +119,8 @@ def test_waiting_in_vain_again_and_again_leaves_no_threads_and_no_files(sqlite_u
             assert threads() <= before + 2
             assert descriptors() <= files + 2
         assert eventually(lambda: is_open_to_others(path), 1.0)
-        assert take(limiter) == {"rpm": 1}
+        # With 5 ms for each, a call on a busy machine may come too late again.
+        assert eventually(lambda: takes(limiter), 5.0)
         assert eventually(lambda: threads() <= before, 1.0)
         assert is_open_to_others(path)
 

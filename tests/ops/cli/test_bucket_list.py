@@ -68,7 +68,7 @@ def test_buckets_of_a_resource_or_an_entity_are_listed(cli, args, expected):
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--near", "100%", "-r", "gpt-5"], ["key-d"]),
+        (["--near", "98%", "-r", "gpt-5"], ["key-d"]),
         (["--near", "90%", "-r", "gpt-5"], ["key-d", "key-b"]),
         (["--near", "94", "--sort", "wait"], ["key-d", "key-7", "key-b"]),
         (["--near", "94%"], ["key-7", "key-d", "key-b"]),
