@@ -28,11 +28,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Key of the scope under which what is inside of the middleware finds its HeldResponse. Rejections
-# may be raised there: the middleware answers them.
+# Scope key of the HeldResponse. If it is set, the middleware answers rejections raised inside.
 HELD_RESPONSE = "zae_limiter.response"
-# Of a body that arrives while its request waits for capacity. A larger one stays with the server,
-# and its client is no longer watched.
+# Most body bytes that are read while a request waits; beyond that its client is not watched.
 MOST_READ_AHEAD_BYTES = 256 * 1024
 
 
@@ -96,6 +94,8 @@ class AsgiMiddleware:
                 raise
             rule = self._rule
             await response.answer(refusal(answered, rule.style, details=rule.details))
+        finally:
+            response.stop_reading()
 
     async def _serve(self, scope: Scope, response: HeldResponse) -> None:
         state = scope.setdefault("state", {})
@@ -144,9 +144,10 @@ class HeldResponse:
         self._bytes = 0
         self._ended = self._disconnected = False
         self._read_ahead: deque[Message] = deque()
+        self._coming: asyncio.Future[Message] | None = None
 
     async def receive(self) -> Message:
-        message = self._read_ahead.popleft() if self._read_ahead else await self._receive()
+        message = self._read_ahead.popleft() if self._read_ahead else await self._next_message()
         if message["type"] == "http.disconnect" and not self._ended:
             self._disconnected = True
         return message
@@ -158,12 +159,32 @@ class HeldResponse:
         """
         size = 0
         while size <= MOST_READ_AHEAD_BYTES:
-            message = await self._receive()
+            if self._coming is None:
+                self._coming = asyncio.ensure_future(self._receive())
+            message = await self._next_message()
             self._read_ahead.append(message)
             if message["type"] == "http.disconnect":
                 return True
             size += len(message.get("body", b""))
         return False
+
+    async def _next_message(self) -> Message:
+        """Return the next message; a reader that is cancelled leaves it to the next reader.
+
+        Other middleware loses a message that it has taken from the server if the receive is
+        cancelled. So a receive that was begun to read ahead goes on, and ``wait`` cancels nothing.
+        """
+        while (coming := self._coming) is not None:
+            await asyncio.wait([coming])
+            if self._coming is coming:  # another reader may have taken the message meanwhile
+                self._coming = None
+                return coming.result()
+        return await self._receive()
+
+    def stop_reading(self) -> None:
+        """Cancel a receive that nobody waits for, once the request has ended."""
+        if self._coming is not None:
+            self._coming.cancel()
 
     async def send(self, message: Message) -> None:
         kind = message["type"]

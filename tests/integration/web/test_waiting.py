@@ -5,11 +5,13 @@ import asyncio
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 from fastapi import Depends, FastAPI
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from tests.integration.web import django_site
 from tests.support.web_servers import asgi_server, fetch, wait_until
-from zae_limiter import Limit, web
+from zae_limiter import Limit, RateLimiter, web
 
 TIMEOUT_S = 60
 
@@ -145,3 +147,48 @@ async def test_a_body_that_arrives_meanwhile_reaches_the_application(
         holding.release.set()
         assert (await first).status == (await waiting).status == 200
     assert holding.bodies == [0, size]
+
+
+class Outer(BaseHTTPMiddleware):
+    """As ``@app.middleware("http")`` of FastAPI: it loses a message if a receive is cancelled."""
+
+    async def dispatch(self, request, call_next):
+        return await call_next(request)
+
+
+@both
+async def test_no_body_is_lost_between_the_line_and_the_application(tmp_path, holding, make_app):
+    """The body arrives just when the line lets its request pass, or a moment earlier or later."""
+    holding.release.set()
+    async with RateLimiter(url=f"sqlite:///{tmp_path}/limits.db") as limiter:
+        await limiter.set_limits("key", [Limit.per_minute("rpm", 1_000_000)])
+        app = make_app(limiter, holding)
+        app.add_middleware(Outer)
+
+        async def post_some(port):
+            return [(await fetch(port, body=b"x" * 1_000)).status for _ in range(10)]
+
+        async with asgi_server(app) as port, asyncio.timeout(60):
+            statuses = await asyncio.gather(*[post_some(port) for _ in range(10)])
+    assert statuses == [[200] * 10] * 10
+    assert holding.bodies == [1_000] * 100
+
+
+async def test_a_body_that_is_never_read_leaves_no_task_behind(limiter):
+    await limiter.set_limits("key", [Limit.concurrent("parallel", 1)])
+    reading = []
+
+    async def receive():
+        reading.append(asyncio.current_task())
+        await asyncio.Event().wait()  # a server that never tells that the client has gone
+
+    async def send(message):
+        pass
+
+    app = web.AsgiMiddleware(JSONResponse({}), limiter, key="key", cost={"parallel": 1}, timeout=9)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    async with limiter.acquire("key", "api", {"parallel": 1}):
+        waiting = asyncio.create_task(app(scope, receive, send))
+        await wait_until(lambda: reading)
+    await waiting
+    await wait_until(lambda: all(task.done() for task in reading))
