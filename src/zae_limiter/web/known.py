@@ -11,46 +11,52 @@ from zae_limiter.web.keys import RefusedKey
 
 REMEMBERED_S: Final = 60.0  # as long as a client keeps configuration by default
 MOST_REMEMBERED: Final = 10_000
-SILENCE_S: Final = 1.0  # a breaker asks a store that does not answer as often
+UNREADABLE_S: Final = 1.0  # A breaker probes a silent store once a second, too.
 
 
 class KnownEntities:
     """Refuses keys whose entity is not registered; remembers those that are, for a minute.
 
-    An unknown key costs a read of the store each time and stores nothing. If the store does not
-    answer, the key passes: the outage policy of the acquire decides then.
+    An unknown key costs a read of the store each time and stores nothing. If the read of an entity
+    fails, that key alone passes for a second. While the breaker of the store is open, all keys
+    pass. The outage policy of the acquire decides about keys that pass in this way.
     """
 
     def __init__(self) -> None:
-        self._known: BoundedDict[str, float] = BoundedDict(MOST_REMEMBERED)
-        self._silent_until_s = 0.0
+        self._passes_until_s: BoundedDict[str, float] = BoundedDict(MOST_REMEMBERED)
 
     def check(self, limiter: Any, entity_id: str) -> None:
         """Raise RefusedKey if the entity is not registered."""
-        if not self._must_ask(entity_id, monotonic()):
+        if not self._must_ask(limiter, entity_id):
             return
         try:
             entity = limiter.get_entity(entity_id)
         except RateLimiterUnavailable:
-            self._silent_until_s = monotonic() + SILENCE_S
+            self._let_pass(entity_id, UNREADABLE_S)
         else:
-            self._learn(entity_id, entity, monotonic())
+            self._learn(entity_id, entity)
 
     async def check_async(self, limiter: Any, entity_id: str) -> None:
         """Do the same for an async limiter."""
-        if not self._must_ask(entity_id, monotonic()):
+        if not self._must_ask(limiter, entity_id):
             return
         try:
             entity = await limiter.get_entity(entity_id)
         except RateLimiterUnavailable:
-            self._silent_until_s = monotonic() + SILENCE_S
+            self._let_pass(entity_id, UNREADABLE_S)
         else:
-            self._learn(entity_id, entity, monotonic())
+            self._learn(entity_id, entity)
 
-    def _must_ask(self, entity_id: str, now_s: float) -> bool:
-        return self._known.get(entity_id, 0.0) <= now_s and self._silent_until_s <= now_s
+    def _must_ask(self, limiter: Any, entity_id: str) -> bool:
+        if monotonic() < self._passes_until_s.get(entity_id, 0.0):
+            return False
+        repository = limiter.repository  # None before the first call has opened it
+        return repository is None or not repository.get_stats().breaker_open
 
-    def _learn(self, entity_id: str, entity: object, now_s: float) -> None:
+    def _learn(self, entity_id: str, entity: object) -> None:
         if entity is None:
             raise RefusedKey(401, "key_unknown", "the key is not known")
-        self._known.put(entity_id, now_s + REMEMBERED_S)
+        self._let_pass(entity_id, REMEMBERED_S)
+
+    def _let_pass(self, entity_id: str, seconds: float) -> None:
+        self._passes_until_s.put(entity_id, monotonic() + seconds)

@@ -1,12 +1,13 @@
 """Whom a request is charged to, and what is answered without a usable key, under real servers."""
 
 import json
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 
 import pytest
 
 from tests.integration.web import apps
-from tests.support.web_servers import asgi_server, fetch, gunicorn_server
+from tests.support.web_servers import asgi_server, fetch, gunicorn_server, wait_until
 from zae_limiter import ValidationError, web
 from zae_limiter.testing import outage
 
@@ -212,6 +213,33 @@ async def test_in_an_outage_the_policy_decides_about_unknown_keys(serve, limiter
     async with serve("asgi", known_only=True, on_unavailable=policy) as port:
         with outage(limiter):
             assert (await fetch(port, "/", {"x-api-key": "key"})).status == status
+
+
+async def test_an_entity_that_cannot_be_read_lets_no_other_key_pass(serve, limiter, tmp_path):
+    await limiter.create_entity("damaged")
+    with closing(sqlite3.connect(tmp_path / "limits.db")) as file:
+        file.execute("UPDATE entity SET metadata = '{not JSON'")
+        file.commit()
+    async with serve("asgi", known_only=True) as port:
+        damaged = await fetch(port, "/", {"x-api-key": "damaged"})
+        made_up = [await fetch(port, "/", {"x-api-key": f"made-up-{n}"}) for n in range(5)]
+    assert damaged.status == 503, "the outage policy decides about it"
+    assert [each.status for each in made_up] == [401] * 5
+
+
+async def test_keys_do_not_wait_for_a_store_that_is_down(serve, limiter):
+    """The breaker opens; from then on no key is looked up."""
+    async with serve("asgi", known_only=True, on_unavailable="allow") as port:
+        with outage(limiter):
+
+            async def is_open():
+                await fetch(port, "/", {"x-api-key": "key"})
+                return limiter.repository.get_stats().breaker_open
+
+            await wait_until(is_open)
+            made_up = [await fetch(port, "/", {"x-api-key": f"made-up-{n}"}) for n in range(5)]
+        assert [each.status for each in made_up] == [200] * 5
+        assert (await fetch(port, "/", {"x-api-key": "made-up-9"})).status == 401
 
 
 # --- what a rejection tells
