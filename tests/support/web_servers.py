@@ -103,7 +103,8 @@ def request_bytes(path, headers, body):
     lines += [f"{name}: {value}" for name, value in pairs]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-    return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+    head = "\r\n".join([*lines, "", ""])
+    return head.encode(errors="surrogateescape") + (body or b"")  # "\udca0" is the byte A0
 
 
 def parsed(data):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 
 from zae_limiter.exceptions import ValidationError
@@ -12,6 +15,7 @@ from zae_limiter.web.requests import WebRequest
 
 _SECRET_VARIABLE: Final = "ZAEL_KEY_SECRET"
 _DIGEST_BYTES: Final = 16  # 128 bits: two keys never meet, and ids stay short
+_SPACE: Final = " \t"  # what HTTP allows around a value; `str.strip` cuts bytes of UTF-8 off, too
 
 
 class RefusedKey(Exception):
@@ -30,6 +34,9 @@ class RefusedKey(Exception):
 def client_address(request: Any) -> str | None:
     """Return the address of the client as the server sees it: a key for any framework.
 
+    A client of IPv6 has a whole network of 2**64 addresses, so its key is that network, such as
+    ``2001:db8:1:2::/64``. An IPv4 address in the form of IPv6 is the IPv4 address.
+
     Behind a proxy it is the address of the proxy, unless the server is configured to trust the
     proxy's headers. A server on a unix socket knows no address; then this is None.
     """
@@ -37,14 +44,27 @@ def client_address(request: Any) -> str | None:
     if client is None:  # Django
         client = getattr(request, "META", {}).get("REMOTE_ADDR")
     address = client if client is None or isinstance(client, str) else client.host
-    return address or None
+    return _network(address) if address else None
+
+
+def _network(address: str) -> str:
+    try:
+        parsed = IPv6Address(address)
+    except AddressValueError:  # of IPv4, or a name that the server has set
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    first = IPv6Address(int(parsed) >> 64 << 64)
+    return f"{first}/64"
 
 
 def header(name: str, *, allow_comma: bool = False) -> Callable[[Any], str | None]:
     """Return a key function: the value of a header, or None if the request lacks the header.
 
     The value becomes an entity id that operators see; for a secret use ``hashed_header``. Of an
-    ``Authorization`` header the key is the credentials without their scheme.
+    ``Authorization`` header the key is the credentials without their scheme. Space inside of them,
+    or Basic credentials that are no base64, are answered by 400: applications differ in how they
+    read such a header, and each form would have a limit of its own.
 
     A header that comes twice with different values is answered by 400: the application might
     authenticate one value while the other one is charged. WSGI servers and Django join the values
@@ -55,9 +75,9 @@ def header(name: str, *, allow_comma: bool = False) -> Callable[[Any], str | Non
 
     def key(request: Any) -> str | None:
         value = _single_value(request, wanted, allow_comma)
-        if wanted == "authorization" and value is not None:
-            value = _credentials(value)
-        return value or None
+        if not value:
+            return None
+        return _credentials(value) if wanted == "authorization" else value
 
     return key
 
@@ -114,7 +134,7 @@ def _single_value(request: Any, name: str, allow_comma: bool) -> str | None:
     is_repeated = any(value != values[0] for value in values)
     if is_repeated or (are_joined and not allow_comma and "," in values[0]):
         raise RefusedKey(400, "key_ambiguous", f"send one {name} header with one value")
-    return values[0]
+    return values[0].strip(_SPACE)
 
 
 def _values(request: Any, name: str) -> tuple[list[str], bool]:
@@ -128,8 +148,38 @@ def _values(request: Any, name: str) -> tuple[list[str], bool]:
 
 
 def _credentials(value: str) -> str:
-    """Return the part after the scheme, in which servers ignore case and space.
+    """Return the part after the scheme, in one form for all forms that applications accept.
 
-    Otherwise "Bearer x", "bearer x" and "BEARER  x" would have a limit each.
+    Otherwise "Bearer x", "bearer x" and "BEARER\t x" would have a limit each. Raises RefusedKey
+    for credentials that an application might read in another way.
     """
-    return value.partition(" ")[2].strip() or value
+    words = re.split(f"[{_SPACE}]+", value, maxsplit=1)
+    scheme, credentials = words[0], words[-1]
+    if _has_space(scheme) or _has_space(credentials):
+        raise _unusable("have no space in them")
+    return _basic(credentials) if scheme.lower() == "basic" else credentials
+
+
+def _has_space(text: str) -> bool:
+    """Return whether ``str.split`` might divide the text, by which applications find credentials.
+
+    They read it as UTF-8 or as Latin-1, in which the bytes 85 and A0 are spaces. Inside of a
+    character of UTF-8 these are none.
+    """
+    try:
+        text = text.encode("latin-1").decode()
+    except UnicodeError:
+        pass
+    return any(character.isspace() for character in text)
+
+
+def _basic(credentials: str) -> str:
+    """Return the one base64 form of Basic credentials: decoders ignore unused bits."""
+    try:
+        return b64encode(b64decode(credentials, validate=True)).decode()
+    except ValueError:  # most decoders ignore characters that are not of base64, too
+        raise _unusable("are base64 if their scheme is Basic") from None
+
+
+def _unusable(rule: str) -> RefusedKey:
+    return RefusedKey(400, "key_invalid", f"send an authorization header whose credentials {rule}")

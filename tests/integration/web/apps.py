@@ -20,6 +20,7 @@ SECRET = "a secret for tests"
 KEYS = {
     "header": lambda: web.header("x-api-key"),
     "authorization": lambda: web.header("authorization"),
+    "hashed_authorization": lambda: web.hashed_header("authorization", SECRET),
     "comma": lambda: web.header("x-api-key", allow_comma=True),
     "hashed": lambda: web.hashed_header("x-api-key", SECRET),
     "address": lambda: web.client_address,

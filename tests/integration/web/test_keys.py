@@ -111,6 +111,81 @@ async def test_the_scheme_of_an_authorization_makes_no_other_key(serve, limiter,
     assert await entities(limiter) == {"token"}
 
 
+BASIC = "Ym9iOnB3"  # bob:pw
+UNUSABLE = [
+    "Token SEC RET",
+    "Token SECRET\ttwice",
+    "Token\udca0SECRET",  # the bytes A0 and 85 are spaces in Latin-1
+    "Token \udca0SECRET",
+    "Token SECRET\udca0",
+    "Token SECRET\udc85\udca0",
+    "Token SECRET\N{NO-BREAK SPACE}",
+    "Token SECRET\N{EM SPACE}",
+    "Token\N{IDEOGRAPHIC SPACE}SECRET",
+    "Basic Ym9i!!OnB3",
+    "basic\tYm9i!OnB3",
+    "Basic\udca0 Ym9i!!OnB3",
+    "Basic Ym9i-OnB3",
+    "Basic ключ",
+]
+
+
+@pytest.mark.parametrize("kind", ["asgi", "fastapi", "django_asgi", "wsgi"])
+async def test_space_around_credentials_makes_no_other_key(serve, limiter, kind):
+    async with serve(kind, key="hashed_authorization") as port:
+        values = [f"Token{space}SECRET" for space in ("\t", "\t\t", " \t ", "\t \t", " ")]
+        values += ["Token SECRET\t", "Token\tSECRET \t"]
+        replies = [await fetch(port, "/", {"Authorization": value}) for value in values]
+    assert [each.status for each in replies] == [200] * 3 + [429] * 4
+    assert await entities(limiter) == {web.hashed_key("SECRET", apps.SECRET)}
+
+
+@pytest.mark.parametrize("kind", ["asgi", "fastapi", "django_asgi", "wsgi"])
+async def test_credentials_that_can_be_read_in_two_ways_are_refused(serve, limiter, kind):
+    async with serve(kind, key="hashed_authorization") as port:
+        replies = [await fetch(port, "/", {"Authorization": value}) for value in UNUSABLE]
+    assert [each.status for each in replies] == [400] * len(UNUSABLE)
+    assert {body_of(each)["error"] for each in replies} == {"key_invalid"}
+    assert await entities(limiter) == set()
+
+
+@pytest.mark.parametrize("value", [f"Basic {BASIC}", f"basic\t{BASIC}", f"BASIC  {BASIC}"])
+async def test_basic_credentials_are_one_key(serve, limiter, value):
+    async with serve("asgi", key="authorization") as port:
+        assert (await fetch(port, "/", {"Authorization": value})).status == 200
+    assert await entities(limiter) == {BASIC}
+
+
+async def test_unused_bits_of_basic_credentials_make_no_other_key(serve, limiter):
+    async with serve("asgi", key="authorization") as port:
+        for last in "ABCD":  # they differ in bits that padding cuts off: all are bob:p
+            value = f"Basic Ym9iOn{last}="
+            assert (await fetch(port, "/", {"Authorization": value})).status in (200, 429)
+    assert await entities(limiter) == {"Ym9iOnA="}
+
+
+async def test_credentials_keep_bytes_that_are_a_space_in_latin_1(serve, limiter):
+    """The UTF-8 of "à" ends in the byte A0."""
+    async with serve("asgi", key="hashed_authorization") as port:
+        assert (await fetch(port, "/", {"Authorization": "Bearer keyà"})).status == 200
+    assert await entities(limiter) == {web.hashed_key("keyà", apps.SECRET)}
+
+
+# --- addresses
+
+
+@pytest.mark.parametrize("kind", IN_PROCESS)
+async def test_a_network_of_ipv6_is_one_client(serve, limiter, kind):
+    """uvicorn trusts the header of a proxy on the same machine."""
+    addresses = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::2", "2001:DB8:1:2:3:4:5:6"]
+    addresses += ["2001:db8:1:3::1", "::ffff:192.0.2.1", "192.0.2.1", "fe80::1%eth0", "unknown"]
+    async with serve(kind, key="address") as port:
+        replies = [await fetch(port, "/", {"X-Forwarded-For": each}) for each in addresses]
+    assert [each.status for each in replies] == [200] * len(addresses)
+    expected = {"2001:db8:1:2::/64", "2001:db8:1:3::/64", "192.0.2.1", "fe80::/64", "unknown"}
+    assert await entities(limiter) == expected
+
+
 # --- missing keys
 
 
