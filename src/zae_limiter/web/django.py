@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from inspect import iscoroutinefunction as is_async
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
@@ -30,6 +31,12 @@ from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.concurrency.calls import ALastCalls
 from zae_limiter.web.answers import Error, find_error, lease_headers, refusal, unless_present
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
+
+
+# An acquire may wait in its thread for a slot until another request ends. So neither the ends nor
+# the views of those requests, which may use the event loop's own threads, queue behind it.
+_ACQUIRES: Final = ThreadPoolExecutor(64, "zael-acquire")
+_ENDS: Final = ThreadPoolExecutor(8, "zael-end")
 
 
 class RateLimitMiddleware:
@@ -346,7 +353,7 @@ class _InThreads:
 
     async def __aenter__(self) -> Any:
         try:
-            await ashield(lambda: _in_thread(self._enter))
+            await ashield(lambda: _in_thread(_ACQUIRES, self._enter))
         except asyncio.CancelledError:
             if self._lease is not None:  # of a request that will not be served
                 self._lease.settle(dict.fromkeys(self._lease.consumed, 0))
@@ -359,8 +366,10 @@ class _InThreads:
         self._lease = self._acquire.__enter__()
 
     async def __aexit__(self, *error: Any) -> None:
-        await ashield(lambda: _in_thread(self._acquire.__exit__, *error))
+        await ashield(lambda: _in_thread(_ENDS, self._acquire.__exit__, *error))
 
 
-async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    return await sync_to_async(function, thread_sensitive=False)(*arguments)
+async def _in_thread(
+    threads: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any
+) -> Any:
+    return await sync_to_async(function, thread_sensitive=False, executor=threads)(*arguments)

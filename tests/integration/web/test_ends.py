@@ -5,6 +5,7 @@ import gc
 import io
 import logging
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
@@ -196,6 +197,22 @@ async def test_a_client_that_hangs_up_while_a_thread_waits_for_it_ends_the_lease
     assert one_slot_sync.available("key", "api")["parallel"] == 1
     used = LIMITS[0].capacity - one_slot_sync.available("key", "api")["rpm"]
     assert used <= 2, "a request that was not served costs nothing"
+
+
+async def test_threads_that_wait_for_a_slot_do_not_keep_its_holder_from_ending(site, one_slot_sync):
+    """Many requests wait; their threads are neither those of ends nor those of the application."""
+    site |= {"limiter": one_slot_sync, "held": [], "release": asyncio.Event()}
+    handler = django_site.handler(ASGIHandler, OPTIONS={"timeout": 40}, COST_AFTER=None)
+    few = ThreadPoolExecutor(2)
+    asyncio.get_running_loop().set_default_executor(few)
+    async with asgi_server(handler) as port, asyncio.timeout(20):
+        first = asyncio.create_task(fetch(port, "/hold?name=first", KEY))
+        await until(lambda: is_held(site, ["first"]))
+        waiting = [asyncio.create_task(fetch(port, "/hold?name=next", KEY)) for _ in range(6)]
+        await asyncio.sleep(0.5)  # until they wait; the test holds if they do not yet
+        assert await asyncio.to_thread(len, "abc") == 3
+        site["release"].set()
+        assert [(await each).status for each in (first, *waiting)] == [200] * 7
 
 
 async def is_held(site, names):
