@@ -25,8 +25,8 @@ _PHRASES: Final = {
 }
 
 Headers = list[tuple[str, str]]
-# What is answered instead of raised.
-Error = RateLimitExceeded | RateLimiterUnavailable | RefusedKey
+# Errors that become a response.
+AnsweredError = RateLimitExceeded | RateLimiterUnavailable | RefusedKey
 
 
 class Refusal(NamedTuple):
@@ -42,7 +42,9 @@ class Refusal(NamedTuple):
         return f"{self.status} {_PHRASES[self.status]}"
 
 
-def refusal(error: Error, style: HeaderStyle | None = "ietf", *, details: bool = False) -> Refusal:
+def refusal(
+    error: AnsweredError, style: HeaderStyle | None = "ietf", *, details: bool = False
+) -> Refusal:
     """Answer 429 for a rejection, 503 for an outage that blocks, 400 or 401 for a refused key.
 
     The body of a 429 says when to retry. With ``details`` it is ``as_dict()``, which names
@@ -56,7 +58,7 @@ def refusal(error: Error, style: HeaderStyle | None = "ietf", *, details: bool =
     return _json(error.status, body, [_CHALLENGE] if error.status == 401 else [])
 
 
-def body_of(error: Error, *, details: bool = False) -> dict[str, Any]:
+def body_of(error: AnsweredError, *, details: bool = False) -> dict[str, Any]:
     """Return the JSON of a refusal."""
     if isinstance(error, RateLimitExceeded):
         return error.as_dict() if details else _public_rejection(error)
@@ -105,7 +107,7 @@ def unless_present(headers: dict[str, str], present: Iterable[str]) -> dict[str,
     return {} if any(name.lower() in names for name in headers) else headers
 
 
-def find_error(error: BaseException) -> Error | None:
+def find_error(error: BaseException) -> AnsweredError | None:
     """Return the error that is to be answered inside of another: frameworks wrap errors."""
     seen: set[int] = set()  # `raise error from error` is its own cause
     unread: list[BaseException] = [error]

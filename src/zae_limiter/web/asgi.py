@@ -76,7 +76,7 @@ class AsgiMiddleware:
             details=details,
             options=options,
         )
-        self._rule.check(limiter)
+        self._rule.check(limiter, may_await=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

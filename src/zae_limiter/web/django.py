@@ -9,7 +9,8 @@
     }
 
 Other settings: ``KEY_OPTIONAL``, ``KNOWN_ONLY``, ``DETAILS``, ``COST_AFTER``, ``STYLE``, and
-``OPTIONS`` of acquire. Without ``LIMITER`` only rejections that the views raise are answered.
+``OPTIONS`` of acquire. Functions may be async under ASGI, except ``COST_AFTER``. Without
+``LIMITER`` only rejections that the views raise are answered.
 """
 
 from __future__ import annotations
@@ -29,9 +30,14 @@ from django.utils.module_loading import import_string
 
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.concurrency.calls import ALastCalls
-from zae_limiter.web.answers import Error, find_error, lease_headers, refusal, unless_present
+from zae_limiter.web.answers import (
+    AnsweredError,
+    find_error,
+    lease_headers,
+    refusal,
+    unless_present,
+)
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
-
 
 # An acquire may wait in its thread for a slot until another request ends. So neither the ends nor
 # the views of those requests, which may use the event loop's own threads, queue behind it.
@@ -68,9 +74,10 @@ class RateLimitMiddleware:
             details=options.get("DETAILS", False),
             options=options.get("OPTIONS", {}),
         )
-        self._rule.check(self._limiter)
+        is_asgi = iscoroutinefunction(get_response)
+        self._rule.check(self._limiter, may_await=is_asgi)
         self._is_async_limiter = self._limiter is not None and is_async(self._limiter.is_available)
-        if iscoroutinefunction(get_response):
+        if is_asgi:
             markcoroutinefunction(self)
         elif self._is_async_limiter:
             raise ImproperlyConfigured("ZAE_LIMITER: under WSGI, LIMITER must be a SyncRateLimiter")
@@ -96,7 +103,7 @@ class RateLimitMiddleware:
             raise error
         return self._refused(answered)
 
-    def _refused(self, error: Error) -> HttpResponse:
+    def _refused(self, error: AnsweredError) -> HttpResponse:
         answer = refusal(error, self._rule.style, details=self._rule.details)
         return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
 
@@ -119,7 +126,8 @@ class RateLimitMiddleware:
             end.status = response.status_code
             self._add_headers(response, lease)
             if response.streaming:
-                response.streaming_content = _limited_body(response.streaming_content, end)
+                limited = _counted_body if response.is_async else _limited_body
+                response.streaming_content = limited(response.streaming_content, end)
                 return response
             end.size, end.is_complete = len(response.content), True
         except BaseException as error:
@@ -129,7 +137,10 @@ class RateLimitMiddleware:
         return response
 
     def _with_first_bytes(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Read the first bytes of a stream, so that a rejection in it can still be answered."""
+        """Read the first bytes of a stream, so that a rejection in it can still be answered.
+
+        Django reads an async stream under WSGI by itself, to its end.
+        """
         if response.streaming and not response.is_async:
             content = iter(response.streaming_content)
             first = next(content, None)
@@ -145,7 +156,7 @@ class RateLimitMiddleware:
             return self._answer(error)
 
     async def _serve_async(self, request: HttpRequest) -> HttpResponseBase:
-        charge = None if self._limiter is None else self._rule.charge(request)
+        charge = None if self._limiter is None else await self._rule.charge_async(request)
         if charge is None:
             return await self._with_first_bytes_async(await self.get_response(request))
         acquire = await self._acquire_async(charge)
@@ -226,6 +237,14 @@ def _limited_body(content: Iterable[bytes], end: _SyncEnd) -> Iterator[bytes]:
         end.run()
 
 
+async def _counted_body(content: AsyncIterator[bytes], end: _SyncEnd) -> AsyncIterator[bytes]:
+    """Count the bytes of an async stream under WSGI; the close of the request ends its lease."""
+    async for chunk in content:
+        end.size += len(chunk)
+        yield chunk
+    end.is_complete = True
+
+
 class _AsyncLimitedBody:
     """Does the same for an async stream, also for one that is dropped before its first step.
 
@@ -254,7 +273,7 @@ class _AsyncLimitedBody:
         return chunk
 
     def __del__(self) -> None:
-        self._end.run_later()
+        self._end.end_detached()
 
 
 # --- ends
@@ -286,10 +305,10 @@ class _RequestEnd:
         try:
             self._close_request()
         finally:
-            self.run_later()
+            self.end_detached()
 
-    def run_later(self) -> None:
-        """End the lease, if that has not begun, outside of the code that serves the request."""
+    def end_detached(self) -> None:
+        """End the lease from outside the request's code, if its end has not begun."""
         raise NotImplementedError
 
     def _begins(self) -> bool:
@@ -314,8 +333,8 @@ class _SyncEnd(_RequestEnd):
         finally:
             self._acquire.__exit__(None if error is None else type(error), error, None)
 
-    def run_later(self) -> None:
-        """End the lease at once: under WSGI a request has its thread to itself."""
+    def end_detached(self) -> None:
+        """End the lease in this thread: under WSGI a request has its thread to itself."""
         self.run()
 
 
@@ -331,7 +350,7 @@ class _AsyncEnd(_RequestEnd):
         if self._begins():
             await ashield(lambda: self._run(error))
 
-    def run_later(self) -> None:
+    def end_detached(self) -> None:
         """End the lease on the event loop; Django closes requests in threads."""
         if not self.is_over:
             self._background.run(self.run)

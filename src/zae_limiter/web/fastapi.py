@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.web.answers import Error, body_of, lease_headers, refusal
+from zae_limiter.web.answers import AnsweredError, body_of, lease_headers, refusal
 from zae_limiter.web.asgi import HELD_RESPONSE, HeldResponse, WatchedAcquire
 from zae_limiter.web.keys import RefusedKey
 from zae_limiter.web.rules import WebRule
@@ -62,7 +62,7 @@ def rate_limit(
         details=details,
         options=options,
     )
-    rule.check(limiter)
+    rule.check(limiter, may_await=True)
 
     async def charged(request: Request, response: Response) -> AsyncIterator[Lease | None]:
         # Entered and left by hand: an error of the endpoint is not one of the acquire.
@@ -102,7 +102,7 @@ async def _entered(
         raise http_exception(error, rule) from error
 
 
-def http_exception(error: Error, rule: WebRule) -> HTTPException:
+def http_exception(error: AnsweredError, rule: WebRule) -> HTTPException:
     """Turn a refusal into the exception that FastAPI answers with its status."""
     answer = refusal(error, rule.style, details=rule.details)
     headers = {name: value for name, value in answer.headers if not name.startswith("Content-")}

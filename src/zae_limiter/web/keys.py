@@ -7,6 +7,7 @@ import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 
@@ -166,10 +167,8 @@ def _has_space(text: str) -> bool:
     They read it as UTF-8 or as Latin-1, in which the bytes 85 and A0 are spaces. Inside of a
     character of UTF-8 these are none.
     """
-    try:
+    with suppress(UnicodeError):
         text = text.encode("latin-1").decode()
-    except UnicodeError:
-        pass
     return any(character.isspace() for character in text)
 
 

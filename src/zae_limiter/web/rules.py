@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
@@ -63,13 +63,20 @@ class WebRule:
     options: Mapping[str, Any] = field(default_factory=dict)
     _known: KnownEntities = field(default_factory=KnownEntities, init=False)
 
-    def check(self, limiter: Any) -> None:
-        """Raise ValidationError if only one of limiter and key is given, or for a bad style."""
+    def check(self, limiter: Any, *, may_await: bool) -> None:
+        """Raise ValidationError if only one of limiter and key is given, or for a bad style.
+
+        Functions of the request may be async where ``may_await`` says so; ``cost_after`` never.
+        """
         if (limiter is None) != (self.key is None):
             missing = "limiter" if limiter is None else "key"
             raise ValidationError(missing, None, "is needed to limit requests")
         if self.style is not None:
             rate_limit_headers((), self.style, now_ms=None)  # raises for an unknown one
+        _check_not_async("cost_after", self.cost_after, "the end of a request does not wait for it")
+        if not may_await:
+            for name in ("key", "resource", "cost"):
+                _check_not_async(name, getattr(self, name), "WSGI cannot await it; use ASGI")
 
     @property
     def waits(self) -> bool:
@@ -128,8 +135,7 @@ class WebRule:
     def settle(self, lease: Any, request: Any, outcome: WebOutcome) -> None:
         """Settle what the request has really cost. An error in ``cost_after`` is logged.
 
-        The charge stays as it is then: the response is on its way, and an error would end nothing
-        but the lease.
+        If ``cost_after`` raises, the charge is kept: the response is already on its way.
         """
         try:
             cost = None if self.cost_after is None else self.cost_after(request, outcome)
@@ -148,6 +154,11 @@ class WebRule:
                     await settling
         except Exception:
             logger.exception(_UNSETTLED, lease)
+
+
+def _check_not_async(name: str, part: Any, reason: str) -> None:
+    if iscoroutinefunction(part) or iscoroutinefunction(getattr(part, "__call__", None)):  # noqa: B004
+        raise ValidationError(name, part, f"must not be async: {reason}")
 
 
 def _value(part: Any, request: Any) -> Any:

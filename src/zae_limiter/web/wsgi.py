@@ -68,7 +68,7 @@ class WsgiMiddleware:
             details=details,
             options=options,
         )
-        self._rule.check(limiter)
+        self._rule.check(limiter, may_await=False)
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         request = WebRequest.of_environ(environ)

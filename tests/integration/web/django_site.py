@@ -87,17 +87,33 @@ async def async_stream(request):
     return StreamingHttpResponse(body())
 
 
+def async_body(request):
+    async def body():
+        for number in range(3):
+            yield f"chunk {number}\n"
+
+    return StreamingHttpResponse(body())
+
+
 async def hold(request):
     current["held"].append(request.GET["name"])
     await current["release"].wait()
     return JsonResponse({})
 
 
+def broken_body(request):
+    async def body():
+        yield "chunk 0\n"
+        raise LookupError("a mistake of the application")
+
+    return StreamingHttpResponse(body())
+
+
 async def chat(request):
     return StreamingHttpResponse(await current["chat"]())
 
 
-views = (hello, chat, hold, inner, async_inner, stream, async_stream)
+views = (hello, chat, hold, inner, async_inner, stream, async_stream, async_body, broken_body)
 urlpatterns = [path("", hello), *[path(view.__name__, view) for view in views]]
 
 

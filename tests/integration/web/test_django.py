@@ -8,8 +8,11 @@ from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
 
 from tests.integration.web import django_site
+from tests.integration.web.conftest import LIMITS
 from tests.support.web_servers import asgi_server, fetch, fetch_sync, hang_up, wsgi_server
+from zae_limiter import Limit, ValidationError
 from zae_limiter.testing import outage
+from zae_limiter.web import WebOutcome
 
 KEY = {"x-api-key": "key"}
 
@@ -74,7 +77,55 @@ def test_an_async_limiter_does_not_work_under_wsgi(site, limiter):
         WSGIHandler()
 
 
+@pytest.mark.parametrize("name", ["KEY", "RESOURCE", "COST", "COST_AFTER"])
+def test_async_functions_do_not_work_under_wsgi(site, sync_limiter, name):
+    async def function(*arguments):
+        return None
+
+    site["limiter"] = sync_limiter
+    with pytest.raises(ValidationError, match=f"{name.lower()}.* must not be async"):
+        django_site.handler(WSGIHandler, **{name: function})
+
+
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
+def test_an_async_stream_is_served_under_wsgi(wsgi, site, sync_limiter, charged_sync):
+    """Django reads it whole before it sends the first bytes."""
+    reply = fetch_sync(wsgi, "/async_body?measured=1", KEY)
+    assert (reply.status, reply.body.count(b"chunk")) == (200, 3)
+    assert reply.headers["ratelimit"]
+    assert charged_sync() == (1, 24)
+    assert site["outcome"] == WebOutcome(200, 24, True)
+
+
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume:Warning")
+def test_an_async_stream_under_wsgi_ends_its_lease(site, sync_limiter):
+    sync_limiter.set_limits("key", [*LIMITS, Limit.concurrent("parallel", 1, lease_ttl=3_600)])
+    site["limiter"] = sync_limiter
+    with wsgi_server(WSGIHandler()) as port:
+        assert fetch_sync(port, "/async_body", KEY).status == 200
+        fetch_sync(port, "/broken_body", KEY)
+        assert not site["outcome"].complete
+        assert fetch_sync(port, "/async_body", KEY).status == 200
+
+
 # --- ASGI
+
+
+async def test_functions_may_be_async_under_asgi(site, limiter):
+    async def key(request):
+        return request.headers["x-api-key"]
+
+    async def resource(request):
+        return request.path.strip("/")
+
+    async def cost(request):
+        return {"rpm": 3}
+
+    site["limiter"] = limiter
+    handler = django_site.handler(ASGIHandler, KEY=key, RESOURCE=resource, COST=cost)
+    async with asgi_server(handler) as port:
+        assert [(await fetch(port, "/hello", KEY)).status for _ in range(2)] == [200, 429]
+    assert (await limiter.available("key", "hello"))["rpm"] == 0
 
 
 @pytest.fixture

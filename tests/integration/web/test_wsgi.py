@@ -31,6 +31,15 @@ def test_requests_are_limited_by_their_key(sync_limiter):
     assert int(replies[3].headers["retry-after"]) > 80_000
 
 
+@pytest.mark.parametrize("name", ["key", "resource", "cost", "cost_after"])
+def test_async_functions_are_refused_at_the_start(sync_limiter, name):
+    async def function(*arguments):
+        return None
+
+    with pytest.raises(ValidationError, match=f"{name}.* must not be async"):
+        web.WsgiMiddleware(hello, sync_limiter, **{"key": "key", name: function})
+
+
 def test_a_request_without_a_key_has_no_lease(sync_limiter):
     def look(environ, start_response):
         start_response("200 OK", [("Content-Type", "text/plain")])
