@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from zae_limiter import llm
+from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing
@@ -31,6 +32,16 @@ async def events() -> AsyncIterator[dict[str, Any]]:
         yield {"choices": [{"delta": {"content": word}, "finish_reason": None}]}
 
 
+def unchanged(stream: Any) -> Any:
+    return stream
+
+
+async def passed_on(stream: Any) -> AsyncIterator[Any]:
+    """A generator of a program, between a stream and its reader."""
+    async for event in stream:
+        yield event
+
+
 def refusal(retry_after: str) -> Exception:
     error: Any = Failure("refused")
     headers = {"retry-after": retry_after}
@@ -48,7 +59,8 @@ class LlmCallContract(Contract):
         return world
 
     def reserve(self, world: World, **options: Any) -> Any:
-        return llm.reserve(world.limiter, USER, API, estimate=ESTIMATE, count=words, **options)
+        limiter = options.pop("limiter", world.limiter)
+        return llm.reserve(limiter, USER, API, estimate=ESTIMATE, count=words, **options)
 
     async def spent(self, world: World) -> tuple[int, int]:
         return await world.spent("rpm"), await world.spent("tpm")
@@ -83,6 +95,31 @@ class LlmCallContract(Contract):
         async for _ in call.stream(events()):
             pass
         assert await self.spent(limited) == (1, INPUT + 3)
+        assert await self.is_free(limited)
+
+    async def test_a_reader_that_stops_has_paid_at_the_end_of_the_block(
+        self, limited: World
+    ) -> None:
+        async with self.reserve(limited) as call:
+            async for _ in call.stream(events()):
+                break
+        assert call.is_settled
+        assert await self.spent(limited) == (1, INPUT + 1)
+        assert await self.is_free(limited)
+
+    @pytest.mark.parametrize("wrap", [unchanged, passed_on], ids=["stream", "generator"])
+    async def test_a_dropped_stream_is_settled_before_its_store_is_closed(
+        self, limited: World, wrap: Any
+    ) -> None:
+        other = await limited.open()
+        async with self.reserve(limited, limiter=RateLimiter(other)) as call:
+            streams = [wrap(call.stream(events()))]
+        async for _ in streams.pop():
+            break
+        await other.close()
+        assert call.is_settled
+        assert other.lost_settlements == 0
+        assert await self.spent(limited) == (1, INPUT + 1)
         assert await self.is_free(limited)
 
     async def test_a_failed_block_settles_its_open_stream(self, limited: World) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from zae_limiter import llm
+from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
@@ -33,6 +34,16 @@ def events() -> Iterator[dict[str, Any]]:
         yield {"choices": [{"delta": {"content": word}, "finish_reason": None}]}
 
 
+def unchanged(stream: Any) -> Any:
+    return stream
+
+
+def passed_on(stream: Any) -> Iterator[Any]:
+    """A generator of a program, between a stream and its reader."""
+    for event in stream:
+        yield event
+
+
 def refusal(retry_after: str) -> Exception:
     error: Any = Failure("refused")
     headers = {"retry-after": retry_after}
@@ -50,7 +61,8 @@ class LlmCallContract(Contract):
         return world
 
     def reserve(self, world: World, **options: Any) -> Any:
-        return llm.reserve(world.limiter, USER, API, estimate=ESTIMATE, count=words, **options)
+        limiter = options.pop("limiter", world.limiter)
+        return llm.reserve(limiter, USER, API, estimate=ESTIMATE, count=words, **options)
 
     def spent(self, world: World) -> tuple[int, int]:
         return world.spent("rpm"), world.spent("tpm")
@@ -85,6 +97,29 @@ class LlmCallContract(Contract):
         for _ in call.stream(events()):
             pass
         assert self.spent(limited) == (1, INPUT + 3)
+        assert self.is_free(limited)
+
+    def test_a_reader_that_stops_has_paid_at_the_end_of_the_block(self, limited: World) -> None:
+        with self.reserve(limited) as call:
+            for _ in call.stream(events()):
+                break
+        assert call.is_settled
+        assert self.spent(limited) == (1, INPUT + 1)
+        assert self.is_free(limited)
+
+    @pytest.mark.parametrize("wrap", [unchanged, passed_on], ids=["stream", "generator"])
+    def test_a_dropped_stream_is_settled_before_its_store_is_closed(
+        self, limited: World, wrap: Any
+    ) -> None:
+        other = limited.open()
+        with self.reserve(limited, limiter=SyncRateLimiter(other)) as call:
+            streams = [wrap(call.stream(events()))]
+        for _ in streams.pop():
+            break
+        other.close()
+        assert call.is_settled
+        assert other.lost_settlements == 0
+        assert self.spent(limited) == (1, INPUT + 1)
         assert self.is_free(limited)
 
     def test_a_failed_block_settles_its_open_stream(self, limited: World) -> None:

@@ -141,6 +141,11 @@ class _Settler:
         finally:
             close_quietly(source)
 
+    def stream_dropped(self, stream: StreamRecord, source: Any) -> None:
+        """End a stream that nobody can read any more; called by the garbage collector."""
+        stream.is_open = False  # before the rest runs: a block that ends first settles the call
+        self.run_later(lambda: self.stream_aborted(stream, source))
+
     def settle_when_dropped(self, call: SyncLlmCall) -> None:
         """Leave the block without ending the call: it ends with its streams, or unused.
 
@@ -279,9 +284,7 @@ class SyncLlmStream:
         self._source = source
         self._events = events
         # Frameworks drop streams without closing them, often as a part of a reference cycle.
-        self._dropped = weakref.finalize(
-            self, settler.run_later, lambda: settler.stream_aborted(record, source)
-        )
+        self._dropped = weakref.finalize(self, settler.stream_dropped, record, source)
         self._dropped.atexit = False  # too late to write; the estimate stays charged
 
     def __iter__(self) -> Self:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from time import monotonic
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -155,6 +156,11 @@ def _log_close(source: Any, error: Exception) -> None:
     quiet_logger(__name__).debug("could not close %r: %r", source, error)
 
 
+# Of the loop, after which the calls of owners that were dropped just now have begun. A generator
+# that was dropped takes the first ones: asyncio closes it in a task, which drops its stream.
+_TURNS: Final = 5
+
+
 class ALastCalls:
     """Runs a call after its owner was dropped, on the event loop that the owner was used on.
 
@@ -167,6 +173,18 @@ class ALastCalls:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def wait(cls, seconds: float) -> None:
+        """Return when all calls of this loop have ended, or after that long."""
+        import asyncio
+
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        loop, caller = asyncio.get_running_loop(), asyncio.current_task()
+        own = [task for task in cls._tasks if task.get_loop() is loop and task is not caller]
+        if own:
+            await asyncio.wait(own, timeout=seconds)
 
     def run(self, call: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Start the call; return False if the loop has ended."""
@@ -189,10 +207,32 @@ class LastCalls:
     needs, so the call must not run where the owner was dropped.
     """
 
+    # Changed without a lock, which the garbage collector might find held.
+    _threads: ClassVar[set[threading.Thread]] = set()
+
+    @classmethod
+    def wait(cls, seconds: float) -> None:
+        """Return when all calls have ended, or after that long."""
+        end_s = monotonic() + seconds
+        for thread in cls._threads - {threading.current_thread()}:
+            if thread.is_alive():
+                thread.join(max(0.0, end_s - monotonic()))
+
     def run(self, call: Callable[[], None]) -> bool:
         """Start the call; return False if no thread can be started any more."""
+        thread = threading.Thread(
+            target=self._run, args=(call,), daemon=True, name="zael-background"
+        )
+        self._threads.add(thread)
         try:
-            threading.Thread(target=call, daemon=True, name="zael-background").start()
+            thread.start()
         except RuntimeError:  # the interpreter ends
+            self._threads.discard(thread)
             return False
         return True
+
+    def _run(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        finally:
+            self._threads.discard(threading.current_thread())

@@ -18,7 +18,10 @@ from zae_limiter._async.repository.infrastructure import (
 )
 from zae_limiter._async.repository.limits import LimitMethods
 from zae_limiter._async.repository.namespaces import DocumentMethods, NamespaceMethods
-from zae_limiter.concurrency.calls import Opening  # unasync: remove
+from zae_limiter.concurrency.calls import (
+    ALastCalls,
+    Opening,  # unasync: remove
+)
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.settings import check_ttl_multiplier
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     # sync: from zae_limiter.settings import ParallelMode
 
 __all__ = ["Repository", "RepositoryProtocol"]
+
+LAST_CALLS_S = 5.0  # that settlements of dropped streams and requests have before a store closes
 
 
 class Repository(
@@ -237,6 +242,7 @@ class Repository(
         if self._unopened is not None:
             return
         if self._context.owns_engine:
+            await ALastCalls.wait(LAST_CALLS_S)
             self._context.breaker.stop()
             self.charging.close()
             await self._context.engine.close()

@@ -20,6 +20,9 @@ from zae_limiter._sync.repository.infrastructure import (
 )
 from zae_limiter._sync.repository.limits import LimitMethods
 from zae_limiter._sync.repository.namespaces import DocumentMethods, NamespaceMethods
+from zae_limiter.concurrency.calls import (
+    LastCalls,
+)
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.config import OnUnavailable
 from zae_limiter.settings import check_ttl_multiplier
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from zae_limiter.settings import ParallelMode, Provision
 
 __all__ = ["SyncRepository", "SyncRepositoryProtocol"]
+
+LAST_CALLS_S = 5.0  # that settlements of dropped streams and requests have before a store closes
 
 
 class SyncRepository(
@@ -235,6 +240,7 @@ class SyncRepository(
         if self._unopened is not None:
             return
         if self._context.owns_engine:
+            LastCalls.wait(LAST_CALLS_S)
             self._context.breaker.stop()
             self.charging.close()
             self._context.engine.close()
