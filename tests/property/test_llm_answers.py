@@ -1,6 +1,6 @@
 """Answers of a provider in any form are read without an error, and believed within bounds."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
@@ -104,15 +104,21 @@ def test_any_answer_is_read_without_an_error(answer):
     assert record.amounts(record.usage())["tpm"] >= 100 or usage is not None
     failed = CallRecord(llm.Estimate(100, 500), llm.DEFAULT_METER)
     error = ValueError() if answer is None else answer
-    assert failed.amounts(failed.usage(error)) == {"rpm": 1 + llm.retries_of(error), "tpm": 100}
+    failed.fail(error)
+    assert failed.amounts(failed.usage()) == {"rpm": 1 + llm.retries_of(error), "tpm": 100}
 
 
 @given(values)
+@example({"usage": {"prompt_tokens": 3}, "stream": "no"})
+@example({"usage": {"prompt_tokens": 3}, "stream": [1]})
+@example(SimpleNamespace(usage={"prompt_tokens": 3}, stream={"x": 1}))
 def test_any_response_is_recorded_or_refused_with_a_word(response):
     record = CallRecord(llm.Estimate(100, 500), llm.DEFAULT_METER)
-    with suppress(ValidationError):
-        record.record(response)
-    assert 0 <= record.usage(ValueError()).total_tokens < 10**10
+    usage = llm.usage_of(response)
+    with suppress(ValidationError) if usage is None else nullcontext():
+        assert record.record(response) == usage
+    record.fail(ValueError())
+    assert 0 <= record.usage().total_tokens < 10**10
 
 
 def test_a_count_that_no_model_reaches_is_not_believed():

@@ -13,6 +13,8 @@ import pytest
 
 from zae_limiter import llm
 from zae_limiter._sync.limiter import SyncRateLimiter
+from zae_limiter.exceptions import RateLimitExceeded, ValidationError
+from zae_limiter.hooks import Hooks, SettleEvent
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
@@ -44,11 +46,22 @@ def passed_on(stream: Any) -> Iterator[Any]:
         yield event
 
 
-def refusal(retry_after: str) -> Exception:
+def refusal(retry_after: str, retries: int = 0) -> Exception:
     error: Any = Failure("refused")
+    request = SimpleNamespace(headers={"x-stainless-retry-count": str(retries)})
     headers = {"retry-after": retry_after}
-    error.response = SimpleNamespace(status_code=429, headers=headers)
+    error.response = SimpleNamespace(status_code=429, headers=headers, request=request)
     return error  # type: ignore[no-any-return]
+
+
+class Settlements(Hooks):
+    """Remembers what is told about the ends of blocks."""
+
+    def __init__(self) -> None:
+        self.events: list[SettleEvent] = []
+
+    def on_settle(self, event: SettleEvent) -> None:
+        self.events.append(event)
 
 
 class LlmCallContract(Contract):
@@ -153,20 +166,22 @@ class LlmCallContract(Contract):
         assert self.is_free(limited)
 
     @pytest.mark.parametrize(
-        "retry_after",
+        ("retry_after", "seconds"),
         [
-            "Mon, 01 Jan 0001 00:00:00 -2359",
-            "Fri, 31 Dec 9999 23:59:59 -2359",
-            "Fri, 31 Dec 99999999999999999999 23:59:59 GMT",
-            "9" * 60_000 + "s",
+            ("Mon, 01 Jan 0001 00:00:00 -2359", 0),
+            ("Fri, 31 Dec 9999 23:59:59 -2359", 86_400),
+            ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),
+            ("9" * 60_000 + "s", None),
         ],
         ids=["early", "late", "never", "long"],
     )
-    def test_any_wait_of_a_provider_is_read(self, limited: World, retry_after: str) -> None:
+    def test_any_wait_of_a_provider_is_read(
+        self, limited: World, retry_after: str, seconds: float | None
+    ) -> None:
         with failing():
             with self.reserve(limited, pause=False) as call:
                 raise refusal(retry_after)
-        assert call.provider_wait in (None, 0, 86_400)
+        assert call.provider_wait == seconds
         assert call.is_settled
         assert self.spent(limited) == (1, INPUT)
         assert self.is_free(limited)
@@ -175,4 +190,82 @@ class LlmCallContract(Contract):
         with self.reserve(limited) as call:
             call.record({"usage": {"prompt_tokens": 10**400, "completion_tokens": 1}})
         assert call.is_settled
+        assert self.spent(limited) == (1, 10**9 + 1)
         assert self.is_free(limited)
+
+    @pytest.mark.parametrize(
+        ("charge_refused", "tokens"), [(True, INPUT), (False, 0)], ids=["charged", "not-charged"]
+    )
+    def test_the_usage_of_a_failed_call_is_the_charged_one(
+        self, limited: World, charge_refused: bool, tokens: int
+    ) -> None:
+        with failing():
+            with self.reserve(limited, pause=False, charge_refused=charge_refused) as call:
+                raise refusal("1", retries=2)
+        assert call.usage == llm.Usage(tokens, requests=3)
+        assert call.lease.consumed == {"rpm": 3, "tpm": tokens}
+        assert self.spent(limited) == (3, tokens)
+
+    def test_hooks_are_told_that_a_block_has_failed(self, limited: World) -> None:
+        hooks = Settlements()
+        limiter = SyncRateLimiter(limited.repo, hooks=hooks)
+        with self.reserve(limited, limiter=limiter) as call:
+            call.record_usage(llm.Usage(10, 7))
+        with failing():
+            with self.reserve(limited, limiter=limiter):
+                raise Failure
+        streams = []
+        with failing():
+            with self.reserve(limited, limiter=limiter) as call:
+                streams.append(call.stream(events()))
+                gather([partial(next, streams[0])])
+                raise Failure
+        streams[0].close()
+        assert [event.failed for event in hooks.events] == [False, True, True]
+        assert [event.cost["tpm"] for event in hooks.events] == [17, INPUT, INPUT + 1]
+
+    def test_an_error_that_is_recorded_settles_the_call_as_one_that_leaves_the_block(
+        self, limited: World
+    ) -> None:
+        with self.reserve(limited) as call:
+            assert call.record(refusal("30")) is None
+            assert call.provider_wait == 30
+        assert call.usage == llm.Usage(INPUT)
+        assert self.spent(limited) == (1, INPUT)
+        with failing(RateLimitExceeded):
+            limited.take(rpm=1)
+
+    def test_attempts_of_one_block_are_charged_one_by_one(self, limited: World) -> None:
+        with self.reserve(limited, charge_refused=False) as call:
+            call.record(refusal("30"))
+            call.record(Failure("no answer"))
+            call.record({"usage": {"prompt_tokens": 10, "completion_tokens": 7}})
+        assert call.provider_wait is None, "the provider has answered after all"
+        assert self.spent(limited) == (3, INPUT + 17)
+        assert limited.granted(rpm=1)
+
+    def test_an_error_that_is_recorded_and_raised_counts_once(self, limited: World) -> None:
+        error = refusal("30")
+        with failing():
+            with self.reserve(limited, pause=False) as call:
+                call.record(error)
+                raise error
+        assert call.provider_wait == 30
+        assert self.spent(limited) == (1, INPUT)
+
+    def test_a_stream_that_was_recorded_by_mistake_counts_once(self, limited: World) -> None:
+        with self.reserve(limited) as call:
+            source = events()
+            with failing(ValidationError):
+                call.record(source)
+            for _ in call.stream(source):
+                pass
+        assert call.usage == llm.Usage(INPUT, 3)
+        assert self.spent(limited) == (1, INPUT + 3)
+
+    def test_a_stream_that_nobody_has_read_costs_its_estimate(self, limited: World) -> None:
+        with failing(ValidationError):
+            with self.reserve(limited) as call:
+                call.record_usage(llm.Usage(10, 7))
+                call.record(events())
+        assert self.spent(limited) == (2, 17 + 5_100)

@@ -17,7 +17,7 @@ from zae_limiter.concurrency.calls import LastCalls, caller_id, close_quietly
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
 from zae_limiter.llm.estimates import Estimate, Estimator, MaxTokens, count_tokens, resolve
-from zae_limiter.llm.feedback import RequestCount, count_into, provider_wait
+from zae_limiter.llm.feedback import RequestCount, count_into
 from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.records import CallRecord, StreamRecord
 from zae_limiter.llm.usage import DEFAULT_METER, Meter, Usage
@@ -106,7 +106,6 @@ class _Settler:
     ) -> None:
         self.lease = lease
         self.record = record
-        self.provider_wait: float | None = None
         self.is_settled = False
         self._acquire = acquire
         self._resource = resource
@@ -114,25 +113,28 @@ class _Settler:
         self._pause = pause
         self._background = LastCalls()
         self._left = False
-        self._has_failed = False
+        self._has_paused = False
+        # Its class alone: the error itself would keep the frames alive that hold the stream.
+        self._failed_with: type[BaseException] | None = None
         self._turn = [True]  # list.pop() lets one caller win
 
     def leave(self, error: BaseException | None) -> None:
         """End the call with its block, unless an open stream does that later."""
         self._left = True
-        self._has_failed = error is not None
-        self.provider_wait = None if error is None else provider_wait(error)
+        if error is not None:
+            self._failed_with = type(error)
+            self.record.fail(error)
         if not self.record.has_open_stream:
-            self._end(error)
+            self._end()
         elif error is not None:
             is_read = self.record.is_read_beside(caller_id())
-            shield(lambda: self._settle_so_far(error, holds_slots=is_read))
+            shield(lambda: self._settle_so_far(holds_slots=is_read))
 
     def stream_ended(self, stream: StreamRecord) -> None:
         """End the call with its last stream, unless the block goes on."""
         stream.is_open = False
         if self._left and not self.record.has_open_stream:
-            self._end(None)
+            self._end()
 
     def stream_aborted(self, stream: StreamRecord, source: Any) -> None:
         """Settle what was delivered, and close the stream to the provider."""
@@ -166,35 +168,40 @@ class _Settler:
                 self._resource,
             )
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end(self) -> None:
         """Settle; a cancellation is raised when that is done."""
         try:
             self._turn.pop()
         except IndexError:
             return
-        shield(lambda: self._settle(error))
+        shield(self._settle)
 
-    def _settle_so_far(self, error: BaseException, *, holds_slots: bool) -> None:
+    def _settle_so_far(self, *, holds_slots: bool) -> None:
         """Settle a block that has failed; an open stream that is read on adds to the cost."""
         if not holds_slots:
             self.lease._return_slots()  # noqa: SLF001 - for us alone
         try:
-            self.lease.settle(self.record.amounts(self.record.usage(error)), now=True)
+            self.lease.settle(self.record.amounts(self.record.usage()), now=True)
         except (RateLimiterUnavailable, LeaseExpiredError):
             return  # the end of the stream writes it, or has just done so
-        self._pause.pause(self.provider_wait)
+        self._pause_once()
 
-    def _settle(self, error: BaseException | None) -> None:
-        usage = self.record.usage(error)
+    def _settle(self) -> None:
+        usage = self.record.usage()
         try:
             self.lease.settle(self.record.amounts(usage))
         finally:
-            self._acquire.__exit__(None, None, None)
+            self._acquire.__exit__(self._failed_with, None, None)
         self.is_settled = True
-        if self._observe is not None and not self._has_failed and self.record.is_exact:
+        if self._observe is not None and self._failed_with is None and self.record.is_exact:
             self._observe(self._resource, usage)
-        if error is not None:
-            self._pause.pause(self.provider_wait)
+        self._pause_once()
+
+    def _pause_once(self) -> None:
+        """Pause as long as the provider asks; not again when a stream ends long after that."""
+        if not self._has_paused:
+            self._has_paused = True
+            self._pause.pause(self.record.provider_wait)
 
 
 class SyncLlmCall:
@@ -208,7 +215,8 @@ class SyncLlmCall:
         """Note the usage that a response reports; return it, or None if it reports none.
 
         For every response of the block, if it makes several calls. Streams are read through
-        ``stream`` instead. Without a report, the text of the answer is counted.
+        ``stream`` instead. Without a report, the text of the answer is counted. An error of the SDK
+        that the block handles itself is noted as a call that has failed.
         """
         return self._call_record.record(response)
 
@@ -254,7 +262,7 @@ class SyncLlmCall:
 
     @property
     def usage(self) -> Usage:
-        """Return what the call has used, as far as it is known now."""
+        """Return what the call has used, as far as it is known now; at its end what is charged."""
         return self._call_record.usage()
 
     @property
@@ -265,7 +273,7 @@ class SyncLlmCall:
     @property
     def provider_wait(self) -> float | None:
         """Return the seconds that a provider has asked to wait, if it refused the call so."""
-        return self._settler.provider_wait
+        return self._call_record.provider_wait
 
 
 class SyncLlmStream:
