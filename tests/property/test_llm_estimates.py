@@ -123,6 +123,8 @@ def test_an_estimate_is_at_least_a_quarter_of_the_text(form, text, content):
 @given(content=JSON)
 @example({"type": "image_url", "image_url": {"url": "x" * 108_000}})
 @example([{"type": "image", "source": {"type": "base64", "data": ["a" * 108_000]}}])
+@example([5, "a" * 108_000])
+@example([{"type": "file", "file": {"file_data": "plain words " * 9_000}}])
 @example({"file": {"source": {"source": {"content": "data:image/png;base64,AAAA" * 9_000}}}})
 def test_parts_of_any_form_are_counted(content):
     for request in (
@@ -131,16 +133,14 @@ def test_parts_of_any_form_are_counted(content):
         {"contents": [{"parts": content}]},
         {"messages": [{"content": [{"toolResult": {"content": content}}]}]},
     ):
-        ids = text_bytes(request) if is_token_ids(content) else 0
-        assert 4 * llm.estimate_input(request) >= text_bytes(request) - ids
+        assert 4 * llm.estimate_input(request) >= text_bytes(request) - int_bytes(content)
 
 
-def is_token_ids(value):
-    """Tell whether a value holds whole numbers, each of which may be the id of a token."""
-    items = value if isinstance(value, list) else [value]
-    return any(
-        type(item) is int or (isinstance(item, list) and is_token_ids(item)) for item in items
-    )
+def int_bytes(value):
+    """The bytes of whole numbers in a value: each may be the id of a token, whatever its length."""
+    if isinstance(value, dict | list):
+        return sum(map(int_bytes, value.values() if isinstance(value, dict) else value))
+    return text_bytes(value) if type(value) is int else 0
 
 
 def chat_part(url):
@@ -156,13 +156,14 @@ def responses_part(url):
 
 
 @given(
-    text=st.text(min_size=1, max_size=200).filter(lambda text: "\0" not in text),
+    text=st.text(min_size=1, max_size=200).filter(lambda text: 3 * text.count("\0") <= len(text)),
     times=st.integers(1, 40),
     media_type=st.sampled_from(["text/plain", "text/csv;charset=utf-8", "", "image/png"]),
     part=st.sampled_from([chat_part, file_part, responses_part]),
 )
 @example("a,b\n", 27_000, "text/csv", chat_part)
 @example("a", 108_000, "application/octet-stream", file_part)
+@example("\0" + "a" * 108_000, 1, "application/octet-stream", file_part)
 def test_a_data_url_of_text_counts_as_its_text(text, times, media_type, part):
     data = (text * times).encode("utf-8", "replace")
     url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"

@@ -117,12 +117,10 @@ class StreamMeter:
                 self._ended = True
             elif text.startswith(b"{"):
                 try:
-                    yield json.loads(text)
-                except (
-                    ValueError,
-                    RecursionError,
-                ):  # not ours to complain about: it is passed on as it came
-                    continue
+                    event = json.loads(text)
+                except (ValueError, RecursionError):
+                    continue  # it is passed on as it came; others may complain about it
+                yield event
 
 
 # --- the formats of the providers ------------------------------------------------------------

@@ -71,9 +71,8 @@ def provider_wait(error: Any, now: datetime | None = None) -> float | None:
 def headers_of(answer: Any) -> dict[str, str]:
     """Return the headers of an error, a raw response or a stream, with names in lower case."""
     response = get(answer, "response")
-    if (
-        response is None
-    ):  # not by its truth: a response of ``requests`` with a status of 429 is false
+    # Not by its truth: a response of ``requests`` with a status of 429 is false.
+    if response is None:
         response = answer
     headers = get(get(response, "ResponseMetadata"), "HTTPHeaders")
     if headers is None:

@@ -187,8 +187,12 @@ class InputReader:
         self.tokens = 0
         self._count = count
 
-    def read(self, request: Any) -> None:
-        """Read the arguments of an SDK's call, or the parsed body of its request."""
+    def read(self, request: Any, name: str = "request", depth: int = 0) -> None:
+        """Read the arguments of an SDK's call, or the parsed body of its request.
+
+        ``name`` and ``depth`` are those of a configuration inside of it.
+        """
+        _check_depth(depth, name)
         fields = fields_of(request)
         if fields is None and hasattr(request, "__dict__") and not callable(request):
             fields = list(vars(request).items())
@@ -199,12 +203,12 @@ class InputReader:
                 "must hold the arguments of the call, or the parsed body of the request "
                 "(json.loads); or pass estimate= with numbers",
             )
-        for name, value in fields:
-            if name in _BODIES:
-                self.read({} if value is None else value)
-            elif name not in _SETTINGS:
-                self._text(name)
-                self._value(value, name, parts=name in _TOP_PARTS)
+        for inner, value in fields:
+            if inner in _BODIES:
+                self.read({} if value is None else value, inner, depth + 1)
+            elif inner not in _SETTINGS:
+                self._text(inner)
+                self._value(value, inner, parts=inner in _TOP_PARTS)
 
     def _value(self, value: Any, name: str, depth: int = 0, *, parts: bool = False) -> None:
         """Read a value of any kind; ``parts`` says that its mappings may declare attachments."""
@@ -403,9 +407,15 @@ def _text_of_base64(encoded: str, media_type: str, begin: int = 0) -> str | None
         return encoded[begin:]
 
 
+_BASE64_LETTERS: Final = {ord("-"): "+", ord("_"): "/", ord("\r"): None, ord("\n"): None}
+
+
 def _decoded(encoded: str) -> bytes:
-    """Decode base64 of either alphabet, with or without line breaks and padding."""
-    text = "".join(encoded.split()).rstrip("=").translate({ord("-"): "+", ord("_"): "/"})
+    """Decode base64 of either alphabet, with or without line breaks and padding.
+
+    Raises ValueError for other data, such as words: a blank between letters is no part of base64.
+    """
+    text = encoded.strip().rstrip("=\r\n").translate(_BASE64_LETTERS)
     text = text[:-1] if len(text) % 4 == 1 else text
     return b64decode(text + "=" * (-len(text) % 4), validate=True)
 
@@ -423,4 +433,5 @@ def _reads_as_text(begin: bytes) -> bool:
         text = codecs.getincrementaldecoder("utf-8")().decode(begin)
     except UnicodeDecodeError:
         return False
-    return bool(text) and "\0" not in text
+    # Data that happens to be UTF-8 is mostly zeros; some of them do not keep a model from reading.
+    return bool(text) and 2 * text.count("\0") <= len(text)

@@ -97,6 +97,10 @@ def test_a_declared_attachment_costs_no_letters(part, inside):
 LETTERS = "a" * 90_000
 
 
+def encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -114,6 +118,9 @@ LETTERS = "a" * 90_000
         {"inline_data": {"mime_type": "text/plain", "data": LETTERS.encode()}},
         {"type": "image_url", "image_url": {"url": "data:," + LETTERS}},
         {"type": "image_url", "image_url": {"url": "data:text/csv;base64," + LETTERS + "=" * 8}},
+        {"type": "file", "file": {"file_data": "plain words " * 7_500}},
+        {"type": "input_file", "file_data": "data:;base64," + encoded("\0" + LETTERS)},
+        {"type": "input_file", "file_data": "data:image/png;base64," + encoded("a\0b" * 30_000)},
         {"document": LETTERS},
         {"type": "document", "source": {"type": "content", "content": URL}},
         {"type": "document", "source": {"type": "content", "content": [{"text": URL}]}},
@@ -180,6 +187,15 @@ def test_nesting_without_end_is_refused():
     source["source"] = source
     with pytest.raises(ValidationError, match="nested deeper"):
         llm.estimate_input({"messages": [{"content": [{"type": "image", **source}]}]})
+
+
+@pytest.mark.parametrize("depth", [200, 3_000])
+def test_a_configuration_that_is_nested_too_deep_is_refused(depth):
+    request = {"messages": "x"}
+    for _ in range(depth):
+        request = {"config": request}
+    with pytest.raises(ValidationError, match=r"request\.config: is nested deeper"):
+        llm.estimate_input(request)
 
 
 def test_an_input_is_never_estimated_as_nothing():
