@@ -9,6 +9,7 @@ whose limits its keys share, and a key is what a client sends as its API key.
 """
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -108,7 +109,9 @@ async def unreadable(request: Request, error: ValidationError) -> JSONResponse:
 
 @app.exception_handler(openai.APIStatusError)
 async def upstream_failed(request: Request, error: openai.APIStatusError) -> JSONResponse:
-    return JSONResponse({"error": error.body}, error.status_code)
+    seconds = llm.provider_wait(error)
+    headers = {} if seconds is None else {"retry-after": str(math.ceil(seconds))}
+    return JSONResponse({"error": error.body}, error.status_code, headers)
 
 
 @app.exception_handler(openai.APIConnectionError)

@@ -6,6 +6,7 @@ in the Makefile.
 """
 
 import re
+import shutil
 
 import pytest
 
@@ -29,6 +30,7 @@ def filled(tmp_path, monkeypatch):
     url = "sqlite:///limits.db?synchronous=OFF"
     monkeypatch.setenv("ZAEL_URL", url)
     fill(url)
+    shutil.copy(tmp_path / "limits.db", tmp_path / "llm.db")  # of the guide to LLM calls
     return tmp_path
 
 

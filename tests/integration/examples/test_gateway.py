@@ -133,6 +133,30 @@ async def test_a_provider_that_is_gone_is_a_502_and_costs_the_input(serving):
             assert 0 < await used() < 50
 
 
+async def test_a_refusal_of_the_provider_says_how_long_to_wait(served):
+    async with client(served) as sdk:
+        with pytest.raises(openai.RateLimitError) as refused:
+            await sdk.chat.completions.create(model="refuses", messages=QUESTION, max_tokens=500)
+        assert refused.value.response.headers["retry-after"] == "3"
+        with pytest.raises(openai.RateLimitError, match="key-1") as paused:
+            await sdk.chat.completions.create(model="refuses", messages=QUESTION, max_tokens=500)
+        assert 1 <= int(paused.value.response.headers["retry-after"]) <= 3
+        with pytest.raises(openai.InternalServerError) as failed:
+            await sdk.chat.completions.create(model="fails", messages=QUESTION, max_tokens=500)
+        assert "retry-after" not in failed.value.response.headers
+
+
+@pytest.mark.parametrize(("model", "tokens"), [("cuts", range(3, 50)), ("silent", range(5, 50))])
+async def test_a_stream_without_its_end_or_usage_is_charged_its_text(served, model, tokens):
+    async with client(served) as sdk:
+        stream = await sdk.chat.completions.create(
+            model=model, messages=QUESTION, max_tokens=5, stream=True
+        )
+        async for _ in stream:
+            pass
+    assert await used(model=model) in tokens
+
+
 @pytest.mark.parametrize(
     "body",
     [b"nonsense", b"[]", b"[" * 50_000, b"{}", b'{"model": "m"}', b'{"model": 5, "messages": []}',

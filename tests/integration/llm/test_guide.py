@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -11,13 +13,26 @@ from tests.integration.llm.sdks import ASYNC_SDKS, SYNC_SDKS
 from tests.support.lazy import Lazy
 from tests.support.providers import Answer
 from tests.support.web_servers import asgi_server
-from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository, llm
+from zae_limiter import (
+    Limit,
+    RateLimitExceeded,
+    SyncRateLimiter,
+    SyncRepository,
+    ValidationError,
+    ZAELimiterError,
+    llm,
+)
 
-stand_in_provider = Lazy("examples.stand_in_provider")
+anthropic, stand_in_provider = Lazy("anthropic"), Lazy("examples.stand_in_provider")
 GUIDE = DOCS / "guide/llm-integration.md"
 PRICE = {"usd_micro": llm.Weights(input=3, output=15)}
 TOTAL = Limit.custom("usd_micro", 5_000_000, refill_amount=1, refill_period_seconds=86_400)
 CHAT = ASYNC_SDKS["openai-chat"]
+INPUT = 50
+
+
+def words(text):
+    return len(text.split())
 
 
 async def test_the_program_of_the_guide_runs_and_the_command_line_shows_it(tmp_path):
@@ -28,9 +43,41 @@ async def test_the_program_of_the_guide_runs_and_the_command_line_shows_it(tmp_p
     assert "reserved Estimate(input_tokens=14, output_tokens=500)" in shown
     assert "charged Usage(input_tokens=2, output_tokens=500," in shown
     assert "left {'rpm': 59" in shown
-    summary = ("usage", "summary", "--entity-id", "key-1", "--url", "sqlite:///limits.db")
+    summary = ("usage", "summary", "--entity-id", "key-1", "--url", "sqlite:///llm.db")
     shown = await run(tmp_path, {}, "-m", "zae_limiter", *summary)
     assert "tpm      502" in shown
+
+
+@pytest.mark.parametrize(
+    ("model", "stream", "cost"),
+    [
+        ("m", False, 3 + 5),
+        ("m", True, 3 + 5),
+        ("cuts", True, 3 + 3),
+        ("refuses", False, INPUT),
+        ("fails", False, INPUT),
+    ],
+)
+async def test_the_stand_in_speaks_the_messages_of_anthropic(model, stream, cost, limiter, ledger):
+    messages = [{"role": "user", "content": "one two three"}]
+    request = {"model": model, "messages": messages, "max_tokens": 5, "stream": stream}
+    estimate = llm.Estimate(INPUT, 500)
+    async with (
+        asgi_server(stand_in_provider.app) as port,
+        anthropic.AsyncAnthropic(
+            base_url=f"http://127.0.0.1:{port}", api_key="none", max_retries=0
+        ) as client,
+    ):
+        with suppress(anthropic.APIStatusError):
+            async with llm.reserve(
+                limiter, "key", "model", estimate=estimate, count=words, pause=False
+            ) as call:
+                response = await client.messages.create(**request)
+                if stream:
+                    assert [event async for event in call.stream(response)]
+                else:
+                    call.record(response)
+    assert await ledger() == (1, cost)
 
 
 async def run(folder, variables, *arguments):
@@ -61,7 +108,7 @@ async def both(limiter, client):
                 chunks = call.stream(await CHAT.stream(client))
                 async for _ in bill.stream(chunks):
                     pass
-        except RateLimitExceeded:
+        except ZAELimiterError:
             bill.refund()
             raise
 
@@ -90,6 +137,31 @@ async def test_a_rejection_by_the_model_leaves_the_total_alone(provider, limiter
             await both(limiter, client)
     assert await spend(limiter) == 0
     assert not provider.requests
+
+
+async def test_a_mistake_about_the_model_leaves_the_total_alone(provider, limiter):
+    await limiter.set_resource_defaults("all-models", [TOTAL])
+    await limiter.set_limits("key", [Limit.per_minute("other", 5)], "model")
+    async with CHAT.client(provider) as client:
+        with pytest.raises(ValidationError):
+            await both(limiter, client)
+    assert await spend(limiter) == 0
+    assert not provider.requests
+
+
+def test_the_examples_can_be_pasted(tmp_path):
+    pasted = "\n\n".join(blocks(GUIDE, "python")) + "\n\nprint('end of the page')\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "asyncio"],
+        input=pasted,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert "Error" not in done.stderr
+    assert "end of the page" in done.stdout
 
 
 def test_money_in_millionths_is_close_to_the_bill():
