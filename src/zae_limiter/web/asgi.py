@@ -15,6 +15,7 @@ from zae_limiter.web.answers import (
     refusal,
     unless_present,
 )
+from zae_limiter.web.options import FUNCTIONS
 from zae_limiter.web.requests import WebRequest
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
 
@@ -43,8 +44,9 @@ class AsgiMiddleware:
     does. Other protocols, such as WebSockets, pass unlimited.
 
     A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
-    lease is None. ``known_only`` answers keys of entities that are not registered by 401. The body
-    of a 429 names no limits unless ``details`` is set.
+    lease is None. So do all requests for which ``skip`` returns true, such as checks of health.
+    ``known_only`` answers keys of entities that are not registered by 401. The body of a 429 names
+    no limits unless ``details`` is set.
     """
 
     def __init__(
@@ -56,7 +58,8 @@ class AsgiMiddleware:
         key: Callable[[WebRequest], Any] | str | None = None,
         resource: Callable[[WebRequest], Any] | str = "api",
         cost: Callable[[WebRequest], Any] | Mapping[str, int] | None = None,
-        cost_after: Callable[[WebRequest, WebOutcome], Mapping[str, int] | None] | None = None,
+        cost_after: Callable[[WebRequest, WebOutcome], Any] | None = None,
+        skip: Callable[[WebRequest], Any] | None = None,
         style: HeaderStyle | None = "ietf",
         key_optional: bool = False,
         known_only: bool = False,
@@ -70,13 +73,14 @@ class AsgiMiddleware:
             resource=resource,
             cost=cost,
             cost_after=cost_after,
+            skip=skip,
             style=style,
             key_optional=key_optional,
             known_only=known_only,
             details=details,
             options=options,
         )
-        self._rule.check(limiter, may_await=True)
+        self._rule.check(limiter, awaited=FUNCTIONS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -8,8 +8,8 @@
         "COST": {"rpm": 1},
     }
 
-Other settings: ``KEY_OPTIONAL``, ``KNOWN_ONLY``, ``DETAILS``, ``COST_AFTER``, ``STYLE``, and
-``OPTIONS`` of acquire. Functions may be async under ASGI, except ``COST_AFTER``. Without
+Other settings: ``SKIP``, ``KEY_OPTIONAL``, ``KNOWN_ONLY``, ``DETAILS``, ``COST_AFTER``, ``STYLE``,
+and ``OPTIONS`` of acquire. ``KEY``, ``RESOURCE`` and ``COST`` may be async under ASGI. Without
 ``LIMITER`` only rejections that the views raise are answered.
 """
 
@@ -37,7 +37,11 @@ from zae_limiter.web.answers import (
     refusal,
     unless_present,
 )
+from zae_limiter.web.options import RULE_OPTIONS, check_settings
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
+
+AWAITED_UNDER_ASGI: Final = ("key", "resource", "cost")
+SETTINGS = ("LIMITER", *[name.upper() for name in RULE_OPTIONS], "OPTIONS")
 
 # An acquire may wait in its thread for a slot until another request ends. So neither the ends nor
 # the views of those requests, which may use the event loop's own threads, queue behind it.
@@ -60,7 +64,7 @@ class RateLimitMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
-        options = {name.upper(): value for name, value in _settings().items()}
+        options = _settings()
         limiter = _imported(options.get("LIMITER"))
         self._limiter = limiter() if callable(limiter) else limiter
         self._rule = WebRule(
@@ -68,6 +72,7 @@ class RateLimitMiddleware:
             resource=options.get("RESOURCE", "api"),
             cost=options.get("COST"),
             cost_after=_imported(options.get("COST_AFTER")),
+            skip=_imported(options.get("SKIP")),
             style=options.get("STYLE", "ietf"),
             key_optional=options.get("KEY_OPTIONAL", False),
             known_only=options.get("KNOWN_ONLY", False),
@@ -75,7 +80,7 @@ class RateLimitMiddleware:
             options=options.get("OPTIONS", {}),
         )
         is_asgi = iscoroutinefunction(get_response)
-        self._rule.check(self._limiter, may_await=is_asgi)
+        self._rule.check(self._limiter, awaited=AWAITED_UNDER_ASGI if is_asgi else ())
         self._is_async_limiter = self._limiter is not None and is_async(self._limiter.is_available)
         if is_asgi:
             markcoroutinefunction(self)
@@ -191,7 +196,11 @@ class RateLimitMiddleware:
 
 
 def _settings() -> dict[str, Any]:
-    return getattr(settings, "ZAE_LIMITER", {})
+    given = {name.upper(): value for name, value in getattr(settings, "ZAE_LIMITER", {}).items()}
+    problem = check_settings(given, SETTINGS)
+    if problem is not None:
+        raise ImproperlyConfigured(f"ZAE_LIMITER: {problem}")
+    return given
 
 
 def _imported(value: Any) -> Any:

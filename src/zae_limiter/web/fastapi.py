@@ -9,10 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
 from zae_limiter.web.answers import AnsweredError, body_of, lease_headers, refusal
 from zae_limiter.web.asgi import HELD_RESPONSE, HeldResponse, WatchedAcquire
 from zae_limiter.web.keys import RefusedKey
+from zae_limiter.web.options import FUNCTIONS
 from zae_limiter.web.rules import WebRule
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def rate_limit(
     key: Callable[[Request], Any] | str,
     resource: Callable[[Request], Any] | str = "api",
     cost: Callable[[Request], Any] | Mapping[str, int] | None = None,
+    skip: Callable[[Request], Any] | None = None,
     style: HeaderStyle | None = "ietf",
     key_optional: bool = False,
     known_only: bool = False,
@@ -44,7 +46,8 @@ def rate_limit(
     options go to ``acquire``.
 
     A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
-    lease is None. ``known_only`` answers keys of entities that are not registered by 401.
+    lease is None. So do all requests for which ``skip`` returns true. ``known_only`` answers keys
+    of entities that are not registered by 401.
 
     A rejection is a 429 that says in its ``detail`` when to retry; ``details`` adds the limits.
     Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``, and a
@@ -52,17 +55,24 @@ def rate_limit(
 
     ``Depends(..., scope="function")`` would end the lease too early.
     """
+    if "cost_after" in options:
+        raise ValidationError(
+            "cost_after",
+            options["cost_after"],
+            "is an option of middleware; an endpoint settles its cost: await lease.settle(tpm=812)",
+        )
     rule = WebRule(
         key=key,
         resource=resource,
         cost=cost,
+        skip=skip,
         style=style,
         key_optional=key_optional,
         known_only=known_only,
         details=details,
         options=options,
     )
-    rule.check(limiter, may_await=True)
+    rule.check(limiter, awaited=FUNCTIONS)
 
     async def charged(request: Request, response: Response) -> AsyncIterator[Lease | None]:
         # Entered and left by hand: an error of the endpoint is not one of the acquire.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.headers import rate_limit_headers
 from zae_limiter.web.keys import RefusedKey
 from zae_limiter.web.known import KnownEntities
+from zae_limiter.web.options import check_options
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle
@@ -47,15 +47,17 @@ class WebRule:
     Each is a value or a function of the request. A request without a key (None) is answered by 401,
     or is not limited with ``key_optional``. Without a cost, a request costs 1 of ``rpm``.
     ``cost_after`` is a function of the request and its ``WebOutcome``: the true cost, settled when
-    the response has ended. ``known_only`` refuses keys whose entity is not registered.
-    ``details`` puts the limits into the body of a 429. ``options`` go to ``acquire``. A charge is
-    kept if the request fails.
+    the response has ended. Requests for which ``skip`` returns true are not limited.
+
+    ``known_only`` refuses keys whose entity is not registered. ``details`` puts the limits into the
+    body of a 429. ``options`` go to ``acquire``. A charge is kept if the request fails.
     """
 
     key: Callable[[Any], Any] | str | None = None
     resource: Callable[[Any], Any] | str = "api"
     cost: Callable[[Any], Any] | Mapping[str, int] | None = None
-    cost_after: Callable[[Any, WebOutcome], Mapping[str, int] | None] | None = None
+    cost_after: Callable[[Any, WebOutcome], Any] | None = None
+    skip: Callable[[Any], Any] | None = None
     style: HeaderStyle | None = "ietf"
     key_optional: bool = False
     known_only: bool = False
@@ -63,20 +65,12 @@ class WebRule:
     options: Mapping[str, Any] = field(default_factory=dict)
     _known: KnownEntities = field(default_factory=KnownEntities, init=False)
 
-    def check(self, limiter: Any, *, may_await: bool) -> None:
-        """Raise ValidationError if only one of limiter and key is given, or for a bad style.
+    def check(self, limiter: Any, *, awaited: tuple[str, ...]) -> None:
+        """Raise ValidationError for options that cannot work, with this limiter or at all.
 
-        Functions of the request may be async where ``may_await`` says so; ``cost_after`` never.
+        ``awaited`` names the functions that may be async.
         """
-        if (limiter is None) != (self.key is None):
-            missing = "limiter" if limiter is None else "key"
-            raise ValidationError(missing, None, "is needed to limit requests")
-        if self.style is not None:
-            rate_limit_headers((), self.style, now_ms=None)  # raises for an unknown one
-        _check_not_async("cost_after", self.cost_after, "the end of a request does not wait for it")
-        if not may_await:
-            for name in ("key", "resource", "cost"):
-                _check_not_async(name, getattr(self, name), "WSGI cannot await it; use ASGI")
+        check_options(self, limiter, awaited=awaited)
 
     @property
     def waits(self) -> bool:
@@ -84,7 +78,9 @@ class WebRule:
         return self.options.get("timeout") is not None
 
     def charge(self, request: Any) -> WebCharge | None:
-        """Return what the request is charged; None if it has no key and needs none."""
+        """Return what the request is charged; None if it is skipped, or needs no key."""
+        if _value(self.skip, request):
+            return None
         key = self._required(_value(self.key, request))
         if key is None:
             return None
@@ -92,6 +88,8 @@ class WebRule:
 
     async def charge_async(self, request: Any) -> WebCharge | None:
         """Do the same for functions that may be async."""
+        if await _async_value(self.skip, request):
+            return None
         key = self._required(await _async_value(self.key, request))
         if key is None:
             return None
@@ -145,20 +143,15 @@ class WebRule:
             logger.exception(_UNSETTLED, lease)
 
     async def settle_async(self, lease: Any, request: Any, outcome: WebOutcome) -> None:
-        """Do the same for a lease of either tree."""
+        """Do the same for a lease of either tree; ``cost_after`` may be async."""
+        if self.cost_after is None:
+            return
         try:
-            cost = None if self.cost_after is None else self.cost_after(request, outcome)
+            cost = await _awaited(self.cost_after(request, outcome))
             if cost is not None:
-                settling = lease.settle(cost)
-                if isawaitable(settling):
-                    await settling
+                await _awaited(lease.settle(cost))
         except Exception:
             logger.exception(_UNSETTLED, lease)
-
-
-def _check_not_async(name: str, part: Any, reason: str) -> None:
-    if iscoroutinefunction(part) or iscoroutinefunction(getattr(part, "__call__", None)):  # noqa: B004
-        raise ValidationError(name, part, f"must not be async: {reason}")
 
 
 def _value(part: Any, request: Any) -> Any:
@@ -166,5 +159,8 @@ def _value(part: Any, request: Any) -> Any:
 
 
 async def _async_value(part: Any, request: Any) -> Any:
-    value = _value(part, request)
+    return await _awaited(_value(part, request))
+
+
+async def _awaited(value: Any) -> Any:
     return await value if isawaitable(value) else value

@@ -35,8 +35,9 @@ class WsgiMiddleware:
     Without a limiter that is all it does.
 
     A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
-    lease is None. ``known_only`` answers keys of entities that are not registered by 401. The body
-    of a 429 names no limits unless ``details`` is set.
+    lease is None. So do all requests for which ``skip`` returns true, such as checks of health.
+    ``known_only`` answers keys of entities that are not registered by 401. The body of a 429 names
+    no limits unless ``details`` is set.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class WsgiMiddleware:
         resource: Callable[[WebRequest], str] | str = "api",
         cost: Callable[[WebRequest], Mapping[str, int]] | Mapping[str, int] | None = None,
         cost_after: Callable[[WebRequest, WebOutcome], Mapping[str, int] | None] | None = None,
+        skip: Callable[[WebRequest], Any] | None = None,
         style: HeaderStyle | None = "ietf",
         key_optional: bool = False,
         known_only: bool = False,
@@ -62,13 +64,14 @@ class WsgiMiddleware:
             resource=resource,
             cost=cost,
             cost_after=cost_after,
+            skip=skip,
             style=style,
             key_optional=key_optional,
             known_only=known_only,
             details=details,
             options=options,
         )
-        self._rule.check(limiter, may_await=False)
+        self._rule.check(limiter, awaited=())
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         request = WebRequest.of_environ(environ)

@@ -25,10 +25,13 @@ KEYS = {
     "hashed": lambda: web.hashed_header("x-api-key", SECRET),
     "address": lambda: web.client_address,
 }
+SKIPS = {"probes": lambda request: request.headers.get("user-agent") == "probe"}
 
 
 def rule(options):
     options = dict(options)
+    if "skip" in options:
+        options["skip"] = SKIPS[options["skip"]]
     return {"key": KEYS[options.pop("key")](), **options}
 
 

@@ -224,6 +224,17 @@ async def test_the_true_cost_is_settled_after_the_response(limiter, charged):
     assert outcomes == [web.WebOutcome(200, 24, True)]
 
 
+async def test_an_async_function_may_say_the_true_cost(limiter, charged):
+    async def cost_after(request, outcome):
+        await asyncio.sleep(0)
+        return {"tpm": outcome.body_bytes}
+
+    app = limited(streaming(limiter), limiter, cost={"rpm": 1, "tpm": 500}, cost_after=cost_after)
+    async with asgi_server(app) as port:
+        assert (await fetch(port, "/stream", KEY)).status == 200
+    assert await charged() == (1, 24)
+
+
 async def test_the_application_settles_its_lease(limiter, charged):
     async def answer(request):
         await request.state.lease.settle(tpm=812)

@@ -342,3 +342,34 @@ async def test_details_and_headers_are_a_choice(serve, limiter, kind):
     assert body_of(replies[3])["limits"][0]["entity_id"] == "key"
     assert not [name for each in replies for name in each.headers if "ratelimit" in name]
     assert replies[3].headers["retry-after"]
+
+
+# --- requests that are skipped
+
+
+@pytest.mark.parametrize("kind", ALL)
+async def test_a_request_that_is_skipped_is_not_limited_and_needs_no_key(serve, limiter, kind):
+    probe = {"user-agent": "probe"}
+    async with serve(kind, skip="probes", known_only=True) as port:
+        probes = [await fetch(port, "/", probe) for _ in range(4)]
+        assert (await fetch(port, "/")).status == 401
+        if kind not in BY_GUNICORN:
+            with outage(limiter):
+                probes.append(await fetch(port, "/", probe))
+    assert {each.status for each in probes} == {200}
+    assert "ratelimit" not in probes[0].headers
+    assert await entities(limiter) == set()
+
+
+async def test_an_async_function_may_say_which_requests_are_skipped(limiter):
+    async def skip(request):
+        return request.headers.get("user-agent") == "probe"
+
+    async def hello(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    app = web.AsgiMiddleware(hello, limiter, key=web.header("x-api-key"), skip=skip)
+    async with asgi_server(app) as port:
+        assert (await fetch(port, "/", {"user-agent": "probe"})).status == 200
+        assert (await fetch(port, "/", {"user-agent": "other"})).status == 401

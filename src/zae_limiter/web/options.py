@@ -1,0 +1,103 @@
+"""Options that cannot work are refused when they are given, not by every request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Final
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.headers import rate_limit_headers
+
+if TYPE_CHECKING:
+    from zae_limiter.web.rules import WebRule
+
+# Those of acquire; entity, resource and amounts come from key, resource and cost.
+ACQUIRE_OPTIONS: Final = (
+    "limits",
+    "use_stored_limits",
+    "on_unavailable",
+    "timeout",
+    "on_error",
+    "mode",
+)
+FUNCTIONS: Final = ("key", "resource", "cost", "cost_after", "skip")
+RULE_OPTIONS: Final = (*FUNCTIONS, "style", "key_optional", "known_only", "details")
+# The names of acquire, and the options that give its arguments here.
+_GIVEN_AS: Final = {"entity_id": "key", "consume": "cost"}
+
+
+def check_options(rule: WebRule, limiter: Any, *, awaited: tuple[str, ...]) -> None:
+    """Raise ValidationError for an option that is unknown, missing or wrong.
+
+    Only the functions named in ``awaited`` may be async. The values that functions return can only
+    be checked with a request.
+    """
+    for name, value in rule.options.items():
+        if name not in ACQUIRE_OPTIONS:
+            advice = did_you_mean(name, (*RULE_OPTIONS, *ACQUIRE_OPTIONS))
+            raise ValidationError(name, value, f"is no option; {advice}")
+    if (limiter is None) != (rule.key is None):
+        missing = "limiter" if limiter is None else "key"
+        raise ValidationError(missing, None, "is needed to limit requests")
+    if rule.key is not None and not isinstance(rule.key, str) and not callable(rule.key):
+        raise ValidationError("key", rule.key, "must be a function of the request, or a text")
+    _check_functions(rule, awaited)
+    if rule.style is not None:
+        rate_limit_headers((), rule.style, now_ms=None)  # raises for an unknown one
+    if limiter is not None:
+        _check_acquire(rule, limiter)
+
+
+def _check_functions(rule: WebRule, awaited: tuple[str, ...]) -> None:
+    for name, function in (("cost_after", rule.cost_after), ("skip", rule.skip)):
+        if function is not None and not callable(function):
+            raise ValidationError(name, function, "must be a function")
+    for name in FUNCTIONS:
+        function = getattr(rule, name)
+        if name not in awaited and _is_async(function):
+            raise ValidationError(name, function, "must not be async: nothing awaits it here")
+
+
+def _is_async(function: Any) -> bool:
+    """Whether a function, or the call of an object, is async."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _check_acquire(rule: WebRule, limiter: Any) -> None:
+    """Make an acquire of the values that are no functions, which checks them; it is not entered."""
+    key, resource, cost = (
+        stand_in if value is None or callable(value) else value
+        for value, stand_in in (
+            (rule.key, "any"),
+            (rule.resource, "any"),
+            (rule.cost, {"any": 1}),
+        )
+    )
+    try:
+        limiter.acquire(key, resource, cost, **rule.options)
+    except ValidationError as error:
+        first, dot, rest = error.field.partition(".")
+        if first not in _GIVEN_AS:
+            raise
+        name = f"{_GIVEN_AS[first]}{dot}{rest}"
+        raise ValidationError(name, error.value, error.reason) from error
+
+
+def check_settings(settings: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
+    """Return what is wrong with the names of Django's settings, or None."""
+    for name in settings:
+        if name in known:
+            continue
+        if name.lower() in ACQUIRE_OPTIONS:
+            return f"{name}: it goes into OPTIONS: {{{name.lower()!r}: {settings[name]!r}}}"
+        return f"{name} is no setting; {did_you_mean(name, known)}"
+    return None
+
+
+def did_you_mean(name: str, known: tuple[str, ...]) -> str:
+    """Return the known name that is most similar, or all of them."""
+    from difflib import get_close_matches  # slow to import, and few applications need it
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
