@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI
 
 from zae_limiter import Lease, Limit, RateLimiter, web
 
-LIMITS = [Limit.per_hour("rpm", 10), Limit.per_hour("tpm", 1_000)]
+LIMITS = [Limit.per_hour("rph", 10), Limit.per_hour("tph", 1_000)]
 
 # Opens the store with the first call, in each worker.
 limiter = RateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
@@ -23,8 +23,14 @@ async def set_up(limiter: RateLimiter) -> None:
 
 
 app = FastAPI(lifespan=web.lifespan(limiter, set_up))
-app.add_middleware(web.AsgiMiddleware, limiter, key=api_key)
-search_limit = web.rate_limit(limiter, key=api_key, resource="search", cost={"tpm": 100})
+app.add_middleware(
+    web.AsgiMiddleware,
+    limiter,
+    key=api_key,
+    cost={"rph": 1},
+    skip=lambda request: request.path == "/health",
+)
+search_limit = web.rate_limit(limiter, key=api_key, resource="search", cost={"tph": 100})
 
 
 @app.get("/")
@@ -35,5 +41,10 @@ async def index() -> dict[str, str]:
 @app.get("/search")
 async def search(q: str, lease: Annotated[Lease, Depends(search_limit)]) -> dict[str, Any]:
     found = [word for word in ("limit", "limiter", "lease") if q in word]
-    await lease.settle(tpm=10 * len(found))  # the true cost, once it is known
-    return {"found": found, "tokens_left": lease.remaining["tpm"]}
+    await lease.settle(tph=10 * len(found))  # the true cost, once it is known
+    return {"found": found, "tokens_left": lease.remaining.get("tph")}  # None in an outage
+
+
+@app.get("/health")
+async def health() -> dict[str, bool]:
+    return {"ok": True}

@@ -12,7 +12,7 @@ from flask import Flask, Response, request
 from zae_limiter import Limit, SyncRateLimiter, web
 from zae_limiter.web import WebOutcome, WebRequest
 
-LIMITS = [Limit.per_hour("rpm", 10), Limit.per_hour("kilobytes", 100)]
+LIMITS = [Limit.per_hour("rph", 10), Limit.per_hour("kilobytes", 100)]
 
 limiter = SyncRateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
 # Stores limits where there are none: a restart keeps what an operator has set.
@@ -25,6 +25,11 @@ app = Flask(__name__)
 @app.get("/")
 def index() -> dict[str, str]:
     return {"hello": "world"}
+
+
+@app.get("/health")
+def health() -> dict[str, bool]:
+    return {"ok": True}
 
 
 @app.get("/report")
@@ -45,4 +50,11 @@ def cost_after(request: WebRequest, outcome: WebOutcome) -> dict[str, int] | Non
     return None
 
 
-web.init_flask(app, limiter, key=web.hashed_header("x-api-key"), cost_after=cost_after)
+web.init_flask(
+    app,
+    limiter,
+    key=web.hashed_header("x-api-key"),
+    cost={"rph": 1},
+    cost_after=cost_after,
+    skip=lambda request: request.path == "/health",
+)

@@ -18,15 +18,18 @@ limiter = RateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
 
 async def set_up(limiter: RateLimiter) -> None:
     """Store limits where there are none: a restart keeps what an operator has set."""
-    await limiter.set_resource_defaults("api", [Limit.per_hour("rpm", 10)], if_missing=True)
+    await limiter.set_resource_defaults("api", [Limit.per_hour("rph", 10)], if_missing=True)
 
 
 async def index(request: Request) -> JSONResponse:
-    return JSONResponse({"requests_left": request.state.lease.remaining["rpm"]})
+    remaining = request.state.lease.remaining  # empty if an outage let the request pass
+    return JSONResponse({"requests_left": remaining.get("rph")})
 
 
 app = Starlette(
     routes=[Route("/", index)],
-    middleware=[Middleware(web.AsgiMiddleware, limiter, key=web.hashed_header("x-api-key"))],
+    middleware=[
+        Middleware(web.AsgiMiddleware, limiter, key=web.hashed_header("x-api-key"), cost={"rph": 1})
+    ],
     lifespan=web.lifespan(limiter, set_up),
 )

@@ -3,10 +3,11 @@
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,17 +29,18 @@ EXAMPLES = {
     "examples.flask_app:app": (*GUNICORN, "--preload"),
     "examples.django_app:application": GUNICORN,
 }
+SEARCHING = ("fastapi_app:app", "django_app:application")
 
 
 @contextmanager
-def serving(app, folder):
+def serving(app, folder, *more_options):
     """Start the example's server in a folder of its own; yields the port. It ends by SIGTERM."""
     server, *options = EXAMPLES[app]
     log = folder / "server.log"
     others = {name: value for name, value in os.environ.items() if not name.startswith("ZAEL_")}
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", server, app, *options],
+            [sys.executable, "-m", server, app, *options, *more_options],
             stdout=output,
             stderr=output,
             cwd=folder,
@@ -105,8 +107,8 @@ def test_a_restart_keeps_what_an_operator_has_set(app, tmp_path):
     with serving(app, tmp_path) as port:
         assert statuses(port, 1) == [200]
     with opened(tmp_path) as repository:
-        repository.set_system_defaults([Limit.per_hour("rpm", 3)], principal="operator")
-        repository.set_resource_defaults("api", [Limit.per_hour("rpm", 3)], principal="operator")
+        repository.set_system_defaults([Limit.per_hour("rph", 3)], principal="operator")
+        repository.set_resource_defaults("api", [Limit.per_hour("rph", 3)], principal="operator")
         before = repository.get_audit_events()
     with serving(app, tmp_path) as port:
         found = statuses(port, 4)
@@ -114,6 +116,29 @@ def test_a_restart_keeps_what_an_operator_has_set(app, tmp_path):
         assert found.count(200) <= 3
     with opened(tmp_path) as repository:
         assert repository.get_audit_events() == before
+
+
+@pytest.mark.parametrize("app", EXAMPLES)
+def test_an_example_serves_in_an_outage_that_lets_calls_pass(app, tmp_path):
+    names = ("rph", "tph", "kilobytes", "credits")
+    with opened(tmp_path) as repository:
+        limits = [Limit.per_hour(name, 100) for name in names]
+        repository.set_system_defaults(limits, on_unavailable="allow")
+    # A second worker might start in the outage, which stops it.
+    with serving(app, tmp_path, "--workers", "1") as port:
+        assert statuses(port, 2) == [200] * 2
+        with closing(sqlite3.connect(tmp_path / "limits.db")) as other:
+            other.execute("BEGIN EXCLUSIVE")  # no worker can charge anything meanwhile
+            pages = ["/", "/search?q=limit"] if app.endswith(SEARCHING) else ["/"]
+            assert [fetch_sync(port, page, KEY).status for page in pages] == [200] * len(pages)
+            assert "ratelimit" not in fetch_sync(port, "/", KEY).headers
+
+
+@pytest.mark.parametrize("app", ["examples.fastapi_app:app", "examples.flask_app:app"])
+def test_a_check_of_health_is_not_limited(app, tmp_path):
+    with serving(app, tmp_path) as port:
+        assert {fetch_sync(port, "/health").status for _ in range(15)} == {200}
+        assert fetch_sync(port, "/").status == 401
 
 
 def test_a_search_of_fastapi_costs_what_it_has_used(tmp_path):
