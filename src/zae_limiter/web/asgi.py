@@ -93,13 +93,20 @@ class AsgiMiddleware:
         except ClientGone:
             return  # nobody is left to be answered
         except Exception as error:
-            answered = find_error(error)
-            if answered is None or response.is_started:
+            if not await self._answer(error, response):
                 raise
-            rule = self._rule
-            await response.answer(refusal(answered, rule.style, details=rule.details))
         finally:
             response.stop_reading()
+
+    async def _answer(self, error: Exception, response: HeldResponse) -> bool:
+        """Answer a rejection; return False if the error is another, or comes too late."""
+        answered = find_error(error)
+        if answered is None or (response.is_started and not response.is_answered):
+            return False
+        if not response.is_answered:
+            rule = self._rule
+            await response.answer(refusal(answered, rule.style, details=rule.details))
+        return True
 
     async def _serve(self, scope: Scope, response: HeldResponse) -> None:
         state = scope.setdefault("state", {})
@@ -123,10 +130,14 @@ class AsgiMiddleware:
         if rule.waits:
             acquire = WatchedAcquire(acquire, response)
         async with acquire as lease:
-            response.headers = lease_headers(lease, rule.style)
+            response.limit(lease, rule.style)
             scope["state"]["lease"] = lease
             try:
                 await self.app(scope, response.receive, response.send)
+                await response.flush()
+            except Exception as error:
+                await self._answer(error, response)  # before the outcome, which tells of it
+                raise
             finally:
                 await rule.settle_async(lease, request, response.outcome())
 
@@ -142,13 +153,19 @@ class HeldResponse:
         self._receive = receive
         self._send = send
         self._start: Message | None = None
-        self.headers: dict[str, str] = {}
+        self._lease: Any = None
+        self._style: HeaderStyle | None = None
         self.is_started = False
+        self.is_answered = False
         self._status: int | None = None
         self._bytes = 0
         self._ended = self._disconnected = False
         self._read_ahead: deque[Message] = deque()
         self._coming: asyncio.Future[Message] | None = None
+
+    def limit(self, lease: Any, style: HeaderStyle | None) -> None:
+        """Let the response tell the limits of a lease, as they are when it starts."""
+        self._lease, self._style = lease, style
 
     async def receive(self) -> Message:
         message = self._read_ahead.popleft() if self._read_ahead else await self._next_message()
@@ -193,7 +210,6 @@ class HeldResponse:
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.start":
-            self._status = message["status"]
             self._start = message
             return
         size, is_last = 0, kind == "http.response.pathsend"
@@ -213,19 +229,23 @@ class HeldResponse:
         if start is None:
             return
         self.is_started = True
+        self._status = start["status"]
         own = list(start.get("headers", ()))
-        added = unless_present(self.headers, [name.decode("latin-1") for name, _ in own])
+        headers = {} if self._lease is None else lease_headers(self._lease, self._style)
+        added = unless_present(headers, [name.decode("latin-1") for name, _ in own])
         await self._send({**start, "headers": [*own, *_encoded(list(added.items()))]})
 
     async def answer(self, answer: Refusal) -> None:
         """Send another response in place of one that has not started."""
         headers = _encoded(answer.headers)
         self._start = None
-        self.is_started = True
+        self.is_started = self.is_answered = True
+        self._status = answer.status
         await self._send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )
         await self._send({"type": "http.response.body", "body": answer.body})
+        self._bytes, self._ended = len(answer.body), True
 
     def outcome(self) -> WebOutcome:
         """Return how the response has ended. After a disconnect servers ignore what is sent."""

@@ -30,13 +30,7 @@ from django.utils.module_loading import import_string
 
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.concurrency.calls import ALastCalls
-from zae_limiter.web.answers import (
-    AnsweredError,
-    find_error,
-    lease_headers,
-    refusal,
-    unless_present,
-)
+from zae_limiter.web.answers import Refusal, find_error, lease_headers, refusal, unless_present
 from zae_limiter.web.options import RULE_OPTIONS, check_settings
 from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
 
@@ -99,18 +93,20 @@ class RateLimitMiddleware:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Answer a rejection that a view has raised."""
-        answered = find_error(error)
-        return None if answered is None else self._refused(answered)
+        answer = self._refusal(error)
+        return None if answer is None else _response(answer)
 
     def _answer(self, error: Exception) -> HttpResponse:
+        answer = self._refusal(error)
+        if answer is None:
+            raise error
+        return _response(answer)
+
+    def _refusal(self, error: BaseException) -> Refusal | None:
         answered = find_error(error)
         if answered is None:
-            raise error
-        return self._refused(answered)
-
-    def _refused(self, error: AnsweredError) -> HttpResponse:
-        answer = refusal(error, self._rule.style, details=self._rule.details)
-        return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
+            return None
+        return refusal(answered, self._rule.style, details=self._rule.details)
 
     def _add_headers(self, response: HttpResponseBase, lease: Any) -> None:
         headers = lease_headers(lease, self._rule.style)
@@ -136,6 +132,7 @@ class RateLimitMiddleware:
                 return response
             end.size, end.is_complete = len(response.content), True
         except BaseException as error:
+            end.refusal = self._refusal(error)
             end.run(error)
             raise
         end.run()
@@ -177,6 +174,7 @@ class RateLimitMiddleware:
                 return response
             end.size, end.is_complete = len(response.content), True
         except BaseException as error:
+            end.refusal = self._refusal(error)
             await end.run(error)
             raise
         await end.run()
@@ -193,6 +191,10 @@ class RateLimitMiddleware:
             first = await anext(content, None)
             response.streaming_content = _joined_async(first, content)
         return response
+
+
+def _response(answer: Refusal) -> HttpResponse:
+    return HttpResponse(answer.body, status=answer.status, headers=dict(answer.headers))
 
 
 def _settings() -> dict[str, Any]:
@@ -304,6 +306,7 @@ class _RequestEnd:
         self.size = 0
         self.is_complete = False
         self.is_over = False
+        self.refusal: Refusal | None = None  # what the client gets in place of a response
         # Django closes the request with its last response, whichever that is: another middleware
         # may have put an error page in place of the response that was limited.
         self._close_request = request.close
@@ -327,6 +330,8 @@ class _RequestEnd:
         return begins
 
     def _outcome(self) -> WebOutcome:
+        if self.refusal is not None:
+            return WebOutcome.of_refusal(self.refusal)
         return WebOutcome(self.status, self.size, self.is_complete)
 
 

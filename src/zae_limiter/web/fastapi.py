@@ -50,8 +50,9 @@ def rate_limit(
     of entities that are not registered by 401.
 
     A rejection is a 429 that says in its ``detail`` when to retry; ``details`` adds the limits.
-    Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``, and a
-    client that hangs up while it waits (``timeout``) leaves the line.
+    Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``, a
+    client that hangs up while it waits (``timeout``) leaves the line, and the headers tell the
+    limits as they are when the response starts; else as they are before the endpoint runs.
 
     ``Depends(..., scope="function")`` would end the lease too early.
     """
@@ -81,7 +82,11 @@ def rate_limit(
             yield None
             return
         try:
-            response.headers.update(lease_headers(lease, style))
+            held: HeldResponse | None = request.scope.get(HELD_RESPONSE)
+            if held is None:
+                response.headers.update(lease_headers(lease, style))
+            else:
+                held.limit(lease, style)
             yield lease
         except BaseException as error:
             await acquire.__aexit__(type(error), error, None)

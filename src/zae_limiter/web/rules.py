@@ -15,6 +15,7 @@ from zae_limiter.web.options import check_options
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle
+    from zae_limiter.web.answers import Refusal
 
 _DEFAULT_COST: Final[Mapping[str, int]] = {"rpm": 1}
 
@@ -25,11 +26,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WebOutcome:
-    """How a request ended. ``complete`` is False if the client did not get the whole response."""
+    """How a request ended: the response as it was sent.
+
+    ``status`` is None if no response was sent: the application has failed, which the server or
+    another middleware answers, or the client has hung up before. ``complete`` is False if the
+    client did not get the whole response.
+    """
 
     status: int | None
     body_bytes: int
     complete: bool
+
+    @classmethod
+    def of_refusal(cls, answer: Refusal) -> WebOutcome:
+        """Return the outcome of a request whose response is a refusal."""
+        return cls(answer.status, len(answer.body), True)
 
 
 class WebCharge(NamedTuple):

@@ -80,9 +80,9 @@ class WsgiMiddleware:
             self._charge(request, environ, response)
             response.open(self.app(environ, response.start))
         except BaseException as error:
-            response.close(error)
-            answer = self._answer(error)
-            if answer is None or response.is_started:
+            answer = None if response.is_started else self._answer(error)
+            response.close(error, answer)
+            if answer is None:
                 raise
             start_response(answer.status_line, answer.headers)
             return [answer.body]
@@ -177,8 +177,11 @@ class _WsgiResponse:
         self._bytes += len(chunk)
         return chunk
 
-    def close(self, error: BaseException | None = None) -> None:
-        """End the response and the lease; servers call it however the response has ended."""
+    def close(self, error: BaseException | None = None, answer: Refusal | None = None) -> None:
+        """End the response and the lease; servers call it however the response has ended.
+
+        An answer is what the client gets in place of this response.
+        """
         try:
             close = getattr(self._body, "close", None)
             self._body = ()
@@ -187,16 +190,20 @@ class _WsgiResponse:
         finally:
             acquire, self._acquire = self._acquire, None
             if acquire is not None:
-                self._settle(acquire, error)
+                self._settle(acquire, error, answer)
 
-    def _settle(self, acquire: Any, error: BaseException | None) -> None:
+    def _settle(self, acquire: Any, error: BaseException | None, answer: Refusal | None) -> None:
         assert self._lease is not None
-        status = int(self._started_with[0][:3]) if self._started_with else None
         try:
-            outcome = WebOutcome(status, self._bytes, self._ended)
+            outcome = self._outcome() if answer is None else WebOutcome.of_refusal(answer)
             self._rule.settle(self._lease, self._request, outcome)
         finally:
             acquire.__exit__(None if error is None else type(error), error, None)
+
+    def _outcome(self) -> WebOutcome:
+        if self._started_with is None or not self.is_started:
+            return WebOutcome(None, self._bytes, self._ended)
+        return WebOutcome(int(self._started_with[0][:3]), self._bytes, self._ended)
 
 
 def init_flask(app: Any, limiter: SyncRateLimiter | None = None, **options: Any) -> None:

@@ -224,6 +224,61 @@ async def test_the_true_cost_is_settled_after_the_response(limiter, charged):
     assert outcomes == [web.WebOutcome(200, 24, True)]
 
 
+@pytest.mark.parametrize("inner", ["inner", "a b"])
+async def test_the_outcome_is_what_the_client_has_got(limiter, inner):
+    outcomes = []
+    app = limited(
+        streaming(limiter, inner=inner),
+        limiter,
+        limits=[Limit.per_minute("rpm", 10)],
+        cost_after=lambda request, outcome: outcomes.append(outcome),
+    )
+    async with asgi_server(app) as port:
+        replies = [await fetch(port, "/stream", KEY) for _ in range(4)]
+    if inner == "inner":
+        assert replies[3].status == 429
+        assert outcomes[3] == web.WebOutcome(429, len(replies[3].body), True)
+    else:  # the generator raises, and the server answers
+        assert replies[3].status == 500
+        assert outcomes[3] == web.WebOutcome(None, 0, False)
+
+
+async def test_a_rejection_that_the_middleware_answers_is_an_error_for_the_lease(limiter, charged):
+    app = limited(streaming(limiter), limiter, on_error="refund")
+    async with limiter.acquire("key", "inner", {"rpm": 3}):
+        pass
+    async with asgi_server(app) as port:
+        assert (await fetch(port, "/stream", KEY)).status == 429
+    assert await charged() == (0, 0)
+
+
+async def test_the_headers_know_what_was_settled_before_the_response(limiter):
+    async def answer(request):
+        await request.state.lease.settle(tpm=4_000)
+        return JSONResponse({})
+
+    app = limited(starlette(answer), limiter, cost={"rpm": 1, "tpm": 100})
+    async with asgi_server(app) as port:
+        assert "r=6000" in (await fetch(port, "/answer", KEY)).headers["ratelimit"]
+
+
+@pytest.mark.parametrize("makes_its_response", [True, False])
+async def test_the_headers_of_a_dependency_inside_of_the_middleware_know_it_too(
+    limiter, makes_its_response
+):
+    app = FastAPI()
+    app.add_middleware(web.AsgiMiddleware)
+    dependency = web.rate_limit(limiter, key="key", cost={"rpm": 1, "tpm": 100})
+
+    @app.get("/answer")
+    async def answer(lease: Annotated[Lease, Depends(dependency)]):
+        await lease.settle(tpm=4_000)
+        return JSONResponse({}) if makes_its_response else {}
+
+    async with asgi_server(app) as port:
+        assert "r=6000" in (await fetch(port, "/answer")).headers["ratelimit"]
+
+
 async def test_an_async_function_may_say_the_true_cost(limiter, charged):
     async def cost_after(request, outcome):
         await asyncio.sleep(0)

@@ -71,6 +71,15 @@ def test_the_true_cost_of_a_stream_is_settled_at_its_end(wsgi, site, charged_syn
     assert site["outcome"].complete
 
 
+@pytest.mark.parametrize("path", ["/inner", "/stream"])
+def test_the_outcome_is_what_the_client_has_got(wsgi, site, sync_limiter, path):
+    with sync_limiter.acquire("key", "inner", {"rpm": 3}):
+        pass
+    reply = fetch_sync(wsgi, path, KEY)
+    assert reply.status == 429
+    assert site["outcome"] == WebOutcome(429, len(reply.body), True)
+
+
 def test_an_async_limiter_does_not_work_under_wsgi(site, limiter):
     site["limiter"] = limiter
     with pytest.raises(ImproperlyConfigured, match="SyncRateLimiter"):
@@ -150,6 +159,15 @@ async def test_requests_under_asgi_are_limited_by_their_key(asgi, limiter, charg
     assert await charged() == (3, 150)
     with outage(limiter):
         assert (await fetch(asgi, "/hello", {"x-api-key": "other"})).status == 503
+
+
+@pytest.mark.parametrize("path", ["/async_inner", "/async_stream"])
+async def test_the_outcome_under_asgi_is_what_the_client_has_got(asgi, site, limiter, path):
+    async with limiter.acquire("key", "inner", {"rpm": 3}):
+        pass
+    reply = await fetch(asgi, path, KEY)
+    assert reply.status == 429
+    assert site["outcome"] == WebOutcome(429, len(reply.body), True)
 
 
 async def test_a_client_under_asgi_that_hangs_up_pays(asgi, site, charged):

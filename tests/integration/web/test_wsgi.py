@@ -146,6 +146,28 @@ def test_the_lease_of_flask_lasts_until_the_stream_has_ended(sync_limiter, charg
     assert charged_sync() == (1, 812)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_outcome_is_what_the_client_has_got(sync_limiter, fails):
+    outcomes = []
+
+    def stream(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        if fails:
+            raise LookupError("nothing to send")
+        with sync_limiter.acquire("key", "inner", {"rpm": 5}):
+            yield b"never"
+
+    app = limited(stream, sync_limiter, cost_after=lambda _, outcome: outcomes.append(outcome))
+    with wsgi_server(app) as port:
+        reply = fetch_sync(port, "/", KEY)
+    if fails:  # the server answers
+        assert reply.status == 500
+        assert outcomes == [web.WebOutcome(None, 0, False)]
+    else:
+        assert reply.status == 429
+        assert outcomes == [web.WebOutcome(429, len(reply.body), True)]
+
+
 def test_a_client_of_flask_that_hangs_up_pays(sync_limiter, charged_sync):
     outcomes = []
 
