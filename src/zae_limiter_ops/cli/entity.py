@@ -91,7 +91,9 @@ def create(
     principal: str | None,
     output: str,
 ) -> None:
-    """Create an entity. Only a parent, a name or metadata need it: any id can be limited.
+    """Create an entity, with a parent, a name or metadata.
+
+    Any id can be limited without it, unless a service admits registered ones only (known_only).
 
     \b
     Examples:

@@ -42,21 +42,26 @@ class LimitType(click.ParamType["Limit"]):
 def _limits(value: tuple[Limit, ...]) -> tuple[Limit, ...]:
     from zae_limiter.models.limit import check_limits
 
-    return check_limits(value)
+    return check_limits(value) if value else ()  # click itself asks for what is required
 
 
-limits_option = click.option(
-    "--limit",
-    "-l",
-    "limits",
-    type=LimitType(),
-    multiple=True,
-    required=True,
-    metavar="NAME:RATE[/PERIOD][:BURST]",
-    callback=validation_callback(_limits),
-    help="A limit; may be repeated. Period: sec, min (default), hour, day or week, "
-    "or a number of them such as 90s or 2h. For calls in flight: NAME:N/concurrent[:LEASE_TTL].",
-)
+def _limits_option(*, required: bool) -> Callable[[F], F]:
+    return click.option(
+        "--limit",
+        "-l",
+        "limits",
+        type=LimitType(),
+        multiple=True,
+        required=required,
+        metavar="NAME:RATE[/PERIOD][:BURST]",
+        callback=validation_callback(_limits),
+        help="A limit; may be repeated. Period: sec, min (default), hour, day or week, or a number "
+        "of them such as 90s or 2h. For calls in flight: NAME:N/concurrent[:LEASE_TTL].",
+    )
+
+
+limits_option = _limits_option(required=True)
+optional_limits_option = _limits_option(required=False)
 
 
 class AmountType(click.ParamType[tuple[str, int]]):

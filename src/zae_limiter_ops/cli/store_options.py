@@ -32,6 +32,21 @@ def _stack(value: str) -> str:
     return check_stack_name(value)
 
 
+def _check_stack_option(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    try:
+        return validation_callback(_stack, _masked)(ctx, param, value)
+    except click.BadParameter as error:
+        error.message += _display_name_hint(ctx)
+        raise
+
+
+def _display_name_hint(ctx: click.Context) -> str:
+    """Return a hint for a command that has two options of which either could be the name."""
+    if all(param.name != "display_name" for param in ctx.command.params):
+        return ""
+    return "; --name is the stack, and --display-name the name shown to people"
+
+
 def _region(value: str | None) -> str | None:
     from zae_limiter.store_url import check_region
 
@@ -91,7 +106,7 @@ _STACK_OPTIONS = (
         "-n",
         "stack",
         metavar="STACK",
-        callback=validation_callback(_stack, _masked),
+        callback=_check_stack_option,
         help="Name of the DynamoDB stack, instead of --url; or ZAEL_STACK.",
     ),
     region_option("AWS region of the stack."),
@@ -127,6 +142,7 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
         if url and any(stack_options.values()) and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 "--url names the store; leave out --name, --region, --endpoint-url"
+                + _display_name_hint(ctx)
             )
         return command(
             *args, store=StoreLocation(resolve_url(url, stack_options), namespace), **others

@@ -15,7 +15,7 @@ from zae_limiter_ops.cli.options import (
     principal_option,
     yes_option,
 )
-from zae_limiter_ops.cli.param_types import limits_option
+from zae_limiter_ops.cli.param_types import optional_limits_option
 from zae_limiter_ops.cli.store_options import store_options
 from zae_limiter_ops.cli.tables import print_limits, print_line, print_result
 
@@ -35,7 +35,7 @@ def system() -> None:
 
 
 @system.command("set-defaults")
-@limits_option
+@optional_limits_option
 @click.option(
     "--on-unavailable",
     type=click.Choice(("allow", "block", "none")),
@@ -57,22 +57,28 @@ def set_defaults(
     """Replace the system defaults.
 
     The limits are replaced as a whole; a stored policy for outages is kept unless one is given.
+    A policy alone keeps the stored limits.
     Clients apply them within their cache time, by default a minute.
 
     \b
     Examples:
       zae-limiter system set-defaults -l rpm:60 -l tpm:10000/min:15000
       zae-limiter system set-defaults -l rpd:5000/day --on-unavailable allow
+      zae-limiter system set-defaults --on-unavailable block
 
     JSON: limits, on_unavailable (both as stored), changed.
     """
     from zae_limiter.models.config import KEEP, OnUnavailable
 
+    if not limits and (on_unavailable is None or if_missing):
+        raise click.UsageError("give --limit, or --on-unavailable without --if-missing")
     policy = OnUnavailable(on_unavailable) if on_unavailable not in (None, "none") else None
     with store.open(create=True) as repository:
         before, _ = repository.get_system_defaults()
+        if not limits and not before:
+            raise click.UsageError("no limits are stored to which a policy belongs; give --limit")
         changed = repository.set_system_defaults(
-            limits,
+            limits or before,
             KEEP if on_unavailable is None else policy,
             principal,
             if_missing=if_missing,
@@ -81,7 +87,8 @@ def set_defaults(
     print_result(
         output,
         {"limits": limits_json(after), "on_unavailable": stored, "changed": changed},
-        f"system defaults: {describe_change(before, after, changed=changed)}",
+        f"system defaults: {describe_change(before, after, changed=changed)}"
+        + ("" if on_unavailable is None else f"; in an outage: {stored or 'block (not set)'}"),
     )
 
 

@@ -428,3 +428,33 @@ def test_the_shell_completes_commands(kind):
             COMP_CWORD=2,
         )
         assert found.stdout.split() == ["plain,delete-limits", "plain,delete"]
+
+
+def test_a_policy_for_outages_is_set_alone(cli):
+    cli("system", "delete-defaults", "--yes")
+    refused = cli("system", "set-defaults", "--on-unavailable", "allow")
+    assert refused.code == 2
+    assert "no limits are stored" in refused.err
+    cli("system", "set-defaults", "-l", "rpm:60", "-l", "tpm:1000/hour")
+    before = cli("system", "get-defaults", "--output", "json").json
+    found = cli("system", "set-defaults", "--on-unavailable", "allow", "--output", "json").json
+    assert found == {"limits": before["limits"], "on_unavailable": "allow", "changed": True}
+    assert "block" in cli("system", "set-defaults", "--on-unavailable", "block").out
+
+
+def test_defaults_without_anything_to_set_are_wrong_usage(cli):
+    found = cli("system", "set-defaults")
+    assert found.code == 2
+    assert "--limit" in found.err
+    assert "--on-unavailable" in found.err
+    found = cli("system", "set-defaults", "--on-unavailable", "allow", "--if-missing")
+    assert found.code == 2
+    assert "--limit" in found.err
+
+
+@pytest.mark.parametrize("words", [["Alice Ltd"], ["alice", "--url", "memory://"]])
+def test_the_name_of_a_person_is_the_display_name(cli, words):
+    found = cli("entity", "create", "key-1", "--name", *words)
+    assert found.code == 2
+    assert "--display-name" in found.err
+    assert "--display-name" not in cli("entity", "show", "key-1", "--name", "a b").err
