@@ -6,11 +6,13 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from tests.integration.web import django_site
 from tests.integration.web.conftest import LIMITS
 from tests.support.web_servers import asgi_server, fetch, fetch_sync, hang_up, wsgi_server
-from zae_limiter import Limit, ValidationError
+from zae_limiter import Limit, RateLimiter, Repository, ValidationError, web
 from zae_limiter.testing import outage
 from zae_limiter.web import WebOutcome
 
@@ -188,3 +190,19 @@ async def test_a_sync_limiter_works_under_asgi_in_threads(site, sync_limiter, ch
     assert [each.status for each in replies] == [200, 200, 200, 429]
     assert charged_sync() == (3, 150)
     assert stream.body.count(b"chunk") == 3
+
+
+async def test_a_lifespan_around_django_closes_the_limiter(site, tmp_path):
+    """As the guide says: Django has none of its own, and uvicorn ends without atexit."""
+    url = f"sqlite:///{tmp_path}/limits.db"
+    limiter = site["limiter"] = RateLimiter(url=url)
+
+    async def set_up(limiter):
+        await limiter.set_system_defaults([Limit.per_hour("rpm", 1), Limit.per_hour("tpm", 1_000)])
+
+    app = Starlette(routes=[Mount("/", ASGIHandler())], lifespan=web.lifespan(limiter, set_up))
+    async with asgi_server(app) as port:
+        assert [(await fetch(port, "/hello", KEY)).status for _ in range(3)] == [200, 429, 429]
+    async with Repository.open(url=url) as repository:
+        usage = await repository.get_usage_summary(window_type="hourly")
+    assert usage.rejected == 2

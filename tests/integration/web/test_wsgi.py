@@ -1,10 +1,12 @@
 """The WSGI middleware and Flask under a real server."""
 
 import time
+from http.client import HTTPConnection
 
 import pytest
 from flask import Flask, Response, request, stream_with_context
 
+from tests.docs.pages import DOCS, blocks
 from tests.support.web_servers import fetch_sync, hang_up_sync, wsgi_server
 from zae_limiter import ValidationError, web
 from zae_limiter.testing import outage
@@ -166,6 +168,28 @@ def test_the_outcome_is_what_the_client_has_got(sync_limiter, fails):
     else:
         assert reply.status == 429
         assert outcomes == [web.WebOutcome(429, len(reply.body), True)]
+
+
+def test_the_cors_headers_of_the_guide_are_in_every_answer(sync_limiter):
+    guide = blocks(DOCS / "guide/web-frameworks.md", "py")
+    (source,) = [block for block in guide if "def with_cors" in block]
+    app = Flask("test")
+    app.get("/")(lambda: {"hello": "world"})
+    exec(
+        source,
+        {"app": app, "limiter": sync_limiter, "api_key": web.header("x-api-key"), "web": web},
+    )
+    with wsgi_server(app) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("OPTIONS", "/")
+        preflight = connection.getresponse()
+        replies = [fetch_sync(port, "/", KEY) for _ in range(4)]
+        connection.close()
+    assert preflight.status == 200
+    assert preflight.headers["access-control-allow-headers"] == "x-api-key"
+    assert [each.status for each in replies] == [200, 200, 200, 429]
+    origins = {each.headers["access-control-allow-origin"] for each in replies}
+    assert origins == {"https://shop.example"}
 
 
 def test_a_client_of_flask_that_hangs_up_pays(sync_limiter, charged_sync):
