@@ -36,8 +36,8 @@ def _check_stack_option(ctx: click.Context, param: click.Parameter, value: str |
     try:
         return validation_callback(_stack, _masked)(ctx, param, value)
     except click.BadParameter as error:
-        error.message += _display_name_hint(ctx)
-        raise
+        message = f"{error.message}{_display_name_hint(ctx)}"
+        raise click.BadParameter(message, ctx, param) from error
 
 
 def _display_name_hint(ctx: click.Context) -> str:
