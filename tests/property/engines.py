@@ -12,6 +12,7 @@ from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.embedded.housekeeping import delete_expired_buckets
 from zae_limiter.embedded.memory.store import open_store
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
+from zae_limiter.embedded.sqlite.file_options import FileOptions
 
 FOR_EVER_DAYS = 36_500  # the most that a store accepts
 
@@ -72,7 +73,7 @@ class Pair:
                 lambda args: self._client.write(delete_expired_buckets, args),
             ),
         )
-        self._client = SqliteClient(SqliteDatabase(path, "OFF", 30), 30)
+        self._client = SqliteClient(SqliteDatabase(path, FileOptions("OFF"), 30), 30)
 
     def ask(self, call):
         """Call both; returns their common answer."""

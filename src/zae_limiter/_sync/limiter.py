@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zae_limiter._sync.acquire import Acquire, AcquireCall
 from zae_limiter._sync.management import Management
@@ -59,6 +59,8 @@ class SyncRateLimiter(Management):
         max_shards: int | None = None,
         request_timeout: float | None = None,
         parallel_mode: ParallelMode | None = None,
+        on_unavailable: OutagePolicy | None = None,
+        auto_update: bool | None = None,
         speculative_writes: bool = True,
         clock: Clock | None = None,
         mode: Mode = "enforce",
@@ -67,11 +69,9 @@ class SyncRateLimiter(Management):
         region: str | None = None,
         endpoint_url: str | None = None,
         stack_options: StackOptions | None = None,
-        on_unavailable: OutagePolicy | None = None,
-        auto_update: bool | None = None,
         bucket_ttl_refill_multiplier: int | None = None,
     ) -> None:
-        options = {
+        store_options = {
             "url": url,
             "namespace": namespace,
             "config_cache_ttl": config_cache_ttl,
@@ -80,22 +80,17 @@ class SyncRateLimiter(Management):
             "max_shards": max_shards,
             "request_timeout": request_timeout,
             "parallel_mode": parallel_mode,
+            "auto_update": auto_update,
+            "on_unavailable": on_unavailable,
         }
         deprecated = {
             "name": name,
             "region": region,
             "endpoint_url": endpoint_url,
             "stack_options": stack_options,
-            "on_unavailable": on_unavailable,
-            "auto_update": auto_update,
             "bucket_ttl_refill_multiplier": bucket_ttl_refill_multiplier,
         }
-        super().__init__(
-            repository,
-            clock,
-            {option: value for option, value in options.items() if value is not None},
-            deprecated,
-        )
+        super().__init__(repository, clock, _given(store_options), _given(deprecated))
         self.speculative_writes = speculative_writes
         self._observer: Observer | None = None
         if hooks is not None or mode != "enforce":
@@ -313,6 +308,10 @@ def _waiting(call: AcquireCall, timeout: float) -> AcquireCall:
     from zae_limiter._sync.waiting import WaitingCall  # most programs do not wait
 
     return WaitingCall(call, timeout)
+
+
+def _given(keywords: dict[str, Any]) -> dict[str, Any]:
+    return {keyword: value for keyword, value in keywords.items() if value is not None}
 
 
 def _deprecated(message: str, stacklevel: int = 3) -> None:

@@ -38,7 +38,9 @@ DEPRECATED = {
     "auto_update": "SyncRepository.open(auto_update=...)",
     "bucket_ttl_refill_multiplier": "SyncRepository.builder().bucket_ttl_multiplier(...)",
 }
-NOT_DEPRECATED_WITH_URL = ("auto_update", "on_unavailable")
+# Options of a limiter that opens its own store. A repository has its own, so beside one they are
+# deprecated; the others are refused there.
+DEPRECATED_WITH_REPOSITORY = frozenset({"on_unavailable", "auto_update"})
 
 
 def _of_repository(
@@ -92,32 +94,35 @@ class Management:
         self,
         repository: SyncRepository | None,
         clock: Clock | None,
-        options: dict[str, Any],
+        store_options: dict[str, Any],
         deprecated: dict[str, Any],
     ) -> None:
-        has_url = "url" in options
-        for name, value in deprecated.items():
-            if value is not None and not (has_url and name in NOT_DEPRECATED_WITH_URL):
-                warnings.warn(
-                    f"SyncRateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
-                    DeprecationWarning,
-                    stacklevel=3,
-                )
+        """Take the keywords that were given: those of an own store, and deprecated ones."""
+        to_replace = set(deprecated)
+        if repository is not None:
+            to_replace |= DEPRECATED_WITH_REPOSITORY & store_options.keys()
+        for name in sorted(to_replace):
+            warnings.warn(
+                f"SyncRateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
+                DeprecationWarning,
+                stacklevel=3,
+            )
         if repository is not None and not isinstance(repository, SyncRepository):
             raise ValidationError(
                 "repository",
                 repository,
                 "must be an open SyncRepository; url= takes the URL of a store",
             )
-        self._options = options
+        self._store_options = store_options
         self._deprecated = deprecated
         self._unopened = None if repository is None or repository.is_open else repository
         self._owned = repository is None
         self._clock = None if clock is None else check_clock(clock)
-        policy = deprecated.get("on_unavailable")
+        policy = store_options.get("on_unavailable")
         self._policy = None if policy is None else OnUnavailable.parse(policy)
         self._repository: SyncRepository | None = None
-        if options:
+        self._closings = 0  # a store that is being opened meanwhile is not kept
+        if store_options:
             self._check_options(repository)
         if repository is not None and self._unopened is None:  # else the first call opens it
             self._repository = repository.with_settings(
@@ -128,12 +133,14 @@ class Management:
 
     def _check_options(self, repository: SyncRepository | None) -> None:
         """Raise ValidationError for a wrong URL or option now, instead of at the first use."""
-        if repository is not None:
-            name, value = next(iter(self._options.items()))
-            raise ValidationError(
-                name, value, "is for a limiter that opens its own store; leave repository= out"
-            )
-        self._builder().check()
+        if repository is None:
+            self._builder().check()
+            return
+        for name, value in self._store_options.items():
+            if name not in DEPRECATED_WITH_REPOSITORY:
+                raise ValidationError(
+                    name, value, "is for a limiter that opens its own store; leave repository= out"
+                )
 
     @classmethod
     def list_deployed(
@@ -177,11 +184,11 @@ class Management:
             return self._unopened.stack_name
         from zae_limiter._sync.open import stack_to_open
 
-        return stack_to_open(self._deprecated.get("name"), self._options.get("url"))
+        return stack_to_open(self._deprecated.get("name"), self._store_options.get("url"))
 
     def _unopened_store(self) -> str:
         """Describe a repository that is not open yet."""
-        url = self._options.get("url")
+        url = self._store_options.get("url")
         return f"opens {masked_url(url) if url else 'its repository'} on first use"
 
     def close(self) -> None:
@@ -189,6 +196,7 @@ class Management:
         if not self._owned:
             return
         with self._lock:
+            self._closings += 1
             repository, self._repository = self._repository, None
         if repository is not None:
             repository.close()
@@ -200,16 +208,23 @@ class Management:
         self.close()
 
     def _opened(self) -> SyncRepository:
-        """Open the repository on first use; calls that come meanwhile wait for it."""
-        while self._repository is None:
-            flight, waiter = self._openings.join("repository", None, Waiter)
+        """Open the repository on first use; calls that come meanwhile wait for it.
+
+        A call that began before ``close`` gets a closed repository: only later calls open another.
+        """
+        with self._lock:
+            closings = self._closings
+        while (repository := self._repository) is None:
+            flight, waiter = self._openings.join("repository", closings, Waiter)
             if waiter is None or not landed(self._openings, flight, waiter, None):
-                return self._open(flight)
+                return self._open(flight, closings)
             if flight.error is not None:
                 raise_for_waiter(flight.error)
-        return self._repository
+            if flight.result is not None:
+                return flight.result
+        return repository
 
-    def _open(self, flight: Flight[SyncRepository]) -> SyncRepository:
+    def _open(self, flight: Flight[SyncRepository], closings: int) -> SyncRepository:
         repository: SyncRepository | None = None
         failure: Exception | None = None
         try:
@@ -220,18 +235,21 @@ class Management:
             raise
         finally:
             with self._lock:
-                if self._repository is None:
+                is_kept = self._closings == closings
+                if is_kept and self._repository is None:
                     self._repository = repository
-                winner = self._repository
+                winner = self._repository if is_kept else repository
             self._openings.land(flight, winner, failure)
         assert winner is not None
-        if winner is not repository:  # this call was taken over, and has ended after all
+        # Closed if the limiter was closed meanwhile, or if this call was taken over and has ended
+        # after all.
+        if not is_kept or winner is not repository:
             repository.close()
         return winner
 
     def _name_store(self, error: Exception) -> None:
         """Let an error of opening say which URL could not be opened."""
-        url = self._options.get("url")
+        url = self._store_options.get("url")
         if url is not None and isinstance(error, ZAELimiterError):
             error.args = (f"cannot open {masked_url(url)}: {error}",)
 
@@ -244,15 +262,27 @@ class Management:
         return self._builder().build()
 
     def _builder(self) -> SyncRepositoryBuilder:
-        given = self._deprecated
-        builder = SyncRepository.builder().stack(given.get("name"))
-        builder.region(given.get("region")).endpoint_url(given.get("endpoint_url"))
-        builder.clock(self._clock).auto_update(given.get("auto_update") is not False)
-        builder.stack_options(given.get("stack_options"))
-        if given.get("bucket_ttl_refill_multiplier") is not None:
-            builder.bucket_ttl_multiplier(given["bucket_ttl_refill_multiplier"])
-        for option, value in self._options.items():
-            getattr(builder, option)(value)
+        options, old = self._store_options, self._deprecated
+        builder = (
+            SyncRepository.builder().url(options.get("url")).namespace(options.get("namespace"))
+        )
+        builder.stack(old.get("name")).region(old.get("region"))
+        builder.endpoint_url(old.get("endpoint_url")).stack_options(old.get("stack_options"))
+        builder.clock(self._clock).auto_update(options.get("auto_update") is not False)
+        if "config_cache_ttl" in options:
+            builder.config_cache_ttl(options["config_cache_ttl"])
+        if "provision" in options:
+            builder.provision(options["provision"])
+        if "rejection_cache_ttl" in options:
+            builder.rejection_cache_ttl(options["rejection_cache_ttl"])
+        if "max_shards" in options:
+            builder.max_shards(options["max_shards"])
+        if "request_timeout" in options:
+            builder.request_timeout(options["request_timeout"])
+        if "parallel_mode" in options:
+            builder.parallel_mode(options["parallel_mode"])
+        if "bucket_ttl_refill_multiplier" in old:
+            builder.bucket_ttl_multiplier(old["bucket_ttl_refill_multiplier"])
         return builder.register_missing_namespace()
 
 

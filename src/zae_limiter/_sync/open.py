@@ -19,7 +19,7 @@ from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.naming import check_namespace, check_stack_name
 from zae_limiter.settings import Settings
-from zae_limiter.store_url import StoreUrl, masked_url, parse_url
+from zae_limiter.store_url import StoreUrl, check_region, masked_url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,9 +118,23 @@ def _store_url(settings: Settings) -> StoreUrl:
 def check_settings(settings: Settings) -> None:
     """Raise ValidationError for a URL or a namespace that cannot be opened."""
     if settings.url is not None:
-        _store_url(settings)
+        _check_options(_store_url(settings))
     if settings.namespace is not None:
         check_namespace(settings.namespace)
+
+
+def _check_options(url: StoreUrl) -> None:
+    """Raise ValidationError for a wrong value of an option of a URL, without opening its store."""
+    if url.engine == "sqlite":
+        from zae_limiter.embedded.sqlite.file_options import FileOptions
+
+        FileOptions.of(url.options)
+    elif url.engine == "dynamodb":
+        from zae_limiter.transport.endpoint_urls import parse_endpoint
+
+        check_region(url.options.get("region") or None)
+        if url.options.get("endpoint_url"):
+            parse_endpoint(url.options["endpoint_url"])
 
 
 def stack_to_open(stack: str | None, url: str | None = None) -> str:

@@ -11,7 +11,7 @@ from zae_limiter.concurrency.calls import ablocking
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.worker import AWorker, one_by_one
 from zae_limiter.embedded.sqlite.database import SqliteDatabase
-from zae_limiter.embedded.sqlite.store_file import WAL_LIMIT_MB, check_wal_limit
+from zae_limiter.embedded.sqlite.file_options import FileOptions
 from zae_limiter.embedded.tables import Listing
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.settings import Settings
@@ -90,14 +90,11 @@ async def open_sqlite(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
     A ``SharedClock`` is set to the time that the file's processes share; any other is left alone.
     """
     timeout_s, clock = settings.request_timeout, settings.clock
-    synchronous = url.options.get("synchronous", "NORMAL")
-    wal_limit_mb = check_wal_limit(url.options.get("wal_limit_mb", str(WAL_LIMIT_MB)))
     database = await ablocking(
         SqliteDatabase,
         url.place,
-        synchronous,
+        FileOptions.of(url.options),
         timeout_s,
-        wal_limit_mb,
         clock if isinstance(clock, SharedClock) else None,
         undo=SqliteDatabase.close,
     )

@@ -20,12 +20,12 @@ from zae_limiter.embedded.sqlite.errors import (
     translate,
 )
 from zae_limiter.embedded.sqlite.file_lock import FileLock
+from zae_limiter.embedded.sqlite.file_options import FileOptions
 from zae_limiter.embedded.sqlite.schema import check_owner, migrate
-from zae_limiter.embedded.sqlite.store_file import WAL_LIMIT_MB, StoreFile, WriteAheadLog
+from zae_limiter.embedded.sqlite.store_file import StoreFile, WriteAheadLog
 from zae_limiter.embedded.sqlite.tables import SqliteTables
-from zae_limiter.exceptions import InfrastructureError, ValidationError
+from zae_limiter.exceptions import InfrastructureError
 
-SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 PAGE_PAUSE_S = 0.0005  # about as long as a page of a listing takes: it uses half a core at most
 TOGETHER_S = 0.05  # timeouts this close to each other are reported together, in one pass
 
@@ -39,25 +39,20 @@ class SqliteDatabase:
     def __init__(
         self,
         path: str,
-        synchronous: str,
+        options: FileOptions,
         timeout_s: float,
-        wal_limit_mb: int = WAL_LIMIT_MB,
         clock: SharedClock | None = None,
     ) -> None:
-        if synchronous.upper() not in SYNCHRONOUS:
-            raise ValidationError(
-                "synchronous", synchronous, f"must be one of {', '.join(SYNCHRONOUS)}"
-            )
         self.path = path
         self.groups = GroupCounts()
         self._timeout_s = timeout_s
         self._clock = clock
         self._file = StoreFile(path)
-        self._log = WriteAheadLog(self._file.path, wal_limit_mb)
+        self._log = WriteAheadLog(self._file.path, options.wal_limit_mb)
         self._connections = Connections(
             self._file.path,
             timeout_s,
-            synchronous=synchronous,
+            synchronous=options.synchronous,
             wal_bytes=self._log.limit_bytes,
         )
         self._lock: FileLock | None = None

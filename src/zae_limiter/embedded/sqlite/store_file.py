@@ -7,15 +7,13 @@ import sqlite3
 import time
 from pathlib import Path
 
-from zae_limiter.exceptions import RateLimiterUnavailable, ValidationError
+from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.quiet_logging import quiet_logger
 
 logger = quiet_logger(__name__)
 
 CHECK_EVERY_S = 1.0  # looking at the file costs 2 µs, which is a lot for every acquire
 MB = 1_000_000
-WAL_LIMIT_MB = 64
-MAX_WAL_LIMIT_MB = 10**6  # a larger number is a mistake of units
 # Shortened at a quarter of the limit, since it grows on until the checkpoint succeeds: by what
 # other processes write before they look, and by what is written between two attempts.
 SHORTEN_AT = 1 / 4
@@ -114,12 +112,3 @@ class WriteAheadLog:
         now = time.monotonic()
         self._retry_s = min(LAST_RETRY_S, max(FIRST_RETRY_S, 2 * self._retry_s)) if is_busy else 0.0
         self._not_before = now + self._retry_s
-
-
-def check_wal_limit(text: str) -> int:
-    """Return the limit of the write-ahead log in MB."""
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_WAL_LIMIT_MB:
-        raise ValidationError(
-            "wal_limit_mb", text, f"must be a whole number from 1 to {MAX_WAL_LIMIT_MB}"
-        )
-    return int(text)
