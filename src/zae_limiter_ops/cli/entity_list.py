@@ -138,7 +138,7 @@ def _list_ids(
     else:
         for page in pages:
             click.echo("\n".join(printable(entity_id) for _, entity_id in page))
-    if not pages.item_count:
+    if not pages.item_count and cursor is None:
         configured = namespaces.repository.list_resources_with_entity_configs()
         suggestion = did_you_mean(resource, configured)
         print_hint(
@@ -182,7 +182,7 @@ def _list_entities(
         pages,
         lambda each: [(*namespaces.cell(each.namespace), *_row(each.item, parent))],
     )
-    if not pages.item_count:
+    if not pages.item_count and cursor is None:
         message = (
             f"entity {parent!r} has no children"
             if parent

@@ -78,7 +78,10 @@ class Namespaces:
             if self.are_all and name < first:
                 continue
             if len(found) == size:
-                return found, f"{name}{DELIMITER}"
+                # A cursor leads to the next item: an empty namespace would be an empty page.
+                if fetch(repository, 1, None)[0]:
+                    return found, f"{name}{DELIMITER}"
+                continue
             after = position if name == first or not self.are_all else None
             items, after = fetch(repository, size - len(found), after)
             found += [InNamespace(name, item) for item in items]
@@ -93,11 +96,7 @@ class Namespaces:
         """
         if self.are_all or output == "json":
             return
-        holders = []
-        for namespace in self.repository.list_namespaces()[:MAX_SEARCHED]:
-            repository = self._open(namespace.name)
-            if repository not in (None, self.repository) and fetch(repository, 1, None)[0]:
-                holders.append(namespace.name)
+        holders = self._holders(fetch)
         if not holders:
             return
         if len(holders) == 1:
@@ -107,6 +106,23 @@ class Namespaces:
         names = f"{', '.join(map(repr, holders[:-1]))} and {holders[-1]!r}"
         option = "--all-namespaces" if with_all else "--namespace NAME"
         print_hint(output, f"namespaces {names} have some: use {option}")
+
+    def _holders(self, fetch: Fetch[T]) -> list[str]:
+        """Return other namespaces that hold something, among the first and among permitted ones.
+
+        Who may read one namespace alone gets no hint: the command itself has succeeded.
+        """
+        from zae_limiter.exceptions import PermissionDenied
+
+        holders = []
+        try:
+            for namespace in self.repository.list_namespaces()[:MAX_SEARCHED]:
+                repository = self._open(namespace.name)
+                if repository not in (None, self.repository) and fetch(repository, 1, None)[0]:
+                    holders.append(namespace.name)
+        except PermissionDenied:
+            pass
+        return holders
 
     def _start(self, cursor: str | None) -> tuple[str, str | None]:
         if cursor is None or not self.are_all:

@@ -31,8 +31,6 @@ from zae_limiter_ops.cli.usage_output import (
 )
 
 if TYPE_CHECKING:
-    from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter.models.usage import EntityUsage
     from zae_limiter_ops.cli.store import StoreLocation
     from zae_limiter_ops.cli.usage_reads import Summaries, Windows
 
@@ -256,19 +254,14 @@ def top(
     """
     if file is not None and output != "html":
         raise click.UsageError("--file goes with --output html")
-    from zae_limiter_ops.cli.usage_reads import rank_usage
-
-    def consumers(
-        repository: SyncRepository, size: int, cursor: str | None
-    ) -> tuple[list[EntityUsage], str | None]:
-        return repository.get_top_usage(by, last, resource=resource, limit=size).consumers, None
+    from zae_limiter_ops.cli.usage_reads import rank_usage, ranked_windows
 
     with open_namespaces(store, all_namespaces) as namespaces:
         with status("reading usage"):
             ranking = rank_usage(namespaces, by, last, resource, limit)
         if not (ranking.consumers or ranking.parents) and output in ("table", "csv"):
             print_hint("table", NO_USAGE)
-            namespaces.hint("table", consumers)
+            namespaces.hint("table", ranked_windows(ranking, resource))
     if output == "json":
         print_result("json", ranking_json(ranking))
     elif output == "csv":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple
 
-from zae_limiter_ops.cli.namespace_pages import InNamespace, Namespaces
+from zae_limiter_ops.cli.namespace_pages import Fetch, InNamespace, Namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Windows = list[InNamespace[UsageSnapshot]]
     Summaries = list[InNamespace[UsageSummary]]
+
+MAX_LOOKED_AT = 100  # windows of a namespace, for a hint
 
 
 class LocatedRanking(NamedTuple):
@@ -109,6 +111,31 @@ def rank_usage(
         largest(own_amount, lambda ranking: ranking.consumers),
         largest(used_amount, lambda ranking: ranking.parents),
     )
+
+
+def ranked_windows(ranking: LocatedRanking, resource: str | None) -> Fetch[UsageSnapshot]:
+    """Return a function that finds windows which such a ranking of a namespace would count.
+
+    It looks at the first windows only: a hint must be cheaper than a ranking.
+    """
+
+    def fetch(
+        repository: SyncRepository, size: int, next_key: str | None
+    ) -> tuple[list[UsageSnapshot], str | None]:
+        windows, _ = repository.get_usage_snapshots(
+            resource=resource,
+            start_time=ranking.start_time,
+            end_time=ranking.end_time,
+            limit=MAX_LOOKED_AT,
+        )
+        return [window for window in windows if is_counted(window)][:size], None
+
+    def is_counted(window: UsageSnapshot) -> bool:
+        if ranking.by is None:
+            return window.total_events > 0
+        return window.counters.get(ranking.by, 0) > 0
+
+    return fetch
 
 
 def windows_in_full(windows: Windows, namespaces: Namespaces) -> list[UsageSnapshot]:

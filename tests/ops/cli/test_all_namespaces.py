@@ -2,11 +2,15 @@
 
 import csv
 import io
+import json
 
 import pytest
 
-from tests.ops.cli.stores import on_both_engines
+from tests.ops.cli.stores import on_both_engines, on_dynamodb
+from tests.support.dynamodb import Proxy, shared_endpoint
+from tests.support.dynamodb.tables import store_url
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.store_url import parse_url
 
 RPM = Limit.per_day("rpm", 100)  # slow, so that levels hardly change during a test
 # Tokens by namespace and entity; namespace b is empty, and shared is in two of them.
@@ -77,6 +81,31 @@ def test_pages_of_usage_over_all_namespaces_join(cli, size):
     assert all(len(page) <= int(size) for page in pages)
     found = [(each["namespace"], each["entity_id"]) for page in pages for each in page]
     assert sorted(found) == KEYS
+
+
+@on_both_engines
+@pytest.mark.parametrize(
+    ("listing", "field"),
+    [
+        ("bucket list", "next_cursor"),
+        ("entity list --with-custom-limits gpt-4", "next_cursor"),
+        ("usage list", "next_key"),
+    ],
+)
+def test_a_full_page_with_nothing_but_empty_namespaces_behind_it_is_the_last(cli, listing, field):
+    cli("namespace", "register", "empty-1", "empty-2")
+    args = (*listing.split(), "--all-namespaces", "--output", "json", "--limit")
+    assert cli(*args, len(KEYS)).json[field] is None
+    assert cli(*args, len(KEYS) - 1).json[field] == "default#"
+    assert cli(*args, 3).json[field] == "c#"  # namespace b is empty
+
+
+@on_both_engines
+@pytest.mark.parametrize("listing", ["entity list", "entity list --with-custom-limits gpt-4"])
+def test_a_page_behind_the_last_entity_gives_no_hint(cli, listing):
+    cli("namespace", "register", "empty")
+    ran = cli(*listing.split(), "--all-namespaces", "--cursor", "empty#")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
 
 
 @on_both_engines
@@ -201,6 +230,46 @@ def test_a_hint_names_the_namespaces_that_hold_it(cli, command, namespaces):
 )
 def test_no_hint_where_no_namespace_holds_it(cli, command):
     assert "namespace" not in cli(*command.split()).err
+
+
+@on_dynamodb
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bucket list",
+        "bucket show key-4",
+        "entity list",
+        "entity list --with-custom-limits gpt-4",
+        "usage list",
+        "usage summary",
+        "usage top",
+    ],
+)
+@pytest.mark.parametrize("may_list", [True, False])
+def test_who_may_read_one_namespace_gets_no_hint_to_others(cli, url, command, may_list):
+    with SyncRepository.open(url=url) as repository:
+        own_id = repository.namespace("b").namespace_id
+        other_ids = [repository.namespace(name).namespace_id for name in USED if name != "b"]
+
+    def is_forbidden(request):
+        body = json.dumps(request.body)
+        if not may_list and request.operation == "Query" and own_id not in body:
+            return True
+        return any(f'"{other_id}/' in body for other_id in other_ids)
+
+    with Proxy(shared_endpoint()) as proxy:
+        proxy.fault("deny", when=is_forbidden)
+        own = ("--url", store_url(parse_url(url).place, proxy.url), "--namespace", "b")
+        ran = cli(*command.split(), *own)
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    assert "have some" not in ran.err
+    assert "has some" not in ran.err
+
+
+@on_both_engines
+def test_a_hint_of_a_ranking_names_who_used_that_limit(cli):
+    assert "'a', 'c' and 'default' have some" in cli("usage", "top", "-N", "b", "--by", "rpm").err
+    assert "some" not in cli("usage", "top", "-N", "b", "--by", "tpm").err
 
 
 def test_a_namespace_deleted_between_two_pages_is_skipped(cli):
