@@ -50,6 +50,7 @@ class ChangedLeaseContract(Contract):
     ) -> None:
         with suppress(RateLimitExceeded):
             async with configured.acquire(rpm=5, tpm=1) as lease:
+                await configured.configure(TPM)
                 await configured.configure(TPM, RPM)
                 await lease.consume(rpm=50)
         assert await _available(configured) == {"rpm": 10, "tpm": 1000}

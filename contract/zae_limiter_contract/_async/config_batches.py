@@ -45,6 +45,16 @@ class ConfigBatchContract(Contract):
         (event,) = await world.repo.get_audit_events(USER, limit=1)
         assert event.action == "entity_unregistered"
 
+    async def test_a_batch_that_only_reorders_limits_changes_nothing(
+        self, world: World, engine: Engine
+    ) -> None:
+        tpd = Limit.per_day("tpd", 5)
+        for level in (ConfigLevel(), ConfigLevel(resource=API), ConfigLevel(USER, API)):
+            assert await _write(world, engine, [LevelChange(level, (TEN, tpd))]) == 1
+            before = await _version(world, engine)
+            assert await _write(world, engine, [LevelChange(level, (tpd, TEN))]) == 0
+            assert await _version(world, engine) == before
+
     async def test_limits_and_policy_of_a_level_are_kept_apart(
         self, world: World, engine: Engine
     ) -> None:

@@ -51,6 +51,20 @@ class MissingContract(Contract):
         assert await _version(world) == version + 1
 
     @for_each("level", LEVELS)
+    async def test_the_same_limits_in_another_order_are_no_change(
+        self, world: World, level: str
+    ) -> None:
+        set_limits, tpd = _setter(world, level), Limit.per_day("tpd", 5)
+        await set_limits([TEN, tpd])
+        version, logged = await _version(world), await _count_events(world)
+        assert await set_limits([tpd, TEN]) is False
+        assert await _stored(world, level) == [TEN, tpd]
+        assert await _version(world) == version
+        assert await _count_events(world) == logged
+        assert await set_limits([tpd, TWENTY]) is True
+        assert await _stored(world, level) == [tpd, TWENTY]
+
+    @for_each("level", LEVELS)
     async def test_one_of_several_callers_sets_what_is_missing(
         self, world: World, level: str
     ) -> None:

@@ -52,6 +52,7 @@ class ChangedLeaseContract(Contract):
     ) -> None:
         with suppress(RateLimitExceeded):
             with configured.acquire(rpm=5, tpm=1) as lease:
+                configured.configure(TPM)
                 configured.configure(TPM, RPM)
                 lease.consume(rpm=50)
         assert _available(configured) == {"rpm": 10, "tpm": 1000}

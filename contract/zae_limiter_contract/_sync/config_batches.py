@@ -47,6 +47,16 @@ class ConfigBatchContract(Contract):
         (event,) = world.repo.get_audit_events(USER, limit=1)
         assert event.action == "entity_unregistered"
 
+    def test_a_batch_that_only_reorders_limits_changes_nothing(
+        self, world: World, engine: Engine
+    ) -> None:
+        tpd = Limit.per_day("tpd", 5)
+        for level in (ConfigLevel(), ConfigLevel(resource=API), ConfigLevel(USER, API)):
+            assert _write(world, engine, [LevelChange(level, (TEN, tpd))]) == 1
+            before = _version(world, engine)
+            assert _write(world, engine, [LevelChange(level, (tpd, TEN))]) == 0
+            assert _version(world, engine) == before
+
     def test_limits_and_policy_of_a_level_are_kept_apart(
         self, world: World, engine: Engine
     ) -> None:

@@ -51,6 +51,18 @@ class MissingContract(Contract):
         assert _version(world) == version + 1
 
     @for_each("level", LEVELS)
+    def test_the_same_limits_in_another_order_are_no_change(self, world: World, level: str) -> None:
+        set_limits, tpd = _setter(world, level), Limit.per_day("tpd", 5)
+        set_limits([TEN, tpd])
+        version, logged = _version(world), _count_events(world)
+        assert set_limits([tpd, TEN]) is False
+        assert _stored(world, level) == [TEN, tpd]
+        assert _version(world) == version
+        assert _count_events(world) == logged
+        assert set_limits([tpd, TWENTY]) is True
+        assert _stored(world, level) == [tpd, TWENTY]
+
+    @for_each("level", LEVELS)
     def test_one_of_several_callers_sets_what_is_missing(self, world: World, level: str) -> None:
         others = [world.repo]
         if world.spec.shared:

@@ -51,7 +51,9 @@ class LevelChange(NamedTuple):
         policy = self.on_unavailable
         if isinstance(policy, Keep):
             policy = stored.on_unavailable
-        return LevelConfig(limits, policy) if limits or policy is not None else None
+        if not limits and policy is None:
+            return None
+        return LevelConfig(limits, policy).in_order_of(before)
 
 
 class PlaceChange(NamedTuple):

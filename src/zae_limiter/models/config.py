@@ -94,10 +94,19 @@ class LevelConfig(NamedTuple):
         """
         policy = None if stored is None else stored.on_unavailable
         if not if_missing or stored is None:
-            return self.with_kept(policy)
+            return self.with_kept(policy).in_order_of(stored)
         if stored.limits:
             return stored
         return LevelConfig(self.limits, self.on_unavailable if policy is None else policy)
+
+    def in_order_of(self, stored: LevelConfig | None) -> LevelConfig:
+        """Return it with limits in the ``stored`` order, if that is all that differs.
+
+        So the same limits in another order are no change.
+        """
+        if stored is not None and set(stored.limits) == set(self.limits):
+            return self._replace(limits=stored.limits)
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as the audit log shows it."""

@@ -74,10 +74,13 @@ def decode_readable(item: Item | None) -> LevelConfig | None:
         return None
 
 
-def kept_policy(item: Item | None) -> OnUnavailable | None:
-    """Return the outage policy of a level, whatever its limits look like; None if damaged."""
+def decode_undamaged(item: Item | None) -> LevelConfig | None:
+    """Return what a level holds; of an item with damaged limits its outage policy alone."""
+    readable = decode_readable(item)
+    if readable is not None or item is None:
+        return readable
     try:
-        return _policy(item) if item else None
+        return LevelConfig((), _policy(item))
     except (KeyError, ValueError):
         return None
 

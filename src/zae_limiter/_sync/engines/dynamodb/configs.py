@@ -136,10 +136,8 @@ class DynamoConfigs:
 
         def plan(deadline: Deadline) -> TransactionPlan[StoredLevel]:
             before = get_item(self._client, configs.key(namespace_id, level), deadline)
-            if if_missing:
-                after = config.over(configs.decode(before), if_missing=True)
-            else:
-                after = config.with_kept(configs.kept_policy(before))
+            decode = configs.decode if if_missing else configs.decode_undamaged
+            after = config.over(decode(before), if_missing=if_missing)
             if after == configs.decode_readable(before):
                 self._context.refuse_if_purging(namespace_id)
                 return TransactionPlan(StoredLevel(after, changed=False), [])
