@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 10**9  # 30 years: a larger number is a mistake of units
 MAX_SHARDS = 64  # all shards of a bucket fit into one transaction of 100 actions
-MAX_RETENTION_DAYS = 36_500  # a century, as in models.stack
 MAX_TTL_MULTIPLIER = 10**6  # more is as good as never, which is spelled 0
 WINDOWS = ("hourly", "daily", "monthly")  # as models.usage, which no acquire imports, has them
 # Literals, so that a typo is a type error; for text from elsewhere there are the checks (ADR 022).
@@ -93,6 +92,8 @@ def check_max_shards(value: object) -> int:
 
 def check_retention_days(value: object) -> int:
     """Return for how many days usage is kept; 0 keeps none."""
+    from zae_limiter.models.stack import MAX_RETENTION_DAYS  # few programs say how long
+
     if type(value) is not int or not 0 <= value <= MAX_RETENTION_DAYS:
         raise ValidationError(
             "usage_retention_days", value, f"must be a whole number from 0 to {MAX_RETENTION_DAYS}"

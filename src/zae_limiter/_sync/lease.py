@@ -252,8 +252,7 @@ class SyncLease:
     def _return_slots(self) -> None:
         """Give the slots back before the block ends: the call in flight is over."""
         with self._lock:
-            # The end of the block gives back what is left here: a slot that was given back twice
-            # would be another call's.
+            # Take the slots under the lock: a second release would free another call's slot.
             slots, self._slots = (self._slots, None) if self._open else (None, self._slots)
         if slots is None:
             return

@@ -13,6 +13,7 @@ DAYS_OF_LOG_RETENTION = (  # what CloudWatch accepts
     *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
 WINDOWS = ("hourly", "daily", "monthly")
+MAX_RETENTION_DAYS = 36_500  # a century
 MAX_FORMAT_LENGTH = 120
 MAX_TAGS = 45  # CloudFormation accepts 50 per stack; the rest is for our own
 NAME_FORMAT_GAP = "{}"
@@ -53,8 +54,8 @@ class StackOptions:
 
     def __post_init__(self) -> None:
         self._check_windows()
-        _check_range(self.usage_retention_days, 0, 36500, "usage_retention_days")
-        _check_range(self.audit_retention_days, 1, 36500, "audit_retention_days")
+        _check_range(self.usage_retention_days, 0, MAX_RETENTION_DAYS, "usage_retention_days")
+        _check_range(self.audit_retention_days, 1, MAX_RETENTION_DAYS, "audit_retention_days")
         _check_range(self.lambda_timeout, 1, 900, "lambda_timeout")
         _check_range(self.lambda_memory, 128, 3008, "lambda_memory")
         _check_range(self.lambda_duration_threshold_pct, 1, 100, "lambda_duration_threshold_pct")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 NO_USAGE = "no usage is recorded for that"
 THROUGH = "_through_children"  # ends the names of columns of CSV
 FORMULA_STARTS = ("=", "+", "-", "@")  # of cells that spreadsheets compute
-UNITS = {"hourly": "hour", "daily": "day", "monthly": "month"}
 
 
 def draw_usage(
@@ -199,9 +199,12 @@ def _neutral(cell: object) -> object:
 
 def print_summaries(summaries: Summaries, options: UsageOptions) -> None:
     """Print the totals of several namespaces, and their sums."""
+    from zae_limiter.models.usage import WindowType
+    from zae_limiter_ops.cli.usage_reads import added_up
+
     if options.plot:
         print_line("")
-    unit = UNITS[options.window]
+    unit = WindowType(options.window).unit
     has_children = any(any(each.through_children.values()) for _, each in summaries)
     print_table(
         (
@@ -225,27 +228,23 @@ def print_summaries(summaries: Summaries, options: UsageOptions) -> None:
             for name, total in summary.total.items()
         ),
     )
-    sums: dict[str, int] = {}
-    for _, summary in summaries:
-        for name, total in summary.total.items():
-            sums[name] = sums.get(name, 0) + total
+    sums = added_up(summaries)
+    totals = (f"{name} {total:,}" for name, total in sorted(sums.total.items()))
     print_line("")
-    print_line(
-        "together: " + ", ".join(f"{name} {total:,}" for name, total in sorted(sums.items()))
-    )
-    rejected = sum(summary.rejected for _, summary in summaries)
-    if rejected:
-        print_line(f"{count_of(rejected, 'call')} rejected (approximate)")
-    waited = sum(summary.waited for _, summary in summaries)
-    if waited:
-        print_line(f"{count_of(waited, 'call')} waited (approximate)")
+    print_line(f"together: {', '.join(totals)}")
+    _print_calls(sums.rejected, sums.waited)
 
 
 def print_summary(summary: UsageSummary, options: UsageOptions) -> None:
-    """Print the totals of one namespace."""
+    """Print the totals of one namespace that has usage."""
+    from zae_limiter.models.timestamps import iso_from_ms
+    from zae_limiter.models.usage import WindowType
+    from zae_limiter_ops.reports.usage_series import next_start
+
     if options.plot:
         print_line("")
-    unit = UNITS[options.window]
+    window = WindowType(options.window)
+    unit = window.unit
     total, average, through = summary.total, summary.average, summary.through_children
     has_children = any(through.values())
     print_table(
@@ -265,19 +264,25 @@ def print_summary(summary: UsageSummary, options: UsageOptions) -> None:
             for name in total
         ),
     )
+    assert summary.max_window_start is not None, "there is usage"
+    end = next_start(datetime.fromisoformat(summary.max_window_start), window)
     print_line("")
     print_line(
         f"{count_of(summary.window_count, unit)} with usage, "
-        f"from {summary.min_window_start} to {summary.max_window_start}"
+        f"from {summary.min_window_start} to {iso_from_ms(int(end.timestamp()) * 1000)}"
     )
-    if summary.rejected:
-        print_line(f"{count_of(summary.rejected, 'call')} rejected (approximate)")
-    if summary.waited:
-        print_line(f"{count_of(summary.waited, 'call')} waited (approximate)")
+    _print_calls(summary.rejected, summary.waited)
     if has_children and options.entity_id is None:
         print_line(
             "the total counts each token once; what parents used through children is not in it"
         )
+
+
+def _print_calls(rejected: int, waited: int) -> None:
+    if rejected:
+        print_line(f"{count_of(rejected, 'call')} rejected (approximate)")
+    if waited:
+        print_line(f"{count_of(waited, 'call')} waited (approximate)")
 
 
 # --- the largest consumers -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple
@@ -166,30 +167,50 @@ def ranking_in_full(ranking: LocatedRanking, namespaces: Namespaces) -> UsageRan
     )
 
 
+class Sums(NamedTuple):
+    """What the summaries of several namespaces add up to."""
+
+    snapshot_count: int
+    total: dict[str, int]
+    through_children: dict[str, int]
+    rejected: int
+    waited: int
+
+
+def added_up(summaries: Summaries) -> Sums:
+    """Return the sums of the summaries of several namespaces."""
+    total: Counter[str] = Counter()
+    through: Counter[str] = Counter()
+    for _, summary in summaries:
+        total.update(summary.total)
+        through.update(summary.through_children)
+    return Sums(
+        snapshot_count=sum(summary.snapshot_count for _, summary in summaries),
+        total=dict(total),
+        through_children=dict(through),
+        rejected=sum(summary.rejected for _, summary in summaries),
+        waited=sum(summary.waited for _, summary in summaries),
+    )
+
+
 def summed(summaries: Summaries, windows: Windows) -> UsageSummary:
     """Return one summary of several namespaces, for a page that shows all ``windows``."""
     from zae_limiter.models.usage import UsageSummary
 
-    total: dict[str, int] = {}
-    through: dict[str, int] = {}
-    for _, summary in summaries:
-        for name, amount in summary.total.items():
-            total[name] = total.get(name, 0) + amount
-        for name, amount in summary.through_children.items():
-            through[name] = through.get(name, 0) + amount
+    sums = added_up(summaries)
     used = {
         window.window_start
         for _, window in windows
         if window.total_events or any(window.counters.values())
     }
     return UsageSummary(
-        snapshot_count=sum(summary.snapshot_count for _, summary in summaries),
-        total=total,
-        average={name: amount / len(used) if used else 0.0 for name, amount in total.items()},
+        snapshot_count=sums.snapshot_count,
+        total=sums.total,
+        average={name: amount / len(used) if used else 0.0 for name, amount in sums.total.items()},
         min_window_start=min(window.window_start for _, window in windows) if windows else None,
         max_window_start=max(window.window_start for _, window in windows) if windows else None,
-        through_children=through,
+        through_children=sums.through_children,
         window_count=len(used),
-        rejected=sum(summary.rejected for _, summary in summaries),
-        waited=sum(summary.waited for _, summary in summaries),
+        rejected=sums.rejected,
+        waited=sums.waited,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zae_limiter.models.stack import DAYS_OF_LOG_RETENTION, StackOptions
+from zae_limiter.models.stack import DAYS_OF_LOG_RETENTION, MAX_RETENTION_DAYS, StackOptions
 from zae_limiter_ops.infra import names
 
 
@@ -28,8 +28,15 @@ def _whole(least: int, most: int) -> dict[str, Any]:
 # A parameter that is empty or 0 leaves its part out.
 PARAMETERS = (
     Parameter("SnapshotWindows", "hourly,daily,monthly", "Windows that reports offer", {}),
-    Parameter("UsageRetentionDays", "90", "Days that usage is kept; 0: none", _whole(0, 36500)),
-    Parameter("AuditRetentionDays", "90", "Days that audit events are kept", _whole(1, 36500)),
+    Parameter(
+        "UsageRetentionDays",
+        "90",
+        "Days that usage is kept; 0: none",
+        _whole(0, MAX_RETENTION_DAYS),
+    ),
+    Parameter(
+        "AuditRetentionDays", "90", "Days that audit events are kept", _whole(1, MAX_RETENTION_DAYS)
+    ),
     Parameter("EnableAggregator", YES, "Create the aggregator function", _SWITCH),
     Parameter("PitrRecoveryDays", "0", "Days of point-in-time recovery; 0: off", _whole(0, 35)),
     Parameter(

@@ -40,8 +40,8 @@ class UsageSeries(NamedTuple):
 
     Over several entities each token counts once: for the entity that used it, not for the parent
     of that entity. ``through_children`` is the part of one entity's tokens that its children used,
-    ``most_rejected`` names the entity that most calls of several were rejected of: its part may be
-    among the rest, since parts are those of the largest consumers.
+    ``most_rejected`` names the entity with most rejected calls; it may be part of the rest, which
+    is chosen by tokens.
     """
 
     limit_name: str

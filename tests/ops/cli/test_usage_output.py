@@ -117,7 +117,24 @@ def test_a_span_of_time_can_be_chosen(cli, used):
     args = ("-e", "key-1", "--start", f"{DAY}T05:00Z", "--end", f"{DAY}T07:00Z", "--url", used)
     total = cli("usage", "summary", *args, "--output", "json").json
     assert total["total"] == {"rpm": 2, "tpm": 600 + 700}
-    assert "2 hours with usage" in cli("usage", "summary", *args).out
+    shown = cli("usage", "summary", *args).out
+    assert f"2 hours with usage, from {DAY}T05:00:00Z to {DAY}T07:00:00Z" in shown
+
+
+@on_both_engines
+@pytest.mark.parametrize(
+    ("window", "shown"),
+    [
+        ("hourly", f"1 hour with usage, from {DAY}T05:00:00Z to {DAY}T06:00:00Z"),
+        ("daily", f"1 day with usage, from {DAY}T00:00:00Z to 2026-01-02T00:00:00Z"),
+        ("monthly", f"1 month with usage, from {DAY}T00:00:00Z to 2026-02-01T00:00:00Z"),
+    ],
+)
+def test_one_window_is_shown_from_its_start_to_its_end(cli, used, window, shown):
+    span = ("--start", f"{DAY}T05:00Z", "--end", f"{DAY}T06:00Z")
+    if window != "hourly":
+        span = ("--start", DAY, "--end", "2026-01-02")
+    assert shown in cli("usage", "summary", "--window", window, *span, "--url", used).out
 
 
 @on_both_engines
