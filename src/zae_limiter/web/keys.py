@@ -16,6 +16,7 @@ from zae_limiter.web.requests import WebRequest
 
 _SECRET_VARIABLE: Final = "ZAEL_KEY_SECRET"
 _DIGEST_BYTES: Final = 16  # 128 bits: two keys never meet, and ids stay short
+_SCHEMES: Final = frozenset({"apikey", "basic", "bearer", "token"})  # alone they are no key
 _SPACE: Final = " \t"  # what HTTP allows around a value; `str.strip` cuts bytes of UTF-8 off, too
 
 
@@ -148,14 +149,17 @@ def _values(request: Any, name: str) -> tuple[list[str], bool]:
     return ([] if value is None else [value]), True
 
 
-def _credentials(value: str) -> str:
+def _credentials(value: str) -> str | None:
     """Return the part after the scheme, in one form for all forms that applications accept.
 
-    Otherwise "Bearer x", "bearer x" and "BEARER\t x" would have a limit each. Raises RefusedKey
-    for credentials that an application might read in another way.
+    Without that, "Bearer x", "bearer x" and "BEARER\t x" would have a limit each. None if a scheme
+    stands alone, as a client with an empty variable sends it. Raises RefusedKey for credentials
+    that an application might read in another way.
     """
     words = re.split(f"[{_SPACE}]+", value, maxsplit=1)
     scheme, credentials = words[0], words[-1]
+    if len(words) == 1 and scheme.lower() in _SCHEMES:
+        return None
     if _has_space(scheme) or _has_space(credentials):
         raise _unusable("have no space in them")
     return _basic(credentials) if scheme.lower() == "basic" else credentials

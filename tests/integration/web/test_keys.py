@@ -111,6 +111,13 @@ async def test_the_scheme_of_an_authorization_makes_no_other_key(serve, limiter,
     assert await entities(limiter) == {"token"}
 
 
+@pytest.mark.parametrize("value", ["Bearer", "bearer ", "Basic", "Token"])
+async def test_a_scheme_without_credentials_is_no_key(serve, limiter, value):
+    async with serve("asgi", key="authorization") as port:
+        assert (await fetch(port, "/", {"Authorization": value})).status == 401
+    assert await entities(limiter) == set()
+
+
 BASIC = "Ym9iOnB3"  # bob:pw
 UNUSABLE = [
     "Token SEC RET",
