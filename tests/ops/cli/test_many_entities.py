@@ -148,7 +148,7 @@ def test_a_mistyped_entity_is_found_out_fast(big, run):
         found = run("entity", "show", "key-00012", "--url", big.url)
     assert watch.within(3)
     assert found.code == 1
-    assert "did you mean 'key-000" in found.err
+    assert "did you mean 'key-00" in found.err
 
 
 def test_deleting_the_parent_of_very_many_asks_soon(big, run):
