@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from time import monotonic
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -168,20 +169,31 @@ class ALastCalls:
     """
 
     _tasks: ClassVar[set[Any]] = set()  # an event loop itself refers to its tasks weakly
+    _loops: ClassVar[WeakSet[Any]] = WeakSet()  # that owners were used on
 
     def __init__(self) -> None:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
+        self._loops.add(self._loop)
 
     @classmethod
     async def wait(cls, seconds: float) -> None:
-        """Return when all calls of this loop have ended, or after that long."""
+        """Return when all calls of this loop have ended, or after that long.
+
+        Where no owner was ever used, it waits for nothing and needs no event loop.
+        """
         import asyncio
 
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no loop, so no owner
+            return
+        if loop not in cls._loops:
+            return
         for _ in range(_TURNS):
             await asyncio.sleep(0)
-        loop, caller = asyncio.get_running_loop(), asyncio.current_task()
+        caller = asyncio.current_task()
         own = [task for task in cls._tasks if task.get_loop() is loop and task is not caller]
         if own:
             await asyncio.wait(own, timeout=seconds)

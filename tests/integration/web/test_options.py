@@ -71,7 +71,7 @@ def test_options_that_depend_on_the_request_are_checked_with_it(make):
 @pytest.mark.parametrize("make", [wsgi, flask])
 @pytest.mark.parametrize("option", ["key", "resource", "cost", "cost_after", "skip"])
 def test_an_async_function_is_refused_where_nothing_awaits_it(make, option):
-    with pytest.raises(ValidationError, match=f"{option}.*not async"):
+    with pytest.raises(ValidationError, match=f"{option}.*must not be async"):
         make({"key": "all", option: app})
 
 
