@@ -36,9 +36,9 @@ DEPRECATED = {
     "auto_update": "Repository.open(auto_update=...)",
     "bucket_ttl_refill_multiplier": "Repository.builder().bucket_ttl_multiplier(...)",
 }
-# Options of a limiter that opens its own store. A repository has its own, so beside one they are
-# deprecated; the others are refused there.
-DEPRECATED_WITH_REPOSITORY = frozenset({"on_unavailable", "auto_update"})
+# Options of a limiter that names its own store, by a URL or by other options. Alone they are the
+# documented keywords of old, and a repository has its own; the other options are refused there.
+DEPRECATED_ALONE = frozenset({"on_unavailable", "auto_update"})
 
 
 def _of_repository(
@@ -95,8 +95,9 @@ class Management:
     ) -> None:
         """Take the keywords that were given: those of an own store, and deprecated ones."""
         to_replace = set(deprecated)
-        if repository is not None:
-            to_replace |= DEPRECATED_WITH_REPOSITORY & store_options.keys()
+        opens_own = repository is None and bool(store_options.keys() - DEPRECATED_ALONE)
+        if not opens_own:
+            to_replace |= DEPRECATED_ALONE & store_options.keys()
         for name in sorted(to_replace):
             warnings.warn(
                 f"RateLimiter({name}=...) is deprecated; use {DEPRECATED[name]}",
@@ -133,7 +134,7 @@ class Management:
             self._builder().check()
             return
         for name, value in self._store_options.items():
-            if name not in DEPRECATED_WITH_REPOSITORY:
+            if name not in DEPRECATED_ALONE:
                 raise ValidationError(
                     name, value, "is for a limiter that opens its own store; leave repository= out"
                 )

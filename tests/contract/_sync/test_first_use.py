@@ -180,7 +180,7 @@ def test_options_apply_to_the_store_of_the_environment(monkeypatch, tmp_path):
         assert (repository.namespace_name, repository.capabilities.engine) == ("red", "sqlite")
 
 
-@pytest.mark.parametrize("more", [{}, {"namespace": "red"}, {"request_timeout": 5}])
+@pytest.mark.parametrize("more", [{"url": "memory://"}, {"namespace": "red"}, {"max_shards": 4}])
 def test_options_of_an_own_store_are_not_deprecated(monkeypatch, more):
     monkeypatch.setenv("ZAEL_URL", "memory://")
     with warnings.catch_warnings():

@@ -52,7 +52,8 @@ def allowing(kind):
     """A limiter and the keywords of its calls, told to allow in one way or the other."""
     if kind == "by the call":
         return SyncRateLimiter(), {"on_unavailable": "allow"}
-    return SyncRateLimiter(on_unavailable="allow"), {}
+    with pytest.warns(DeprecationWarning, match="on_unavailable"):
+        return SyncRateLimiter(on_unavailable="allow"), {}
 
 
 @pytest.mark.parametrize("kind", ["by the call", "by the limiter"])
