@@ -41,8 +41,9 @@ def cancel_each_second(callers):
 
 
 def test_what_a_cancelled_caller_costs_does_not_grow_with_their_number():
-    few_s = min(cancel_each_second(FEW) for _ in range(3))
-    assert cancel_each_second(MANY) < 4 * few_s  # eight times as much if each walked the line
+    # The least of each: other work on the machine only adds to processor time.
+    few_s, many_s = (min(cancel_each_second(each) for _ in range(5)) for each in (FEW, MANY))
+    assert many_s < 5 * few_s  # eight times as much if each walked the line
 
 
 def test_callers_that_stay_are_due_as_if_the_cancelled_ones_had_never_come():

@@ -212,7 +212,7 @@ async def test_a_late_original_is_charged_once_and_not_admitted(world, proxy, st
     before = await state(world, client)
     with proxy.measure() as measured:
         with (
-            late(proxy, delay_ms=600 if hold else 250, hold=hold),
+            late(proxy, delay_ms=1_200 * TIMEOUT_S if hold else 250, hold=hold),
             pytest.raises(RateLimiterUnavailable),
         ):
             await client.take(rpm=2)
