@@ -71,8 +71,13 @@ def test_options_that_depend_on_the_request_are_checked_with_it(make):
 @pytest.mark.parametrize("make", [wsgi, flask])
 @pytest.mark.parametrize("option", ["key", "resource", "cost", "cost_after", "skip"])
 def test_an_async_function_is_refused_where_nothing_awaits_it(make, option):
-    with pytest.raises(ValidationError, match=f"{option}.*must not be async"):
-        make({"key": "all", option: app})
+    class Callable:
+        async def __call__(self, *arguments):
+            raise AssertionError("no request comes")
+
+    for function in (app, Callable()):
+        with pytest.raises(ValidationError, match=f"{option}.*must not be async"):
+            make({"key": "all", option: function})
 
 
 def test_a_dependency_refuses_cost_after_and_says_what_settles_its_cost():
