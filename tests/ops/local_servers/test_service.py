@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def test_the_server_outlives_the_command_and_its_session(home, port):
 # --- killed ----------------------------------------------------------------------------------
 
 
+def ended_status(local):
+    """Return the status of a killed server, once the system has taken its process down."""
+    end_s = time.monotonic() + 10
+    while "ended" not in (status := local("status")).out and time.monotonic() < end_s:
+        time.sleep(0.05)
+    return status
+
+
 def test_kill_9_loses_no_acknowledged_charge(local, up, use_env):
     server = up()
     use_env()
@@ -151,7 +160,7 @@ def test_kill_9_loses_no_acknowledged_charge(local, up, use_env):
         assert enough.wait(60)
         os.kill(server["pid"], signal.SIGKILL)
     repository.close()
-    status = local("status")
+    status = ended_status(local)
     assert status.code == 1
     assert "ended" in status.out
     assert up()["stacks"] == []
