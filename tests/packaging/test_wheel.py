@@ -161,6 +161,8 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel):
     assert top_level(wheel) == {
         "zae_limiter",
         "zae_limiter_aggregator",
+        "zae_limiter_lab",
+        "zae_limiter_ops",
         "zae_limiter_provisioner",
     }
     names = set(zipfile.ZipFile(wheel).namelist())
