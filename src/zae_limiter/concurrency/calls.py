@@ -181,7 +181,7 @@ class ALastCalls:
     async def wait(cls, seconds: float) -> None:
         """Return when all calls of this loop have ended, or after that long.
 
-        Where no owner was ever used, it waits for nothing and needs no event loop.
+        On a loop that no owner has used, and without a loop, it returns at once.
         """
         import asyncio
 

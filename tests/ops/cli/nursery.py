@@ -138,7 +138,7 @@ if __name__ == "__main__":
     from zae_limiter_ops.cli import main
 
     _import_all()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.exit(main())
