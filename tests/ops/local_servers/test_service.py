@@ -208,6 +208,7 @@ def change_record(home, **fields):
 
 def test_another_process_with_the_number_of_the_server_is_left_alone(local, up, home):
     server = up()
+    time.sleep(0.02)  # two processes of the same hundredth of a second have the same start token
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         change_record(home, pid=other.pid)
         assert local("status", "--output", "json").code == 1
