@@ -183,9 +183,7 @@ def test_the_error_names_the_field_and_shows_the_value(check):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run a program as another user")
 def test_the_author_of_a_process_whose_user_has_no_name_is_a_number():
-    script = (
-        "from zae_limiter import identifiers as i; import os, getpass, socket; os.setuid(54321)"
-    )
+    script = "from zae_limiter import naming as i; import os, getpass, socket; os.setuid(54321)"
     names = {name: value for name, value in os.environ.items() if name not in USER_NAMES}
     done = subprocess.run(
         [sys.executable, "-c", f"{script}; print(i.process_author())"],

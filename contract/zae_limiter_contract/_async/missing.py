@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.identifiers import process_author
 from zae_limiter.models.batch import ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel, OnUnavailable
 from zae_limiter.models.limit import Limit
+from zae_limiter.naming import process_author
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.each import for_each
 from zae_limiter_contract._async.world import API, USER, World

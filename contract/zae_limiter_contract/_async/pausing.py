@@ -9,9 +9,9 @@ import pytest
 
 from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
-from zae_limiter.identifiers import process_author
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.naming import process_author
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.waiting import RPS, Call, Line, until
 from zae_limiter_contract._async.world import API, USER, Failure, World, failing

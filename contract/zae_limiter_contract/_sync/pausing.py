@@ -11,9 +11,9 @@ import pytest
 
 from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
-from zae_limiter.identifiers import process_author
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.naming import process_author
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.waiting import RPS, Call, Line, until
 from zae_limiter_contract._sync.world import API, USER, Failure, World, failing

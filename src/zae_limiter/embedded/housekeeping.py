@@ -6,7 +6,7 @@ from zae_limiter.admission.image import HOUR_MS, full_at_ms
 from zae_limiter.embedded.buckets import drop
 from zae_limiter.embedded.retention import stored_retention
 from zae_limiter.embedded.tables import Tables
-from zae_limiter.identifiers import event_prefix
+from zae_limiter.naming import event_prefix
 
 DAY_MS = 86_400_000
 EVERY_CHARGES = 100  # rare enough not to be noticed in the time that a charge takes

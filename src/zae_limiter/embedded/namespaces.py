@@ -7,12 +7,11 @@ from typing import Any
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.tables import Tables, refuse_if_purging
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
-from zae_limiter.identifiers import new_namespace_id
 from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
 from zae_limiter.models.batch import Guard
 from zae_limiter.models.entity import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
-from zae_limiter.naming import RESERVED_NAMESPACE
+from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
 
 ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from zae_limiter.identifiers import new_event_id, process_author
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.naming import new_event_id, process_author
 
 if TYPE_CHECKING:
     from zae_limiter.models.config import ConfigLevel

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zae_limiter.identifiers import process_author
+from zae_limiter.naming import process_author
 from zae_limiter_ops.cli.completion import complete_entity, complete_resource
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from zae_limiter.identifiers import process_author
+from zae_limiter.naming import process_author
 
 
 def test_what_is_stored_already_is_kept_if_only_missing_limits_are_to_be_set(cli):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ZAELimiterError
-from zae_limiter.identifiers import new_event_id
 from zae_limiter.models.batch import Guard
 from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.naming import new_event_id
 from zae_limiter.transport.threads import sleep
 from zae_limiter_ops._sync.provisioner.live import Document, StateReader
 from zae_limiter_ops.manifest import state

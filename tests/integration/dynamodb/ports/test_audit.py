@@ -6,11 +6,11 @@ from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from zae_limiter import schema
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.identifiers import new_event_id
 from zae_limiter.models.audit import BUNDLED_EVENTS, AuditEvent, bundle_of
 from zae_limiter.models.batch import ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel
 from zae_limiter.models.entity import Entity
+from zae_limiter.naming import new_event_id
 
 
 def event(number, details=None):

@@ -17,9 +17,9 @@ from zae_limiter._async.engines.dynamodb.usage_hours import (
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
-from zae_limiter.identifiers import event_prefix
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary, WindowType
+from zae_limiter.naming import event_prefix
 from zae_limiter.usage.ranking import TopUsage
 from zae_limiter.usage.report import UsagePage, UsageQuery, UsageTotal, window_end
 

@@ -17,11 +17,10 @@ from zae_limiter.dynamodb.items.system import ACTIVE, DELETED, PURGING
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.exceptions import NamespaceNotFoundError, NamespaceStateError
-from zae_limiter.identifiers import new_namespace_id
 from zae_limiter.models.audit import AuditAction, AuditedChange, namespace_subject
 from zae_limiter.models.entity import Namespace
 from zae_limiter.models.timestamps import iso_from_ms
-from zae_limiter.naming import RESERVED_NAMESPACE
+from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
 from zae_limiter.transport.calls import Deadline
 
 MAX_PASSES = 2  # over the index, for one purge
