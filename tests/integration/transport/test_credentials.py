@@ -19,6 +19,17 @@ from zae_limiter.transport.errors import NotSent
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 
+
+@pytest.fixture
+def open_client(open_client):
+    """Opens clients that wait: a busy machine imports botocore for seconds at a first lookup."""
+
+    def patient(url, **options):
+        return open_client(url, **{"request_timeout": 10, **options})
+
+    return patient
+
+
 LOADER = botocore.loaders.create_loader()
 PROCESS = """
 import datetime, json, pathlib, sys, time
