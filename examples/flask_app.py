@@ -16,7 +16,7 @@ LIMITS = [Limit.per_hour("rph", 10), Limit.per_hour("kilobytes", 100)]
 
 limiter = SyncRateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
 # Stores limits where there are none: a restart keeps what an operator has set.
-limiter.set_resource_defaults("api", LIMITS, if_missing=True)
+limiter.set_resource_defaults("flask", LIMITS, if_missing=True)
 atexit.register(limiter.close)  # WSGI servers do not tell an application that they end
 
 app = Flask(__name__)
@@ -54,6 +54,7 @@ web.init_flask(
     app,
     limiter,
     key=web.hashed_header("x-api-key"),
+    resource="flask",
     cost={"rph": 1},
     cost_after=cost_after,
     skip=lambda request: request.path == "/health",

@@ -18,7 +18,8 @@ limiter = RateLimiter(url=os.environ.get("ZAEL_URL", "sqlite:///limits.db"))
 
 async def set_up(limiter: RateLimiter) -> None:
     """Store limits where there are none: a restart keeps what an operator has set."""
-    await limiter.set_resource_defaults("api", [Limit.per_hour("rph", 10)], if_missing=True)
+    limits = [Limit.per_hour("rph", 10)]
+    await limiter.set_resource_defaults("starlette", limits, if_missing=True)
 
 
 async def index(request: Request) -> JSONResponse:
@@ -29,7 +30,13 @@ async def index(request: Request) -> JSONResponse:
 app = Starlette(
     routes=[Route("/", index)],
     middleware=[
-        Middleware(web.AsgiMiddleware, limiter, key=web.hashed_header("x-api-key"), cost={"rph": 1})
+        Middleware(
+            web.AsgiMiddleware,
+            limiter,
+            key=web.hashed_header("x-api-key"),
+            resource="starlette",
+            cost={"rph": 1},
+        )
     ],
     lifespan=web.lifespan(limiter, set_up),
 )

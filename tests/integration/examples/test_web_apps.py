@@ -102,13 +102,27 @@ def test_an_example_runs_as_it_stands_and_its_workers_share_the_limit(app, tmp_p
     assert KEY["x-api-key"] not in {each.entity_id for each in buckets}, "no secret is an id"
 
 
-@pytest.mark.parametrize("app", ["examples.fastapi_app:app", "examples.flask_app:app"])
-def test_a_restart_keeps_what_an_operator_has_set(app, tmp_path):
+@pytest.mark.parametrize("app", EXAMPLES)
+def test_an_example_works_in_a_store_that_other_programs_have_filled(app, tmp_path):
+    others = [Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 10_000)]
+    with opened(tmp_path) as repository:  # as the quick start of the README leaves it
+        repository.set_system_defaults(others)
+        repository.set_resource_defaults("api", others)
+    with serving(app, tmp_path) as port:
+        answer = fetch_sync(port, "/", KEY)
+    assert answer.status == 200
+    assert "rpm" not in answer.headers["ratelimit"]
+
+
+@pytest.mark.parametrize(
+    ("app", "resource"),
+    [("examples.fastapi_app:app", "fastapi"), ("examples.flask_app:app", "flask")],
+)
+def test_a_restart_keeps_what_an_operator_has_set(app, resource, tmp_path):
     with serving(app, tmp_path) as port:
         assert statuses(port, 1) == [200]
     with opened(tmp_path) as repository:
-        repository.set_system_defaults([Limit.per_hour("rph", 3)], principal="operator")
-        repository.set_resource_defaults("api", [Limit.per_hour("rph", 3)], principal="operator")
+        repository.set_resource_defaults(resource, [Limit.per_hour("rph", 3)], principal="operator")
         before = repository.get_audit_events()
     with serving(app, tmp_path) as port:
         found = statuses(port, 4)
@@ -143,7 +157,9 @@ def test_a_check_of_health_is_not_limited(app, tmp_path):
 
 def test_a_search_of_fastapi_costs_what_it_has_used(tmp_path):
     with serving("examples.fastapi_app:app", tmp_path) as port:
-        assert fetch_sync(port, "/search?q=limit", KEY).json()["tokens_left"] == 980
+        found = fetch_sync(port, "/search?q=limit", KEY)
+        assert found.json()["tokens_left"] == 980
+        assert found.headers["ratelimit"].startswith('"tph";r=980;'), "its own limit alone"
         assert fetch_sync(port, "/search?q=lease", KEY).json()["tokens_left"] == 970
 
 
