@@ -170,10 +170,13 @@ async def serve(request: Request, create: Any, needed: str) -> JSONResponse | St
 
 
 async def server_sent_events(chunks: Any, wants_usage: bool) -> AsyncIterator[str]:
+    is_whole = False
     async for chunk in chunks:
+        is_whole = is_whole or any(choice.finish_reason for choice in chunk.choices)
         if chunk.choices or wants_usage:
             yield f"data: {chunk.model_dump_json(exclude_unset=True)}\n\n"
-    yield "data: [DONE]\n\n"
+    if is_whole:  # a client can tell an answer that the provider has cut off
+        yield "data: [DONE]\n\n"
 
 
 async def main(command: str, *key: str) -> None:

@@ -157,6 +157,15 @@ async def test_a_stream_without_its_end_or_usage_is_charged_its_text(served, mod
     assert await used(model=model) in tokens
 
 
+@pytest.mark.parametrize(("model", "is_whole"), [("m", True), ("silent", True), ("cuts", False)])
+async def test_only_a_whole_stream_ends_with_its_last_event(served, model, is_whole):
+    body = {"model": model, "messages": QUESTION, "max_tokens": 5, "stream": True}
+    headers = {"authorization": "Bearer acme.search.key-1"}
+    reply = await fetch(served, "/v1/chat/completions", headers, json.dumps(body).encode())
+    assert reply.status == 200
+    assert reply.body.endswith(b"data: [DONE]\n\n") == is_whole
+
+
 @pytest.mark.parametrize(
     "body",
     [b"nonsense", b"[]", b"[" * 50_000, b"{}", b'{"model": "m"}', b'{"model": 5, "messages": []}',
