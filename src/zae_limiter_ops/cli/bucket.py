@@ -252,6 +252,11 @@ def pause(
     with store.open() as repository:
         is_known = is_known_entity(repository, entity_id)
         resources = [resource] if resource else repository.list_resources()
+        if not resources:
+            raise click.ClickException(
+                "no resource of this namespace has limits or is in use, so nothing was paused; "
+                "check --namespace, or give RESOURCE"
+            )
         _change_each(resources, lambda name: repository.pause(entity_id, name, seconds, principal))
         after = view_buckets(repository, entity_id, resource)
         if not is_known:
