@@ -16,7 +16,7 @@ OPTIONS = {
 }
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 # A user and a password before the last @, also in the URL of an endpoint; not those of a path.
-_USER = re.compile(r"(^(?!.*://)|://|%3A%2F%2F)(?!/)\S+(@|%40)", re.IGNORECASE)
+_USER = re.compile(r"(^(?!.*://)|://|%3A%2F%2F)(?!/).+(@|%40)", re.IGNORECASE | re.DOTALL)
 _OPTION = re.compile(r"([?&])([^=&#]*)=([^&#]*)")
 MASK = "***"
 FORMS = "memory://, sqlite:///relative.db, sqlite:////absolute.db or dynamodb://STACK"
@@ -33,7 +33,7 @@ class StoreUrl(NamedTuple):
 def parse_url(url: object) -> StoreUrl:
     """Parse a store URL; the ValidationError for a bad one shows the accepted forms."""
     if not isinstance(url, str):
-        raise ValidationError("url", url, f"must be text: {FORMS}")
+        raise ValidationError("url", type(url).__name__, f"must be text: {FORMS}")
     shown = masked_url(url)
     try:
         parts = urlsplit(url)

@@ -13,6 +13,8 @@ from zae_limiter.dynamodb.version_record import check_version_record
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.shell_words import command_line, quoted
 
+PACKAGES = ("zae_limiter", "zae_limiter_ops", "zae_limiter_lab", "zae_limiter_provisioner")
+
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 
 
@@ -62,10 +64,12 @@ def test_the_library_names_a_migration_that_can_be_pasted():
     ],
 )
 def test_no_message_puts_a_command_together_by_hand(by_hand):
-    folder = Path(zae_limiter.__file__).parent
+    folder = Path(zae_limiter.__file__).parents[1]
+    paths = [path for package in PACKAGES for path in (folder / package).rglob("*.py")]
+    assert {path.relative_to(folder).parts[0] for path in paths} == set(PACKAGES)
     found = [
         f"{path.relative_to(folder)}: {line.strip()}"
-        for path in folder.rglob("*.py")
+        for path in paths
         for line in path.read_text().splitlines()
         if re.search(by_hand, line)
     ]

@@ -100,10 +100,11 @@ def test_other_forms_are_refused_with_the_known_ones_shown(url):
     assert caught.value.field == "url"
 
 
-@pytest.mark.parametrize("url", [None, 5, b"memory://", ["memory://"]], ids=repr)
+@pytest.mark.parametrize("url", [None, 5, b"redis://user:s3cret@host", ["memory://"]], ids=repr)
 def test_a_url_is_text(url):
-    with pytest.raises(ValidationError, match="sqlite:///"):
+    with pytest.raises(ValidationError, match="sqlite:///") as raised:
         parse_url(url)
+    assert "s3cret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,7 @@ SECRETS = [
     "dynamodb://stack?region=x&endpoint=http%3A%2F%2Fuser%3As3cret%40host",
     "dynamodb://stack/path?token=s3cret",
     "user:s3cret@host",
+    "redis://user:s3cret with spaces\tand\nlines @host",
     "http://user:s3cret@[host",
     "sqlite://user:s3cret@host/file.db",
     "sqlite:///file.db?key=s3cret#x",

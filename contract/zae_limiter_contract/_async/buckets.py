@@ -317,6 +317,17 @@ class BucketContract(Contract):
         (event,) = await world.repo.get_audit_events(USER)
         assert event.details == {"amounts": {"rpm": amount}, "added_milli": {"rpm": added}}
 
+    async def test_a_reset_or_top_up_that_adds_nothing_is_not_logged(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        await world.take(rpm=8)
+        await world.repo.top_up(USER, API, {"rpm": 0, "tpm": 5})
+        assert await world.repo.get_audit_events(USER) == []
+        await world.repo.reset_bucket(USER, API)
+        await world.repo.reset_bucket(USER, API)
+        await world.repo.top_up(USER, API, {"rpm": 3})
+        (event,) = await world.repo.get_audit_events(USER)
+        assert event.details["forgiven_milli"] == {"rpm": 8000, "tpm": 0}
+
     async def test_a_reset_fills_no_other_bucket(self, world: World) -> None:
         await world.configure(RPM)
         for entity_id, resource in ((USER, API), (USER, "other"), ("user-2", API)):

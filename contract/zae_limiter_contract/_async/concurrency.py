@@ -82,7 +82,7 @@ class ConcurrencyContract(Contract):
             (event.details.get("forgiven_milli") or event.details["added_milli"])["tpm"]
             for event in events
         )
-        assert len(events) == 2
+        assert len(events) in (1, 2), "a top-up right after the reset adds nothing"
         taken_milli = 400_000 + 90_000 * sum(outcome is True for outcome in outcomes)
         assert await world.level("tpm") == 1_000_000 + filled_milli - taken_milli
 

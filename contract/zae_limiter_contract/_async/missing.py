@@ -149,7 +149,7 @@ class MissingContract(Contract):
             await world.repo.set_limits(USER, [TEN], if_missing="yes")  # type: ignore[arg-type]
 
     async def test_a_change_without_a_principal_names_user_and_host(self, world: World) -> None:
-        await world.repo.create_entity(USER)
+        await world.repo.create_entity(USER, principal=" ")
         await world.repo.set_limits(USER, [TEN], principal="")
         await world.repo.set_system_defaults([TEN])
         await world.take(rpm=1)

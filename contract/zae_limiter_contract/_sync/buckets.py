@@ -315,6 +315,17 @@ class BucketContract(Contract):
         (event,) = world.repo.get_audit_events(USER)
         assert event.details == {"amounts": {"rpm": amount}, "added_milli": {"rpm": added}}
 
+    def test_a_reset_or_top_up_that_adds_nothing_is_not_logged(self, world: World) -> None:
+        world.configure(RPM, TPM)
+        world.take(rpm=8)
+        world.repo.top_up(USER, API, {"rpm": 0, "tpm": 5})
+        assert world.repo.get_audit_events(USER) == []
+        world.repo.reset_bucket(USER, API)
+        world.repo.reset_bucket(USER, API)
+        world.repo.top_up(USER, API, {"rpm": 3})
+        (event,) = world.repo.get_audit_events(USER)
+        assert event.details["forgiven_milli"] == {"rpm": 8000, "tpm": 0}
+
     def test_a_reset_fills_no_other_bucket(self, world: World) -> None:
         world.configure(RPM)
         for entity_id, resource in ((USER, API), (USER, "other"), ("user-2", API)):

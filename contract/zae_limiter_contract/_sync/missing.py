@@ -145,7 +145,7 @@ class MissingContract(Contract):
             world.repo.set_limits(USER, [TEN], if_missing="yes")  # type: ignore[arg-type]
 
     def test_a_change_without_a_principal_names_user_and_host(self, world: World) -> None:
-        world.repo.create_entity(USER)
+        world.repo.create_entity(USER, principal=" ")
         world.repo.set_limits(USER, [TEN], principal="")
         world.repo.set_system_defaults([TEN])
         world.take(rpm=1)

@@ -221,8 +221,10 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
         return False
     after, moves = settling.reset(image, change.now_ms)
     _write_change(tables, namespace_id, change, after, window)
-    details = {"forgiven_milli": settling.added_milli(moves)}
-    record(tables, namespace_id, change, AuditAction.BUCKET_RESET, details)
+    added = settling.added_milli(moves)
+    if any(added.values()):
+        details = {"forgiven_milli": added}
+        record(tables, namespace_id, change, AuditAction.BUCKET_RESET, details)
     return True
 
 
@@ -235,8 +237,10 @@ def top_up(
         return False
     after, moves = settling.top_up(image, amounts, change.now_ms)
     _write_change(tables, namespace_id, change, after, window)
-    details = {"amounts": dict(amounts), "added_milli": settling.added_milli(moves)}
-    record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
+    added = settling.added_milli(moves)
+    if any(added.values()):
+        details = {"amounts": dict(amounts), "added_milli": added}
+        record(tables, namespace_id, change, AuditAction.BUCKET_TOPPED_UP, details)
     return True
 
 

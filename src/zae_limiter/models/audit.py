@@ -110,7 +110,8 @@ class AuditedChange(NamedTuple):
         cls, principal: str | None, subject: str, now_ms: int, resource: str | None = None
     ) -> AuditedChange:
         """Return the change with a new event id; without a principal its author is the process."""
-        author = principal or process_author()
+        is_named = principal is not None and principal.strip() != ""
+        author = principal if is_named else process_author()
         return cls(subject, now_ms, new_event_id(now_ms), author, resource)
 
     def event(self, action: AuditAction, details: dict[str, Any] | None = None) -> AuditEvent:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.app import CommandGroup
 from zae_limiter_ops.cli.bucket_list import list_buckets
 from zae_limiter_ops.cli.completion import complete_resource
@@ -252,11 +253,16 @@ def pause(
     with store.open() as repository:
         is_known = is_known_entity(repository, entity_id)
         resources = [resource] if resource else repository.list_resources()
+        if not resources:
+            raise click.ClickException(
+                "no resource of this namespace has limits or is in use, so nothing was paused; "
+                "check --namespace, or give RESOURCE"
+            )
         _change_each(resources, lambda name: repository.pause(entity_id, name, seconds, principal))
         after = view_buckets(repository, entity_id, resource)
         if not is_known:
             suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-            print_hint(output, f"{entity_id!r} was not known before{suggestion}")
+            print_hint(output, f"{quoted(entity_id)} was not known before{suggestion}")
     _report(output, entity_id, after)
     limited = {view.state.resource for view in after}
     unlimited = [name for name in resources if name not in limited]
@@ -371,10 +377,10 @@ def _unused(repository: SyncRepository, entity_id: str, resource: str | None) ->
     if resource is not None and used:
         suggestion = did_you_mean(resource, used)
         return (
-            f"{entity_id!r} has no bucket on {resource!r}, so it is full there{suggestion}; "
+            f"{quoted(entity_id)} has no bucket on {resource!r}, so it is full there{suggestion}; "
             f"it has buckets on {', '.join(used)}"
         )
     from zae_limiter_ops.cli.lookups import similar_entities
 
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    return f"{entity_id!r} has no buckets (unused or expired), so they are full{suggestion}"
+    return f"{quoted(entity_id)} has no buckets (unused or expired), so they are full{suggestion}"

@@ -220,7 +220,7 @@ def _hint_none(source: BucketPages, output: str) -> None:
         of += f" on {source.resource!r}"
         suggestion = did_you_mean(source.resource, similar_resources(repository))
     if source.entity_id is not None:
-        of += f" of {source.entity_id!r}"
+        of += f" of {quoted(source.entity_id)}"
         ids = similar_entities(repository, source.entity_id)
         suggestion = suggestion or did_you_mean(source.entity_id, ids)
     print_hint(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.console import confirm
 from zae_limiter_ops.cli.errors import did_you_mean, suggested
 from zae_limiter_ops.cli.formatting import (
@@ -156,6 +157,6 @@ def delete_limits(
 def _none_stored(repository: SyncRepository, entity_id: str, resource: str) -> str:
     suggestion = did_you_mean(resource, repository.list_resources_with_entity_configs())
     return (
-        f"{entity_id!r} has no limits of its own on {describe_resource(resource)}{suggestion}; "
-        f"for the limits in force: {suggested('entity', 'show', entity_id)}"
+        f"{quoted(entity_id)} has no limits of its own on {describe_resource(resource)}"
+        f"{suggestion}; for the limits in force: {suggested('entity', 'show', entity_id)}"
     )

@@ -184,7 +184,7 @@ def _list_entities(
     )
     if not pages.item_count and cursor is None:
         message = (
-            f"entity {parent!r} has no children"
+            f"entity {quoted(parent)} has no children"
             if parent
             else "no entity was created here, and none is in use"
         )

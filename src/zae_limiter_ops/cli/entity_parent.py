@@ -127,5 +127,5 @@ def describe_orphans(repository: SyncRepository, entity_id: str) -> str:
     move = suggested("entity", "set-parent", children[0].id, "PARENT")
     return (
         f"{entities} under it ({names}{rest}) will still have it as parent: those that cascade "
-        f"charge {entity_id!r} under the defaults; to move one: {move}"
+        f"charge {quoted(entity_id)} under the defaults; to move one: {move}"
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.errors import FAILED, LIMITED, did_you_mean
 from zae_limiter_ops.cli.formatting import (
     LEVELS,
@@ -99,7 +100,8 @@ def _hints(repository: SyncRepository, explanation: Explanation, output: str) ->
         entity_id = explanation.entity_id
         suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
         hints.append(
-            f"{entity_id!r} was never created, has no limits of its own and no buckets{suggestion}"
+            f"{quoted(entity_id)} was never created, has no limits of its own and no buckets"
+            f"{suggestion}"
         )
     if not explanation.resource_known:
         name = explanation.resource

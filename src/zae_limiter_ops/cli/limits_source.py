@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.console import print_json
 from zae_limiter_ops.cli.errors import WRONG_USAGE, did_you_mean
 from zae_limiter_ops.cli.formatting import count_of, printable
@@ -128,7 +129,7 @@ def _hint_at_parents(manifest: LimitsManifest, output: str) -> None:
     for parent in sorted(parents - manifest.entities.keys()):
         suggestion = did_you_mean(parent, names) if len(names) <= MAX_COMPARED else ""
         if suggestion:
-            print_hint(output, f"note: the parent {parent!r} is not declared{suggestion}")
+            print_hint(output, f"note: the parent {quoted(parent)} is not declared{suggestion}")
 
 
 def in_namespace(store: StoreLocation, manifest: LimitsManifest) -> StoreLocation:

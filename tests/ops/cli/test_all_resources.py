@@ -91,6 +91,16 @@ def test_a_change_that_fails_halfway_says_how_far_it_came(cli, url, opened, comm
 
 
 @on_both_engines
+def test_a_pause_that_finds_no_resource_is_no_success(cli):
+    cli("namespace", "register", "empty")
+    said = cli("bucket", "pause", "key-7", "60", ALL, "-N", "empty").error(1)
+    assert "nothing was paused" in said
+    cli("system", "set-defaults", "-l", "rpm:60", "-N", "empty")
+    assert cli("bucket", "pause", "key-7", "60", "gpt-4", "-N", "empty").code == 2
+    assert "paused on gpt-4" in cli("bucket", "pause", "key-7", "gpt-4", "60", "-N", "empty").out
+
+
+@on_both_engines
 def test_a_reset_of_an_entity_without_buckets_is_refused(cli):
     assert "has no buckets" in cli("bucket", "reset", "key-8", ALL, "--yes").error(1)
 

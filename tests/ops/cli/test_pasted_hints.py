@@ -9,6 +9,7 @@ import pytest
 from tests.ops.cli.stores import on_both_engines
 from tests.ops.cli.terminal import terminal
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.shell_words import quoted
 
 # Quotes, a substitution of each kind, blanks that must stay two, a comment, a second command.
 HOSTILE = 'a\'$(>substituted) `>substituted`  "b" ;>substituted *'
@@ -69,6 +70,7 @@ def filled(url):
     repository.set_system_defaults([Limit.per_minute("rpm", 60)])
     for entity_id in (HOSTILE, LIKE_IT, LIKE_AN_OPTION):
         repository.create_entity(entity_id, parent_id=None if entity_id == HOSTILE else HOSTILE)
+        repository.set_limits(entity_id, [Limit.per_minute("rpm", 60)], "gpt-5")
         with SyncRateLimiter(repository).acquire(entity_id, "gpt-4", {"rpm": 1}):
             pass
     return repository
@@ -150,10 +152,14 @@ def test_a_deleted_namespace_is_recovered_or_purged(shell, hostile, paste):
     "listing",
     [
         ["entity", "list"],
+        ["entity", "list", "--all-namespaces"],
         ["entity", "list", "--parent", HOSTILE],
+        ["entity", "list", "--with-custom-limits", "gpt-5"],
         ["bucket", "list"],
+        ["bucket", "list", "--all-namespaces"],
         ["audit", "list"],
         ["usage", "list"],
+        ["usage", "list", "--all-namespaces"],
     ],
 )
 def test_the_next_page_of_a_listing(shell, hostile, paste, listing):
@@ -208,6 +214,21 @@ def test_a_name_that_may_have_been_meant_is_one_word(shell, hostile, paste, args
     _, _, rest = (ran.err + ran.out).partition("did you mean ")
     [[word, *_]] = paste(f"zae-limiter {rest.partition('?)')[0]}")
     assert word in (HOSTILE, LIKE_IT)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["bucket", "show", STRANGER],
+        ["bucket", "list", "--entity", STRANGER],
+        ["bucket", "pause", STRANGER, "gpt-4", "0"],
+        ["entity", "get-limits", STRANGER],
+        ["entity", "list", "--parent", STRANGER],
+        ["explain", STRANGER, "gpt-4"],
+    ],
+)
+def test_a_name_in_a_hint_is_one_word(shell, hostile, args):
+    assert quoted(STRANGER) in shell.run(*args).err
 
 
 def test_a_terminal_gets_every_command_in_one_piece(shell, hostile, paste):

@@ -22,16 +22,17 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import zae_limiter
+import zae_limiter_ops
 from tests.support.dynamodb.wire import Message
 from tests.support.roles import ALL_METHODS
 
 # Of one test: later requests repeat the earlier ones, and only the slow tests look at them.
 MOST_REQUESTS = 10_000 if os.environ.get("ZAEL_RECORD_CALLS") else 50
 # Where public methods are; an engine's own may have the same names, as the pause of a retry.
-_PUBLIC = f"{Path(zae_limiter.__file__).parent}/_async/"
-_ENGINES = f"{_PUBLIC}engines/"
+_LIBRARY = f"{Path(zae_limiter.__file__).parent}/_async/"
+_PUBLIC = (_LIBRARY, f"{Path(zae_limiter_ops.__file__).parent}/_async/")
+_ENGINES = f"{_LIBRARY}engines/"
 _IN_BACKGROUND = ("later_writes.py", "resharding.py", "slots.py")
-_CALLBACK = "_Strand.go_on"  # of an acquire that writes several buckets side by side
 # Classes whose blocks acquire; blocks of the other classes open and close a store.
 _ACQUIRING = ("Acquire", "LlmReservation", "LlmStream")
 _BLOCK_ENDS = {"__aenter__": "open", "__aexit__": "close"}
@@ -145,8 +146,7 @@ def _place(code: CodeType) -> _Place:
     file = code.co_filename
     is_public = file.startswith(_PUBLIC) and not file.startswith(_ENGINES)
     name = _public_name(code) if is_public else ""
-    is_background = file.endswith(_IN_BACKGROUND) or code.co_qualname == _CALLBACK
-    return _Place(name if name in ALL_METHODS else "", is_background)
+    return _Place(name if name in ALL_METHODS else "", file.endswith(_IN_BACKGROUND))
 
 
 def _public_name(code: CodeType) -> str:

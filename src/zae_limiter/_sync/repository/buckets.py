@@ -113,7 +113,10 @@ class BucketMethods(RepositoryMixin):
         )
 
     def reset_bucket(self, entity_id: str, resource: str, principal: str | None = None) -> None:
-        """Fill every limit of a bucket; the audit log says what was forgiven. Usage stays."""
+        """Fill every limit of a bucket; the audit log says what was forgiven. Usage stays.
+
+        A reset of a full bucket is not logged.
+        """
         self._context.engine.buckets.reset(
             self._context.namespace_id,
             check_entity_id(entity_id),
@@ -129,7 +132,10 @@ class BucketMethods(RepositoryMixin):
         amounts: Mapping[str, int],
         principal: str | None = None,
     ) -> None:
-        """Add whole tokens, up to the capacity; the audit log says how many. Usage stays."""
+        """Add whole tokens, up to the capacity; the audit log says how many. Usage stays.
+
+        A top-up that adds nothing is not logged.
+        """
         checked = check_amounts(amounts, "amounts")
         if not checked:
             raise ValidationError("amounts", amounts, "must name at least one limit")

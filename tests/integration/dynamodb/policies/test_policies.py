@@ -18,6 +18,7 @@ from tests.support.policies import accesses
 from tests.support.roles import METHODS
 from zae_limiter import Repository
 from zae_limiter_ops.infra.statements import policy_documents
+from zae_limiter_ops.manifest import LimitsManifest
 
 POLICIES = policy_documents()
 # Local, deprecated or about infrastructure: they call no table, or need an administrator's rights
@@ -125,6 +126,7 @@ async def test_requests_are_recorded_with_the_method_that_sends_them(world, prox
         "acquire": lambda: client.take(rpm=1),
         "set_limits": lambda: client.repo.set_limits("user-9", [workloads.RPM], workloads.API),
         "list_entities": client.repo.list_entities,
+        "provisioner": lambda: client.repo.provisioner().plan(LimitsManifest()),
     }
     for method, call in calls.items():
         with recording() as recorder:

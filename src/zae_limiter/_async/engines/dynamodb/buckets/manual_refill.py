@@ -94,7 +94,7 @@ class ManualRefill:
         moves: Callable[[Images], Moves],
         log: Callable[[dict[str, int]], Action],
     ) -> bool:
-        """Write the moves, and the event with what they add, in one transaction."""
+        """Write the moves, and the event if they add anything, in one transaction."""
 
         async def plan(deadline: Deadline) -> TransactionPlan[bool]:
             shards = await self._reader.read_all(bucket_id, None, deadline)
@@ -106,8 +106,9 @@ class ManualRefill:
                 actions.update(_update(shards[shard], of_shard))
                 for shard, of_shard in planned.items()
             ]
-            logged = log(added_milli(move for of_shard in planned.values() for move in of_shard))
-            return TransactionPlan(True, [*changed, logged])
+            added = added_milli(move for of_shard in planned.values() for move in of_shard)
+            logged = [log(added)] if any(added.values()) else []
+            return TransactionPlan(True, [*changed, *logged])
 
         try:
             return await self._table.commit(bucket_id.namespace_id, plan)
