@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _LOCAL_CREDENTIALS = Credentials("local", "local")
 _LOCAL_REGION = "us-east-1"
 _REGION = re.compile(r"[a-z0-9-]+")
+# Regions of AWS's main partition, whose endpoints follow one pattern.
+_STANDARD_REGION = re.compile(r"(af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]+")
+_ENDPOINT_VARIANTS = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
 _HEADER_SAFE = re.compile(r"[!-~]+")
 
 
@@ -124,7 +127,13 @@ class AwsConfig:
         return region or None
 
     def _public_endpoint(self, region: str) -> Endpoint:
-        """Ask botocore's list of endpoints; making a client for that takes ten times as long."""
+        """Return the public endpoint; botocore's list is asked where a pattern does not give it.
+
+        Making a client of botocore for that would take ten times as long.
+        """
+        has_variant = _has_profiles() or any(os.environ.get(name) for name in _ENDPOINT_VARIANTS)
+        if _STANDARD_REGION.fullmatch(region) and not has_variant:
+            return parse_endpoint(f"https://dynamodb.{region}.amazonaws.com")
         from botocore.regions import EndpointResolver
 
         variable = self._session.get_config_variable

@@ -1,4 +1,4 @@
-"""The wire of the functions, with a server that checks its signatures by botocore's."""
+"""The calls of the aggregator, with a server that checks their signatures by botocore's."""
 
 import hashlib
 import json
@@ -10,9 +10,9 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from zae_limiter.exceptions import PermissionDenied, ValidationError
-from zae_limiter.transport.errors import Denied, Refused, ServerFault
-from zae_limiter_ops.transport.function_wire import FunctionWire, public_host
+from zae_limiter.transport.errors import Denied, Refused
+from zae_limiter_aggregator.handler import AwsCalls
+from zae_limiter_ops.transport.partitions import dynamodb_endpoint, url_suffix
 
 FAULT = json.dumps({"__type": "x#InternalServerError"}).encode()
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret/+"}
@@ -85,76 +85,72 @@ def server(request):
 
 
 @pytest.fixture
-def wire(server):
+def calls(server, monkeypatch):
     environment = {
         **KEYS,
-        "AWS_SESSION_TOKEN": server.token or "",  # an empty one is none
+        "AWS_SESSION_TOKEN": server.token or "",  # Lambda's emulators set an empty one
         "AWS_REGION": "eu-west-1",
         "AWS_ENDPOINT_URL": server.url,
     }
-    wire = FunctionWire("my-table", environment)
-    yield wire
-    wire.close()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    calls = AwsCalls("my-table")
+    yield calls
+    calls.close()
 
 
-def test_calls_of_dynamodb_are_signed(server, wire):
-    assert wire.call("UpdateItem", {"Key": {"PK": {"S": "ü"}}}) == {}
-    assert wire.call("UpdateItem", '{"TableName":"other"}') == {}
+def test_calls_of_dynamodb_are_signed(server, calls):
+    assert calls.call("UpdateItem", {"Key": {"PK": {"S": "ü"}}}) == {}
+    assert calls.call("UpdateItem", '{"TableName":"other"}') == {}
     (_, headers, body), (_, _, text) = server.requests
     assert json.loads(body) == {"TableName": "my-table", "Key": {"PK": {"S": "ü"}}}
     assert text == b'{"TableName":"other"}'
     assert headers["X-Amz-Target"] == "DynamoDB_20120810.UpdateItem"
 
 
-def test_objects_are_signed(server, wire):
-    wire.put_object("bucket", "audit/year=2026/a b.gz", b"content")
+def test_objects_are_signed(server, calls):
+    calls.put_object("bucket", "audit/year=2026/a b.gz", b"content")
     ((path, headers, body),) = server.requests
     assert (path, body) == ("/bucket/audit/year%3D2026/a%20b.gz", b"content")
     assert headers["content-type"] == "application/gzip"
 
 
-def test_what_may_succeed_later_is_repeated(server, wire):
+def test_what_may_succeed_later_is_repeated(server, calls):
     server.answers = [(503, b"<Code>SlowDown</Code>"), (500, b"<Code>InternalError</Code>")]
-    wire.put_object("bucket", "name", b"content")
+    calls.put_object("bucket", "name", b"content")
     assert len(server.requests) == 3
     server.answers = [(500, FAULT)]
-    assert wire.call("GetItem", {}) == {}
+    assert calls.call("GetItem", {}) == {}
     server.answers = [(500, FAULT)]
-    assert wire.call("UpdateItem", {}, repeatable=True) == {}
+    assert calls.call("UpdateItem", {}) == {}
 
 
-def test_a_write_that_may_have_been_made_is_repeated_only_where_that_changes_nothing(server, wire):
-    server.answers = [(500, FAULT)]
-    with pytest.raises(ServerFault):
-        wire.call("TransactWriteItems", {"TransactItems": []})
-    assert len(server.requests) == 1
-    _, _, body = server.requests[0]
-    assert json.loads(body) == {"TransactItems": []}, "parts of a transaction name their tables"
-
-
-def test_what_is_refused_is_not_repeated(server, wire):
+def test_what_is_refused_is_not_repeated(server, calls):
     server.answers = [(404, b"<Code>NoSuchBucket</Code>")]
     with pytest.raises(Refused, match="NoSuchBucket"):
-        wire.put_object("bucket", "name", b"content")
+        calls.put_object("bucket", "name", b"content")
     server.answers = [(403, b"<Code>AccessDenied</Code>")]
     with pytest.raises(Denied):
-        wire.put_object("bucket", "name", b"content")
+        calls.put_object("bucket", "name", b"content")
     assert len(server.requests) == 2
 
 
-def test_the_environment_has_to_say_where_and_who():
-    with pytest.raises(ValidationError):
-        FunctionWire("my-table", KEYS)
-    with pytest.raises(PermissionDenied):
-        FunctionWire("my-table", {"AWS_REGION": "eu-west-1"})
-
-
 @pytest.mark.parametrize(
-    ("region", "host"),
+    ("region", "suffix", "domain"),
     [
-        ("eu-west-1", "dynamodb.eu-west-1.amazonaws.com"),
-        ("cn-north-1", "dynamodb.cn-north-1.amazonaws.com.cn"),
+        ("eu-west-1", "", "amazonaws.com"),
+        ("cn-north-1", "", "amazonaws.com.cn"),
+        ("eusc-de-east-1", "amazonaws.eu", "amazonaws.eu"),
     ],
 )
-def test_the_public_endpoint_is_that_of_the_region(region, host):
-    assert public_host("dynamodb", region) == host
+def test_the_domain_is_the_one_of_the_partition(monkeypatch, region, suffix, domain):
+    monkeypatch.setenv("URL_SUFFIX", suffix)
+    assert url_suffix(region) == domain
+
+
+def test_a_function_calls_the_endpoint_of_its_partition(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "eusc-de-east-1")
+    monkeypatch.setenv("URL_SUFFIX", "amazonaws.eu")
+    assert dynamodb_endpoint() == "https://dynamodb.eusc-de-east-1.amazonaws.eu"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert dynamodb_endpoint() is None
