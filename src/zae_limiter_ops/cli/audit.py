@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.app import CommandGroup
-from zae_limiter_ops.cli.console import status
-from zae_limiter_ops.cli.formatting import describe_limits, format_time, format_tokens
-from zae_limiter_ops.cli.options import (
+from zae_limiter_ops.cli.shared.console import status
+from zae_limiter_ops.cli.shared.formatting import describe_limits, format_time, format_tokens
+from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.options import (
     check_entity,
     check_free_text,
     check_namespace_name,
@@ -19,12 +19,12 @@ from zae_limiter_ops.cli.options import (
     count_option,
     output_option,
 )
-from zae_limiter_ops.cli.store_options import store_options
-from zae_limiter_ops.cli.tables import print_hint, print_result, print_table
+from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result, print_table
 
 if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent
-    from zae_limiter_ops.cli.store import StoreLocation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
 
 
 @click.group(cls=CommandGroup)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter._version import __version__
-from zae_limiter_ops.cli.options import output_option
-from zae_limiter_ops.cli.store import DEFAULT_STACK
-from zae_limiter_ops.cli.store_options import registry_options
-from zae_limiter_ops.cli.tables import print_fields, print_result
+from zae_limiter_ops.cli.shared.options import output_option
+from zae_limiter_ops.cli.shared.store import DEFAULT_STACK
+from zae_limiter_ops.cli.shared.store_options import registry_options
+from zae_limiter_ops.cli.shared.tables import print_fields, print_result
 
 if TYPE_CHECKING:
-    from zae_limiter_ops.cli.store import StoreLocation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
 
 NONE_NAMED = f"none named; commands use the DynamoDB stack {DEFAULT_STACK!r} (or --url, --name)"
 

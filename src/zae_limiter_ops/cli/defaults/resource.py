@@ -1,0 +1,199 @@
+"""``zae-limiter resource``: default limits of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from zae_limiter_ops.cli.shared.console import confirm, status
+from zae_limiter_ops.cli.shared.errors import did_you_mean
+from zae_limiter_ops.cli.shared.formatting import (
+    NOT_REGISTERED,
+    describe_change,
+    describe_limits,
+    format_rate,
+    limits_json,
+)
+from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.options import (
+    if_missing_option,
+    output_option,
+    principal_option,
+    resource_argument,
+    yes_option,
+)
+from zae_limiter_ops.cli.shared.param_types import limits_option
+from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.cli.shared.tables import print_hint, print_limits, print_result, print_table
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.limit import Limit
+    from zae_limiter_ops.cli.shared.store import StoreLocation
+
+
+@click.group(cls=CommandGroup)
+def resource() -> None:
+    """Manage the default limits of resources.
+
+    \b
+    Example:
+      zae-limiter resource set-defaults gpt-4 -l rpm:60 -l tpm:10000
+    """
+
+
+@resource.command("set-defaults")
+@resource_argument
+@limits_option
+@if_missing_option
+@principal_option
+@store_options
+@output_option
+def set_defaults(
+    store: StoreLocation,
+    resource: str,
+    limits: tuple[Limit, ...],
+    if_missing: bool,
+    principal: str | None,
+    output: str,
+) -> None:
+    """Replace the default limits of a resource.
+
+    They apply to entities without limits of their own. Clients apply them within their cache
+    time, by default a minute.
+
+    \b
+    Example:
+      zae-limiter resource set-defaults gpt-4 -l rpm:500 -l tpm:50000:75000
+
+    JSON: resource, limits (as stored), changed.
+    """
+    with store.open(create=True) as repository:
+        before = repository.get_resource_defaults(resource)
+        changed = repository.set_resource_defaults(
+            resource, limits, principal, if_missing=if_missing
+        )
+        after = repository.get_resource_defaults(resource)
+    print_result(
+        output,
+        {"resource": resource, "limits": limits_json(after), "changed": changed},
+        f"{resource}: {describe_change(before, after, changed=changed)}",
+    )
+
+
+@resource.command("get-defaults")
+@resource_argument
+@store_options
+@output_option
+def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
+    """Show the default limits of a resource.
+
+    \b
+    Example:
+      zae-limiter resource get-defaults gpt-4
+
+    JSON: resource, limits.
+    """
+    with store.open() as repository:
+        limits = repository.get_resource_defaults(resource)
+        if not limits:
+            print_hint(output, _none_stored(repository, resource))
+    if output == "json":
+        print_result(output, {"resource": resource, "limits": limits_json(limits)})
+    elif limits:
+        print_limits(limits)
+
+
+@resource.command("delete-defaults")
+@resource_argument
+@yes_option
+@principal_option
+@store_options
+@output_option
+def delete_defaults(
+    store: StoreLocation, resource: str, yes: bool, principal: str | None, output: str
+) -> None:
+    """Remove the default limits of a resource.
+
+    The system defaults apply again.
+
+    \b
+    Example:
+      zae-limiter resource delete-defaults gpt-4 --yes
+
+    JSON: resource, deleted, limits (those that were stored).
+    """
+    with store.open() as repository:
+        limits = repository.get_resource_defaults(resource)
+        if limits:
+            confirm(
+                f"This removes the defaults of {resource!r}: {describe_limits(limits)}; entities "
+                "without limits of their own fall back on the system defaults",
+                "Remove them?",
+                yes=yes,
+            )
+            repository.delete_resource_defaults(resource, principal)
+        else:
+            print_hint(output, _none_stored(repository, resource))
+    data = {"resource": resource, "deleted": bool(limits), "limits": limits_json(limits)}
+    if output == "json" or limits:
+        print_result(output, data, f"{resource}: removed {describe_limits(limits)}")
+
+
+@resource.command("list")
+@store_options
+@output_option
+def list_resources(store: StoreLocation, output: str) -> None:
+    """List the resources that have limits or are in use.
+
+    Those with default limits, those that entities have limits of their own on, and those that
+    were only used, as "in use, not registered". A resource stays listed once it was used, also
+    when its buckets have expired.
+
+    \b
+    Example:
+      zae-limiter resource list
+
+    JSON: resources (each: resource, limits (its defaults), registered (it has defaults, or
+    entities have limits of their own on it)).
+    """
+    with store.open() as repository, status("reading which resources are in use"):
+        names = repository.list_resources()
+        with_defaults = repository.list_resources_with_defaults()
+        registered = {*with_defaults, *repository.list_resources_with_entity_configs()}
+        defaults = {name: repository.get_resource_defaults(name) for name in with_defaults}
+    if output == "json":
+        data = [
+            {
+                "resource": name,
+                "limits": limits_json(defaults.get(name)),
+                "registered": name in registered,
+            }
+            for name in names
+        ]
+        print_result(output, {"resources": data})
+    elif not names:
+        print_hint(output, "no resource has limits, and none is in use")
+    else:
+        rows = (
+            row
+            for name in names
+            for row in _rows(name, defaults.get(name) or [], name in registered)
+        )
+        print_table(("resource", "limit", "rate>", "burst>", ""), rows)
+
+
+def _rows(name: str, limits: list[Limit], registered: bool) -> Iterator[tuple[object, ...]]:
+    """Yield a row per default limit; the name is printed with the first one only."""
+    if not limits:
+        yield name, "", "", "", "limits of entities only" if registered else NOT_REGISTERED
+    for limit in limits:
+        yield name, limit.name, format_rate(limit), f"{limit.capacity:,}", ""
+        name = ""
+
+
+def _none_stored(repository: SyncRepository, resource: str) -> str:
+    suggestion = did_you_mean(resource, repository.list_resources_with_defaults())
+    return f"no defaults are stored for {resource!r}{suggestion}"

@@ -1,0 +1,411 @@
+"""``zae-limiter limits``: limits declared by manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.limits.diff import print_applied, print_drift, print_plan
+from zae_limiter_ops.cli.limits.source import (
+    as_yaml,
+    check_result_file,
+    in_namespace,
+    manifest_option,
+    read_manifest,
+    result_file_option,
+    write_text,
+)
+from zae_limiter_ops.cli.shared.console import confirm, print_json, status
+from zae_limiter_ops.cli.shared.errors import CHANGES, DONE
+from zae_limiter_ops.cli.shared.formatting import count_of, format_number
+from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.options import output_option, principal_option
+from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter_ops._sync.infra.remote_provisioner import RemoteProvisioner
+    from zae_limiter_ops.cli.shared.store import StoreLocation
+    from zae_limiter_ops.manifest.declarations import LimitsManifest
+
+Document = dict[str, Any]
+
+# A batch of an apply is one call: longer than a command that changes one item may take.
+APPLY_TIMEOUT_S = 10.0
+
+direct_option = click.option(
+    "--direct", is_flag=True, help="Work on the store itself, also if the stack has a function."
+)
+exitcode_option = click.option(
+    "--detailed-exitcode", is_flag=True, help="Exit with 3 if anything differs, 0 if nothing does."
+)
+
+
+class DirectRoute:
+    """Plans, applies and diffs on the store itself; answers are plain data, as the function's."""
+
+    def __init__(self, repository: SyncRepository, principal: str | None = None) -> None:
+        self._provisioner = repository.provisioner(principal)
+
+    def plan(self, manifest: LimitsManifest) -> Document:
+        return self._provisioner.plan(manifest).to_dict()
+
+    def apply(
+        self,
+        manifest: LimitsManifest,
+        approved: str,
+        wait_seconds: float,
+        progress: Callable[[int, int], None],
+    ) -> Document:
+        result = self._provisioner.apply(
+            manifest, approved=approved, wait_seconds=wait_seconds, progress=progress
+        )
+        return result.to_dict()
+
+    def diff(self, manifest: LimitsManifest) -> Document:
+        return {"drift": [drift.to_dict() for drift in self._provisioner.diff(manifest)]}
+
+
+class FunctionRoute:
+    """Plans, applies and diffs by the provisioner function of the stack."""
+
+    def __init__(self, provisioner: RemoteProvisioner) -> None:
+        self._provisioner = provisioner
+        self.plan, self.diff = provisioner.plan, provisioner.diff
+
+    def apply(
+        self,
+        manifest: LimitsManifest,
+        approved: str,
+        wait_seconds: float,
+        progress: Callable[[int, int], None],
+    ) -> Document:
+        """Apply; the function answers when it has ended, so that there is no progress before."""
+        return self._provisioner.apply(manifest, approved=approved, wait_seconds=wait_seconds)
+
+
+@contextmanager
+def open_route(
+    store: StoreLocation,
+    manifest: LimitsManifest,
+    *,
+    direct: bool,
+    create: bool = False,
+    principal: str | None = None,
+) -> Iterator[DirectRoute | FunctionRoute]:
+    """Open the way to the manifest's namespace.
+
+    With a provisioner function in the stack it leads through that, unless ``direct``.
+    """
+    location = in_namespace(store, manifest)
+    if not direct and location.has_stack:
+        from zae_limiter_ops._sync.infra.remote_provisioner import RemoteProvisioner
+
+        namespace = location.namespace
+        remote = RemoteProvisioner(*location.stack(), namespace=namespace, principal=principal)
+        try:
+            if _is_usable(remote):
+                yield FunctionRoute(remote)
+                return
+        finally:
+            remote.close()
+    with location.open(create=create, timeout_s=APPLY_TIMEOUT_S) as repository:
+        yield DirectRoute(repository, principal)
+
+
+def _is_usable(remote: RemoteProvisioner) -> bool:
+    """Return whether the function is there and may be called; say so if it may not."""
+    from zae_limiter.exceptions import PermissionDenied
+
+    try:
+        return remote.is_there()
+    except PermissionDenied:
+        print_hint(
+            "table",
+            f"note: lambda:InvokeFunction on {remote.function} is not permitted; the table itself "
+            "is used, as with --direct",
+        )
+        return False
+
+
+@click.group(cls=CommandGroup)
+def limits() -> None:
+    """Manage limits by manifests: plan, apply, diff, export.
+
+    A manifest declares limits of the system, of resources and of entities. An apply makes the
+    stored ones what it says, and deletes what an earlier manifest declared and this one does not.
+    What no manifest ever declared is left alone.
+
+    \b
+    Examples:
+      zae-limiter limits export > limits.yaml
+      zae-limiter limits plan -f limits.yaml
+      zae-limiter limits apply -f limits.yaml
+    """
+
+
+@limits.command()
+@manifest_option
+@exitcode_option
+@direct_option
+@store_options
+@output_option
+def plan(
+    store: StoreLocation,
+    files: tuple[str, ...],
+    detailed_exitcode: bool,
+    direct: bool,
+    output: str,
+) -> int:
+    """Show what an apply would change; nothing is changed.
+
+    For a SQLite file that does not exist, the plan is for an empty store, and no file is created.
+
+    \b
+    Examples:
+      zae-limiter limits plan -f limits.yaml
+      zae-limiter limits plan -n my-app -f team-a.yaml -f team-b.yaml --detailed-exitcode
+      zae-limiter limits plan -f limits/ --output json
+
+    JSON: changes (each: action, kind, entity_id, resource, before, after), create, update, delete,
+    adopt (as declared, but not managed yet), unchanged, revision.
+    """
+    manifest = read_manifest(files, output)
+    with open_route(_planned_store(store, output), manifest, direct=direct) as route:
+        planned = route.plan(manifest)
+    if output == "json":
+        print_json(planned)
+    else:
+        print_plan(planned)
+    return CHANGES if detailed_exitcode and planned["changes"] else DONE
+
+
+def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
+    """Return the store to plan on: an empty one for a file that an apply would create."""
+    file = store.missing_file
+    if file is None:
+        return store
+    print_hint(
+        output, f"note: there is no store at {quoted(file)} yet; the plan is for an empty one"
+    )
+    return store._replace(url="memory://")
+
+
+@limits.command()
+@manifest_option
+@click.option(
+    "--yes", "-y", "--auto-approve", "yes", is_flag=True, help="Do not ask for confirmation."
+)
+@click.option(
+    "--lock-timeout",
+    type=click.FloatRange(0, 3600),
+    default=90,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest wait for another apply in progress.",
+)
+@direct_option
+@principal_option
+@store_options
+@output_option
+def apply(
+    store: StoreLocation,
+    files: tuple[str, ...],
+    yes: bool,
+    lock_timeout: float,
+    direct: bool,
+    principal: str | None,
+    output: str,
+) -> None:
+    """Make the stored limits what the manifest says.
+
+    Shows the plan, and asks unless it only creates. An apply that was interrupted is finished by
+    the next one. Clients apply the limits within their cache time, by default a minute.
+
+    \b
+    Examples:
+      zae-limiter limits apply -f limits.yaml
+      zae-limiter limits apply -n my-app -f limits.yaml --yes --principal ci
+
+    JSON: created, updated, deleted, adopted, unchanged, changes (each: action, kind, entity_id,
+    resource, before, after).
+    """
+    manifest = read_manifest(files, output)
+    with open_route(store, manifest, direct=direct, create=True, principal=principal) as route:
+        planned = route.plan(manifest)
+        if output != "json":
+            print_plan(planned)
+        _ask(planned, yes)
+        with status("applying") as show:
+            result = route.apply(
+                manifest,
+                planned["revision"],
+                lock_timeout,
+                lambda done, total: show(
+                    f"applied {format_number(done)} of {count_of(total, 'change')}"
+                ),
+            )
+    if output == "json":
+        print_json(result)
+    elif planned["changes"] or planned["adopt"]:
+        print_applied(result)
+
+
+def _ask(planned: Document, yes: bool) -> None:
+    """Ask before anything that exists is changed or deleted."""
+    updated, deleted = planned["update"], planned["delete"]
+    if updated or deleted:
+        consequences = " and ".join(
+            f"{verb} {count_of(number, 'stored setting')}"
+            for verb, number in (("changes", updated), ("deletes", deleted))
+            if number
+        )
+        confirm(f"This {consequences}", "Apply it?", yes=yes)
+
+
+@limits.command()
+@manifest_option
+@exitcode_option
+@direct_option
+@store_options
+@output_option
+def diff(
+    store: StoreLocation,
+    files: tuple[str, ...],
+    detailed_exitcode: bool,
+    direct: bool,
+    output: str,
+) -> int:
+    """Show how stored limits differ from the manifest.
+
+    A difference is by hand if the stored setting is not as the last apply has left it; the audit
+    log says which principal changed it last, and when.
+
+    \b
+    Examples:
+      zae-limiter limits diff -f limits.yaml
+      zae-limiter limits diff -n my-app -f limits.yaml --detailed-exitcode
+
+    JSON: drift (each: cause, kind, entity_id, resource, declared, live, principal, changed_at).
+    """
+    manifest = read_manifest(files, output)
+    with open_route(store, manifest, direct=direct) as route:
+        found = route.diff(manifest)
+    if output == "json":
+        print_json(found)
+    else:
+        print_drift(found["drift"])
+    return CHANGES if detailed_exitcode and found["drift"] else DONE
+
+
+@limits.command()
+@result_file_option
+@store_options
+@click.option(
+    "--output",
+    type=click.Choice(("yaml", "json")),
+    default="yaml",
+    show_default=True,
+    help="Format of the manifest.",
+)
+def export(store: StoreLocation, file: Path | None, output: str) -> None:
+    """Write stored limits, parents and entities as a manifest.
+
+    Applying it changes nothing, and what it declares is managed from then on. Names and metadata
+    of entities are no part of manifests.
+
+    \b
+    Examples:
+      zae-limiter limits export > limits.yaml
+      zae-limiter limits export -n my-app --file limits.yaml
+
+    JSON: namespace, system, resources, entities (without those that are empty).
+    """
+    import json
+
+    with store.open() as repository:
+        document = repository.provisioner().export().to_dict()
+    text = as_yaml(document) if output == "yaml" else json.dumps(document, indent=2) + "\n"
+    write_text(text, file, "manifest")
+
+
+@limits.command()
+@result_file_option
+def schema(file: Path | None) -> None:
+    """Print the JSON Schema of manifests, for editors.
+
+    \b
+    Examples:
+      zae-limiter limits schema --file limits.schema.json
+      zae-limiter limits schema > limits.schema.json
+    """
+    from importlib.resources import files
+
+    text = files("zae_limiter_ops.manifest").joinpath("schema.json").read_text(encoding="utf-8")
+    write_text(text, file, "schema")
+
+
+@limits.command("cfn-template")
+@manifest_option
+@click.option(
+    "--template-file",
+    "-o",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=check_result_file,
+    help="File to write to; otherwise it is printed.",
+)
+@store_options
+def cfn_template(store: StoreLocation, files: tuple[str, ...], file: Path | None) -> None:
+    """Print a CloudFormation template that applies the manifest.
+
+    Its one resource, Custom::ZaeLimiterLimits, calls the provisioner function of the stack, which
+    it finds by what the stack exports. Deleting the template's stack removes what it has applied.
+
+    \b
+    Example:
+      zae-limiter limits cfn-template -n my-app -f limits.yaml > limits-stack.yaml
+    """
+    from dataclasses import replace
+
+    from zae_limiter_ops.infra.provisioner import MAX_TEMPLATE_BYTES, limits_template
+    from zae_limiter_ops.infra.template import as_yaml as as_template
+
+    manifest = read_manifest(files)
+    namespace = in_namespace(store, manifest).namespace
+    text = as_template(limits_template(store.stack()[0], replace(manifest, namespace=namespace)))
+    write_text(text, file, "template")
+    if len(text.encode()) > MAX_TEMPLATE_BYTES:
+        print_hint(
+            "table",
+            f"note: the template has more than {MAX_TEMPLATE_BYTES:,} bytes; CloudFormation takes "
+            "it only from S3 (aws cloudformation deploy --s3-bucket)",
+        )
+
+
+@limits.command()
+@manifest_option
+@output_option
+def validate(files: tuple[str, ...], output: str) -> None:
+    """Check a manifest without a store, and report every mistake.
+
+    \b
+    Examples:
+      zae-limiter limits validate -f limits.yaml
+      zae-limiter limits validate -f limits/ --output json
+
+    JSON: valid, problems (each: source, path, line, column, reason).
+    """
+    from zae_limiter_ops.manifest.targets import wanted_settings
+
+    settings = wanted_settings(read_manifest(files, output))
+    described = f"the manifest is valid: it declares {count_of(len(settings), 'setting')}"
+    print_result(output, {"valid": True, "problems": []}, described)
