@@ -107,15 +107,21 @@ class AwsConfig:
             self._botocore = Session()
         return self._botocore
 
-    def _configured_endpoint(self) -> Endpoint | None:
+    def configured_url(self, service: str) -> str | None:
+        """Return the endpoint that environment or profile name for a service; None for AWS's."""
         if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
             return None
-        url = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or os.environ.get("AWS_ENDPOINT_URL")
+        own_variable = f"AWS_ENDPOINT_URL_{service.upper()}"
+        url: str | None = os.environ.get(own_variable) or os.environ.get("AWS_ENDPOINT_URL")
         if not url and _has_profiles():
             profile = self._session.get_scoped_config()
             services = self._session.full_config.get("services", {})
-            own = services.get(profile.get("services"), {}).get("dynamodb", {})
+            own = services.get(profile.get("services"), {}).get(service, {})
             url = own.get("endpoint_url") or profile.get("endpoint_url")
+        return url or None
+
+    def _configured_endpoint(self) -> Endpoint | None:
+        url = self.configured_url("dynamodb")
         return parse_endpoint(url) if url else None
 
     def _configured_region(self, endpoint: Endpoint | None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.exceptions import InfrastructureError, ZAELimiterError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.shell_words import command_line
 from zae_limiter_lab.loadtest import LoadTestError
@@ -228,6 +228,11 @@ def list_load_stacks(
     """Return the load-test stacks of a region by name."""
     control = Control(region, endpoint_url)
     try:
+        if not control.serves_stacks():
+            raise InfrastructureError(
+                "load tests on AWS are CloudFormation stacks, and this endpoint has no "
+                "CloudFormation; run a load test on this machine: zae-limiter loadtest run"
+            )
         pages = control.pages("cloudformation", "describe_stacks")
     finally:
         control.close()

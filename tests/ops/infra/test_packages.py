@@ -79,7 +79,7 @@ CALLS = {
 }
 ENVIRONMENT = (
     "import os, index\n"
-    "os.environ.update(TABLE_NAME='t', AWS_REGION='us-east-1', AWS_ACCESS_KEY_ID='k',\n"
+    "os.environ.update(TABLE_NAME='table', AWS_REGION='us-east-1', AWS_ACCESS_KEY_ID='k',\n"
     "                  AWS_SECRET_ACCESS_KEY='s')\n"
 )
 

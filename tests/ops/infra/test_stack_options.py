@@ -123,4 +123,4 @@ def test_a_format_that_makes_names_too_long_is_refused_before_anything_is_create
     options = StackOptions(role_name_format="x" * 30 + "{}")
     names.check_names("a" * 20, options)
     with pytest.raises(ValidationError, match="role_name_format"):
-        names.check_names("a" * 55, options)
+        names.check_names("a" * 45, options)

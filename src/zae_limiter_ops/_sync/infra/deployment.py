@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
-from zae_limiter._sync.engines.dynamodb.provisioning import make_table
+from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.dynamodb import table, version_record
@@ -25,8 +25,8 @@ from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.threads import sleep
-from zae_limiter_ops._sync.infra.stack_manager import OnEvent, SyncStackManager
-from zae_limiter_ops.infra import names, packages, progress
+from zae_limiter_ops._sync.infra.stack_manager import TABLE_ONLY, OnEvent, SyncStackManager
+from zae_limiter_ops.infra import names, packages
 from zae_limiter_ops.transport.control import Control, ControlError
 
 DEFAULT_NAMESPACE = "default"
@@ -125,8 +125,19 @@ class Deployment:
             return "", ()
         return "updated" if changes else "unchanged", self._outdated_functions()
 
+    def state(self) -> str | None:
+        """Return the status of the stack, TABLE_ONLY for a table without one, None for neither."""
+        if self.manager.is_served():
+            return self.manager.status()
+        return None if self.version_record() is None else TABLE_ONLY
+
     def delete(self, *, wait: bool = True) -> Deleted:
-        """Delete the stack with its table; an archive that holds events is kept."""
+        """Delete the stack with its table; an archive that holds events is kept.
+
+        Where the endpoint has no CloudFormation, the table is deleted.
+        """
+        if not self.manager.is_served():
+            return self._delete_table()
         bucket = self.manager.outputs().get("ArchiveBucket")
         existed = self.manager.delete(wait=wait)
         if not existed or bucket is None:
@@ -134,11 +145,20 @@ class Deployment:
         kept = not wait or self._delete_empty(bucket) == "kept"
         return Deleted(existed, bucket if kept else None)
 
+    def _delete_table(self) -> Deleted:
+        if self.version_record() is None:
+            return Deleted(existed=False)
+        with self.opened_engine() as engine:
+            remove_table(engine.client)
+        return Deleted(existed=True)
+
     def finish_deletion(self) -> list[str]:
         """Delete the empty archives that interrupted deletions have left; return their names.
 
         A stack is gone before its archive, whose name only the deleted stack still knows.
         """
+        if not self.manager.is_served():
+            return []
         buckets = self.manager.left_of_deleted("AuditArchive")
         return [bucket for bucket in buckets if self._delete_empty(bucket) == "deleted"]
 
@@ -172,9 +192,6 @@ class Deployment:
                 return None
 
     def _refuse_older_version(self) -> None:
-        status = self.manager.status()
-        if status is None or status not in progress.USABLE:
-            return
         record = self.version_record()
         if record is not None:
             version_record.refuse_newer_schema(record, self.name)

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from zae_limiter.exceptions import InfrastructureError, PermissionDenied, StackOperationError
+from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import check_stack_name
 from zae_limiter.shell_words import command_line
@@ -26,6 +25,7 @@ FIRST_PAUSE_S = 0.1  # a local control plane is done at once
 LONGEST_PAUSE_S = 3.0
 READY_WITHIN_S = 1800.0  # a stack with indexes and functions takes minutes
 MOST_RIVALS = 5  # deployments of one stack that are waited for, one after the other
+TABLE_ONLY = "TABLE_ONLY"  # in the place of a status, for a table that belongs to no stack
 MANAGED_BY = "zae-limiter"  # the value of our tag on every stack
 _NOTHING_TO_DO = ("No updates are to be performed", "didn't contain changes")
 
@@ -78,16 +78,14 @@ class SyncStackManager:
         return None if stack["StackStatus"] == "DELETE_COMPLETE" else stack
 
     def is_served(self) -> bool:
-        """Return whether the endpoint has CloudFormation; a local DynamoDB server does not."""
-        if self.endpoint_url is None and not os.environ.get("AWS_ENDPOINT_URL"):
-            return True
-        try:
-            self.describe()
-        except PermissionDenied:
-            return True
-        except InfrastructureError as error:
-            return isinstance(error, ControlError) and error.is_throttling
-        return True
+        """Return whether stacks exist where the table is; a local DynamoDB server has none."""
+        return self.control.serves_stacks()
+
+    def refuse_stuck(self) -> None:
+        """Raise StackOperationError for a stack that cannot be updated."""
+        status = self.settled() if self.is_served() else None
+        if status is not None and status not in progress.USABLE:
+            raise StackOperationError(self.name, _stuck(self.name, status))
 
     def status(self) -> str | None:
         """Return the status of the stack; None if there is none."""
@@ -368,4 +366,4 @@ def _deletion(name: str) -> str:
 
 
 def _ignore(event: StackEvent) -> None:
-    """Tell nothing."""
+    """Ignore events."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StackPlace, StoreLocation
 
 MISSING = "-"
+TABLE_ONLY = "TABLE_ONLY"  # the state of a table that belongs to no stack
 
 
 @click.command()
@@ -47,12 +48,13 @@ def delete(store: StoreLocation, yes: bool, wait: bool, output: str) -> None:
     from zae_limiter_ops._sync.infra.deployment import Deployment
 
     place = store.stack()
-    stack_status = _stack_status(place)
-    if stack_status is None:
+    state = _state(place)
+    if state is None:
         _finish_deletion(place, output)
         return
+    stack = "" if state == TABLE_ONLY else f"stack {place[0]!r} ({state}) and its "
     confirm(
-        f"this deletes stack {place[0]!r} ({stack_status}) and its table with everything in it: "
+        f"this deletes {stack}table {place[0]!r} with everything in it: "
         "entities, limits, buckets, usage and audit events of all namespaces; it cannot be undone",
         "Delete it?",
         yes=yes,
@@ -93,14 +95,14 @@ def _finish_deletion(place: StackPlace, output: str) -> None:
     )
 
 
-def _stack_status(place: StackPlace) -> str | None:
-    from zae_limiter_ops._sync.infra.stack_manager import SyncStackManager
+def _state(place: StackPlace) -> str | None:
+    from zae_limiter_ops._sync.infra.deployment import Deployment
 
-    manager = SyncStackManager(*place)
+    deployment = Deployment(*place)
     try:
-        return manager.status()
+        return deployment.state()
     finally:
-        manager.close()
+        deployment.close()
 
 
 @click.command("list")
@@ -110,7 +112,8 @@ def _stack_status(place: StackPlace) -> str | None:
 def list_stacks(region: str | None, endpoint_url: str | None, output: str) -> None:
     """List the limiters that are deployed in a region.
 
-    Stacks of older versions, whose names begin with ZAEL-, are listed, too.
+    Stacks of older versions, whose names begin with ZAEL-, are listed, too. On a server without
+    CloudFormation, such as a local one, the tables are listed.
 
     \b
     Example:

@@ -48,6 +48,7 @@ def upgrade(store: StoreLocation, dry_run: bool, yes: bool, output: str) -> None
             "Are they stopped?",
             yes=yes,
         )
+    _refuse_stuck(place)
     report = _migrate(store, dry_run)
     stack, functions = _upgrade(place, dry_run)
     data = {
@@ -61,6 +62,17 @@ def upgrade(store: StoreLocation, dry_run: bool, yes: bool, output: str) -> None
         "dry_run": dry_run,
     }
     print_result(output, data, *_lines(place[0], report, stack, functions))
+
+
+def _refuse_stuck(place: StackPlace) -> None:
+    """Fail before the migration if the stack cannot be updated after it."""
+    from zae_limiter_ops._sync.infra.stack_manager import SyncStackManager
+
+    manager = SyncStackManager(*place)
+    try:
+        manager.refuse_stuck()
+    finally:
+        manager.close()
 
 
 def _upgrade(place: StackPlace, dry_run: bool) -> tuple[str, tuple[str, ...]]:
