@@ -119,12 +119,14 @@ def check_namespace(value: object, field: str = "namespace") -> str:
     )
 
 
-def check_stack_name(value: object, field: str = "stack") -> str:
+def check_stack_name(
+    value: object, field: str = "stack", *, longest: int = MAX_STACK_LENGTH
+) -> str:
     """Accept 3 to 45 letters, digits and hyphens, starting with a letter.
 
     The table, the stack and the functions are named after it.
     """
-    checked = _check_name(value, field, _STACK, MAX_STACK_LENGTH, marks="-")
+    checked = _check_name(value, field, _STACK, longest, marks="-")
     if len(checked) < MIN_STACK_LENGTH:
         raise InvalidNameError(
             field, value, f"must have at least {MIN_STACK_LENGTH} characters, as names of tables"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from zae_limiter.exceptions import InfrastructureError, ZAELimiterError
 from zae_limiter.models.stack import StackOptions
+from zae_limiter.naming import MAX_STACK_LENGTH
 from zae_limiter.shell_words import command_line
 from zae_limiter_lab.loadtest import LoadTestError
 from zae_limiter_lab.loadtest.builder import ImageBuilder
@@ -43,6 +44,8 @@ class LoadStackInfo(NamedTuple):
 
 class LoadStackManager(SyncStackManager):
     """A stack manager with the template and the parameters of load tests."""
+
+    longest_name = MAX_STACK_LENGTH + len(SUFFIX)  # of a limiter whose name is as long as it may be
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ def test_wrong_usage_is_one_line_that_leads_to_the_help(args, words):
     assert line.endswith("see 'zae-limiter --help'")
 
 
-HEAVY = {"asyncio", "botocore", "rich", "sqlite3", "yaml", "zae_limiter.models"}
+HEAVY = {"asyncio", "botocore", "rich", "sqlite3", "yaml"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter_ops._async.infra.stack_manager import TABLE_ONLY, OnEvent, StackManager
-from zae_limiter_ops.infra import names, packages
+from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import AControl, ControlError
 
 # sync: from zae_limiter.transport.threads import sleep
@@ -192,6 +192,10 @@ class Deployment:
                 return None
 
     async def _refuse_older_version(self) -> None:
+        if await self.manager.is_served():
+            status = await self.manager.status()
+            if status is None or status not in progress.USABLE:
+                return
         record = await self.version_record()
         if record is not None:
             version_record.refuse_newer_schema(record, self.name)

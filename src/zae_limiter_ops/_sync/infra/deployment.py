@@ -26,7 +26,7 @@ from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.threads import sleep
 from zae_limiter_ops._sync.infra.stack_manager import TABLE_ONLY, OnEvent, SyncStackManager
-from zae_limiter_ops.infra import names, packages
+from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import Control, ControlError
 
 DEFAULT_NAMESPACE = "default"
@@ -192,6 +192,10 @@ class Deployment:
                 return None
 
     def _refuse_older_version(self) -> None:
+        if self.manager.is_served():
+            status = self.manager.status()
+            if status is None or status not in progress.USABLE:
+                return
         record = self.version_record()
         if record is not None:
             version_record.refuse_newer_schema(record, self.name)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
-from zae_limiter.naming import check_stack_name
+from zae_limiter.naming import MAX_STACK_LENGTH, check_stack_name
 from zae_limiter.shell_words import command_line
 from zae_limiter.transport.threads import sleep
 from zae_limiter_ops.infra import names, parameters, progress
@@ -45,6 +45,8 @@ class StackChange(NamedTuple):
 class SyncStackManager:
     """Creates, updates and deletes the stack of a limiter, and waits for it."""
 
+    longest_name = MAX_STACK_LENGTH
+
     def __init__(
         self,
         name: str,
@@ -55,7 +57,7 @@ class SyncStackManager:
         on_event: OnEvent | None = None,
     ) -> None:
         """Prepare calls; ``body`` replaces our template, ``on_event`` gets each stack event."""
-        self.name = check_stack_name(name)
+        self.name = check_stack_name(name, longest=self.longest_name)
         self.region = region
         self.endpoint_url = endpoint_url
         self.control = Control(region, endpoint_url)
