@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import TypeVar
 
 from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
+from zae_limiter_ops.reports.columns import Column, cells_of, titles_of
+from zae_limiter_ops.reports.usage_columns import (
+    entity_columns,
+    limit_totals,
+    total_columns,
+    window_columns,
+)
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
     UsageChart,
@@ -18,7 +26,9 @@ from zae_limiter_ops.reports.usage_series import (
     shortened,
     usage_chart,
 )
-from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours, through_children_text
+from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours
+
+T = TypeVar("T")
 
 MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
@@ -99,78 +109,40 @@ def _page(title: str, parts: Iterable[str]) -> str:
 
 
 def _totals(summary: UsageSummary, unit: str) -> str:
-    rows = [
-        (
-            name,
-            f"{total:,}",
-            f"{summary.through_children.get(name, 0):,}",
-            f"{summary.average[name]:,.1f}",
-        )
-        for name, total in sorted(summary.total.items())
-    ]
-    heads = ("limit", "total", "through children", f"average per {unit}")
+    totals = sorted(limit_totals(summary), key=lambda total: total.limit_name)
     were = "was" if summary.rejected == 1 else "were"
     rejected = (
         f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited.</p>"
     )
-    return _table(heads, rows, texts=1) + rejected
+    return _table(total_columns(totals, unit), totals) + rejected
 
 
 def _windows(windows: Sequence[UsageSnapshot]) -> str:
-    names = sorted({name for snapshot in windows for name in snapshot.counters})
-    heads = ("window", "entity", "resource", *names, "calls", "rejected", "waited")
-    heads += ("through children",)
-    rows = (
-        (
-            snapshot.window_start,
-            snapshot.entity_id,
-            snapshot.resource,
-            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
-            f"{snapshot.total_events:,}",
-            f"{snapshot.rejected:,}",
-            f"{snapshot.waited:,}",
-            through_children_text(snapshot.through_children),
-        )
-        for snapshot in windows[:MAX_ROWS]
-    )
-    left_out = ""
-    if len(windows) > MAX_ROWS:
-        left_out = f"<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
-    return _table(heads, rows, texts=3, kind="w") + left_out
+    table = _table(window_columns(windows), windows[:MAX_ROWS], kind="w")
+    if len(windows) <= MAX_ROWS:
+        return table
+    return f"{table}<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
 
 
 def _entities(usages: Sequence[EntityUsage]) -> str:
-    names = sorted({name for usage in usages for name in usage.counters})
-    heads = ("entity", *names, "calls", "rejected", "waited", "through children")
-    rows = (
-        (
-            usage.entity_id,
-            *(f"{usage.counters.get(name, 0):,}" for name in names),
-            f"{usage.total_events:,}",
-            f"{usage.rejected:,}",
-            f"{usage.waited:,}",
-            through_children_text(usage.through_children),
-        )
-        for usage in usages
-    )
-    return _table(heads, rows, texts=1)
+    return _table(entity_columns(usages, "entity"), usages)
 
 
-def _table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, kind: str = ""
-) -> str:
-    """Return a table; columns after the first ``texts`` are aligned to the right."""
+def _table(columns: Sequence[Column[T]], records: Iterable[T], *, kind: str = "") -> str:
+    """Return a table; ``kind`` is its class."""
+    titles = titles_of(columns)
+    right = [title.endswith(">") for title in titles]
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}>{escape(cell)}</{tag}>"
-            if index < texts
-            else f'<{tag} class="n">{escape(cell)}</{tag}>'
-            for index, cell in enumerate(cells)
+            f'<{tag} class="n">{escape(cell)}</{tag}>'
+            if is_right
+            else f"<{tag}>{escape(cell)}</{tag}>"
+            for cell, is_right in zip(cells, right, strict=True)
         )
 
-    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    head = f"<tr>{line('th', heads)}</tr>"
+    head = f"<tr>{line('th', [title.rstrip('>=') for title in titles])}</tr>"
+    body = "\n".join(f"<tr>{line('td', cells_of(columns, record))}</tr>" for record in records)
     return f'<table class="{kind}">\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from textwrap import wrap
@@ -15,6 +15,13 @@ from typing import Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot
+from zae_limiter_ops.reports.columns import Column, cells_of, titles_of
+from zae_limiter_ops.reports.plain_table import PlainTable
+from zae_limiter_ops.reports.usage_columns import (
+    CALL_COLUMNS,
+    limit_columns,
+    through_children_columns,
+)
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
     UsageChart,
@@ -63,40 +70,19 @@ def format_usage_snapshots(
 
 def _table(snapshots: Sequence[UsageSnapshot]) -> str:
     """Return one line per window; amounts are aligned to the right."""
-    names = sorted({name for snapshot in snapshots for name in snapshot.counters})
-    header = ["window", "type", "entity", "resource", *names, "events", "rejected", "waited"]
-    has_children = any(any(snapshot.through_children.values()) for snapshot in snapshots)
-    if has_children:
-        header.append("through children")
-    rows = [
-        [
-            snapshot.window_start,
-            str(snapshot.window_type),
-            snapshot.entity_id,
-            snapshot.resource,
-            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
-            f"{snapshot.total_events:,}",
-            f"{snapshot.rejected:,}",
-            f"{snapshot.waited:,}",
-            *([through_children_text(snapshot.through_children)] if has_children else ()),
-        ]
-        for snapshot in snapshots
+    columns: list[Column[UsageSnapshot]] = [
+        Column(title="window", value=lambda window: window.window_start),
+        Column(title="type", value=lambda window: window.window_type),
+        Column(title="entity", value=lambda window: window.entity_id),
+        Column(title="resource", value=lambda window: window.resource),
+        *limit_columns(snapshots),
+        Column(title="events>", value=lambda window: window.total_events),
+        *CALL_COLUMNS,
+        *through_children_columns(snapshots),
     ]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    texts = 4  # columns before the amounts
-    return "\n".join(
-        "  ".join(
-            cell.ljust(size) if index < texts else cell.rjust(size)
-            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [header, *rows]
-    )
-
-
-def through_children_text(through_children: Mapping[str, int]) -> str:
-    """Return what came through children in one cell of a table: ``rpm 3, tpm 120``."""
-    used = {name: amount for name, amount in sorted(through_children.items()) if amount}
-    return ", ".join(f"{name} {amount:,}" for name, amount in used.items())
+    rows = [cells_of(columns, snapshot) for snapshot in snapshots]
+    table = PlainTable(titles_of(columns), rows)
+    return "\n".join((table.head, *map(table.line, rows)))
 
 
 # --- in the terminal -------------------------------------------------------------------------

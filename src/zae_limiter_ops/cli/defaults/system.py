@@ -9,6 +9,7 @@ import click
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.formatting import describe_change, describe_limits, limits_json
 from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.limit_tables import print_limits
 from zae_limiter_ops.cli.shared.options import (
     if_missing_option,
     output_option,
@@ -17,7 +18,7 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.param_types import optional_limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_limits, print_line, print_result
+from zae_limiter_ops.cli.shared.tables import print_line, print_result
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter_ops.cli.entity.columns import entity_json
 from zae_limiter_ops.cli.entity.limits import delete_limits, get_limits, set_limits
 from zae_limiter_ops.cli.entity.listing import list_entities, list_resources
 from zae_limiter_ops.cli.entity.parent import (
@@ -16,7 +17,7 @@ from zae_limiter_ops.cli.entity.parent import (
 )
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import count_of, entity_json
+from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_entity,

@@ -14,6 +14,7 @@ from zae_limiter_ops.cli.shared.formatting import (
     describe_resource,
     limits_json,
 )
+from zae_limiter_ops.cli.shared.limit_tables import print_limits
 from zae_limiter_ops.cli.shared.options import (
     entity_argument,
     if_missing_option,
@@ -24,7 +25,7 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint, print_limits, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository

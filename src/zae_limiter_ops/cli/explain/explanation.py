@@ -32,6 +32,14 @@ class LevelView:
     source: ConfigSource
     limits: tuple[Limit, ...]
     wins: bool
+    is_hidden: bool  # it has limits, but an earlier level wins
+
+    @property
+    def verdict(self) -> str:
+        """``in force``, ``hidden``, or empty for a level without limits."""
+        if self.wins:
+            return "in force"
+        return "hidden" if self.is_hidden else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,8 @@ def _resolution(repository: SyncRepository, entity_id: str, resource: str) -> Re
         ConfigSource.SYSTEM: system,
     }
     _, _, winner = repository.resolve_limits(entity_id, resource)
-    levels = tuple(
-        LevelView(source, tuple(limits), source is winner) for source, limits in stored.items()
-    )
-    return Resolution(entity_id, levels, last_used_hour(repository, entity_id, resource))
+    levels: list[LevelView] = []
+    for source, limits in stored.items():
+        is_hidden = bool(limits) and any(level.wins for level in levels)
+        levels.append(LevelView(source, tuple(limits), source is winner, is_hidden))
+    return Resolution(entity_id, tuple(levels), last_used_hour(repository, entity_id, resource))

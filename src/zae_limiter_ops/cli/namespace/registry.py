@@ -8,7 +8,7 @@ import click
 
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import count_rows
+from zae_limiter_ops.cli.shared.formatting import count_of
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -79,7 +79,7 @@ def purge_with_progress(
         def progress(count: int) -> None:
             nonlocal removed
             removed = count
-            update(f"purging {namespace_id}: {count_rows(count)} removed")
+            update(f"purging {namespace_id}: {count_of(count, 'row')} removed")
 
         try:
             return repository.purge_namespace(namespace_id, progress, principal)
@@ -93,6 +93,6 @@ def purge_with_progress(
 
 def _how_far(namespace_id: str, removed: int) -> str:
     return (
-        f"after at least {count_rows(removed)} were removed for good; remove the rest: "
+        f"after at least {count_of(removed, 'row')} were removed for good; remove the rest: "
         f"{suggested('namespace', 'purge', namespace_id)}"
     )

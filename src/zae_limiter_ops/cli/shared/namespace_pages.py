@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from zae_limiter_ops.cli.shared.listing import Pages
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.reports.columns import Column, of_part
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -25,15 +27,19 @@ all_namespaces_option = click.option(
     "--all-namespaces",
     "-A",
     is_flag=True,
-    help="All namespaces of the store, one after the other; not with --namespace.",
+    help="Read all namespaces of the store, one after the other; not with --namespace.",
 )
 
 
 class InNamespace(NamedTuple, Generic[T]):
-    """Something that was found, and the namespace that holds it."""
+    """A found item, and the namespace that holds it."""
 
     namespace: str
     item: T
+
+
+def _item_of(found: InNamespace[T]) -> T:
+    return found.item
 
 
 class Namespaces:
@@ -44,14 +50,16 @@ class Namespaces:
         self.are_all = are_all
         self._repositories = {repository.namespace_name: repository}
 
-    @property
-    def head(self) -> tuple[str, ...]:
-        """The head of the column of namespaces, if a table needs one."""
-        return ("namespace",) if self.are_all else ()
+    def columns(self, columns: Sequence[Column[T]]) -> list[Column[InNamespace[T]]]:
+        """Return the columns of found items, with their namespaces first.
 
-    def cell(self, namespace: str) -> tuple[str, ...]:
-        """Return the cell of the column of namespaces, if a table has one."""
-        return (namespace,) if self.are_all else ()
+        Tables and CSV name the namespaces only if the command reads all of them.
+        """
+        name = "namespace" if self.are_all else None
+        namespace: Column[InNamespace[T]] = Column(
+            title=name, key="namespace", csv=name, value=lambda found: found.namespace
+        )
+        return [namespace, *of_part(columns, _item_of)]
 
     def __iter__(self) -> Iterator[SyncRepository]:
         """Yield a repository for each namespace, sorted by name."""
@@ -68,8 +76,8 @@ class Namespaces:
     ) -> tuple[list[InNamespace[T]], str | None]:
         """Return at most ``size`` items and the next cursor, None at the end.
 
-        The cursor of all namespaces names the one in which the next page starts. If that one was
-        deleted meanwhile, the page starts in the namespace after it.
+        The cursor of all namespaces names the namespace in which the next page starts. If that
+        namespace was deleted meanwhile, the page starts in the namespace after it.
         """
         first, position = self._start(cursor)
         found: list[InNamespace[T]] = []
@@ -89,8 +97,14 @@ class Namespaces:
                 return found, f"{name}{DELIMITER}{after}" if self.are_all else after
         return found, None
 
+    def pages(
+        self, fetch: Fetch[T], limit: int | None, cursor: str | None
+    ) -> Pages[InNamespace[T]]:
+        """Return the pages of a listing from ``cursor`` on."""
+        return Pages(lambda size, after: self.page(fetch, size, after), limit, cursor)
+
     def hint(self, output: str, fetch: Fetch[T], *, with_all: bool = True) -> None:
-        """Print a hint if another namespace holds what was looked for in vain.
+        """Print a hint if the namespace holds nothing and another one does.
 
         ``with_all`` says whether the command has the option ``--all-namespaces``.
         """
@@ -108,9 +122,9 @@ class Namespaces:
         print_hint(output, f"namespaces {names} have some: use {option}")
 
     def _holders(self, fetch: Fetch[T]) -> list[str]:
-        """Return other namespaces that hold something, among the first and among permitted ones.
+        """Return the names of other namespaces that hold something, among the first few.
 
-        Who may read one namespace alone gets no hint: the command itself has succeeded.
+        A caller who may read only one namespace gets no hint: the command itself has succeeded.
         """
         from zae_limiter.exceptions import PermissionDenied
 
@@ -129,7 +143,9 @@ class Namespaces:
             return "", cursor
         name, delimiter, position = cursor.partition(DELIMITER)
         if not delimiter:
-            raise click.UsageError(f"{cursor!r} must be what the previous page returned")
+            raise click.UsageError(
+                f"{cursor!r} is not a cursor; give the cursor that the previous page returned"
+            )
         return name, position or None
 
     def _open(self, name: str) -> SyncRepository | None:
@@ -153,6 +169,6 @@ def open_namespaces(store: StoreLocation, all_namespaces: bool) -> Iterator[Name
         return
     source = click.get_current_context().get_parameter_source("namespace")
     if source is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--all-namespaces reads them all; leave out --namespace")
+        raise click.UsageError("--all-namespaces reads all namespaces; leave out --namespace")
     with store.registry() as repository:
         yield Namespaces(repository, are_all=True)

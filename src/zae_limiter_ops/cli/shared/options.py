@@ -154,6 +154,13 @@ entity_argument = click.argument(
 resource_argument = click.argument(
     "resource", metavar="RESOURCE", callback=check_resource_name, shell_complete=complete_resource
 )
+optional_resource_argument = click.argument(
+    "resource",
+    metavar="[RESOURCE]",
+    required=False,
+    callback=check_resource_name,
+    shell_complete=complete_resource,
+)
 resource_or_default_option = click.option(
     "--resource",
     "-r",

@@ -12,22 +12,14 @@ from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.namespace_pages import all_namespaces_option, open_namespaces
 from zae_limiter_ops.cli.shared.options import count_option, resource_filter, validation_callback
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.cli.usage.charts import draw_usage, write_ranking_page, write_usage_page
 from zae_limiter_ops.cli.usage.options import UsageOptions, file_option, usage_options
 from zae_limiter_ops.cli.usage.output import (
     NO_USAGE,
-    draw_usage,
-    print_csv,
-    print_page,
     print_ranking,
-    print_ranking_csv,
     print_summaries,
-    print_summary,
-    print_summary_csv,
     print_windows,
-    ranking_json,
-    snapshot_json,
-    summaries_json,
 )
 
 if TYPE_CHECKING:
@@ -117,17 +109,13 @@ def list_usage(
             print_hint("table", NO_USAGE)
             if next_key is None:
                 namespaces.hint("table", reader.of_namespace)
+    is_part = next_page is not None
     if options.output == "html":
-        print_page(options, windows, summaries, namespaces, is_part=next_page is not None)
+        write_usage_page(options, windows, summaries, namespaces, is_part=is_part)
     elif options.is_chart:
-        draw_usage(options, windows, namespaces, is_part=next_page is not None)
-    elif options.output == "json":
-        data = [snapshot_json(*window) for window in windows]
-        print_result("json", {"snapshots": data, "next_key": next_page})
-    elif options.output == "csv":
-        print_csv(windows, namespaces)
-    elif windows:
-        print_windows(windows, options.window, namespaces)
+        draw_usage(options, windows, namespaces, is_part=is_part)
+    else:
+        print_windows(options, windows, namespaces, next_page)
     if next_page is not None and not options.reads_all:
         print_hint(options.output, f"more: add --next-key {quoted(next_page)}")
 
@@ -167,19 +155,14 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
         if not has_usage and options.output != "json":
             print_hint("table", NO_USAGE)
             namespaces.hint("table", reader.of_namespace)
+    is_part = next_page is not None
     if options.output == "html":
-        print_page(options, windows, summaries, namespaces, is_part=next_page is not None)
-    elif options.is_chart:
-        draw_usage(options, windows, namespaces, is_part=next_page is not None)
-    if options.output == "json":
-        print_result("json", summaries_json(summaries, namespaces))
-    elif options.output == "csv":
-        print_summary_csv(summaries, namespaces)
-    elif options.output == "table" and has_usage:
-        if all_namespaces:
-            print_summaries(summaries, options)
-        else:
-            print_summary(summaries[0].item, options)
+        write_usage_page(options, windows, summaries, namespaces, is_part=is_part)
+        return
+    if options.is_chart:
+        draw_usage(options, windows, namespaces, is_part=is_part)
+    if options.output in ("table", "json", "csv"):
+        print_summaries(options, summaries, namespaces)
 
 
 def _limit_name(value: str) -> str:
@@ -262,9 +245,7 @@ def top(
         if not (ranking.consumers or ranking.parents) and output in ("table", "csv"):
             print_hint("table", NO_USAGE)
             namespaces.hint("table", ranked_windows(ranking, resource))
-    if output == "json":
-        print_result("json", ranking_json(ranking))
-    elif output == "csv":
-        print_ranking_csv(ranking, namespaces)
+    if output == "html":
+        write_ranking_page(ranking, namespaces, resource, file)
     else:
-        print_ranking(ranking, namespaces, resource, file, as_page=output == "html")
+        print_ranking(output, ranking, namespaces)
