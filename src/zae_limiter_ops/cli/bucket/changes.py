@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable
 from zae_limiter_ops.cli.bucket.report import describe_missing, report_buckets
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import did_you_mean
@@ -197,8 +198,6 @@ def pause(
 
 def _change_each(resources: list[str], change: Callable[[str], None]) -> None:
     """Make a change on each resource. A failure after the first says which ones are left."""
-    from zae_limiter.exceptions import PermissionDenied, RateLimiterUnavailable
-
     for number, name in enumerate(resources):
         try:
             change(name)

@@ -10,12 +10,18 @@ from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import did_you_mean
 from zae_limiter_ops.cli.shared.formatting import (
     NOT_REGISTERED,
-    describe_change,
     describe_limits,
     limits_json,
 )
 from zae_limiter_ops.cli.shared.groups import CommandGroup
-from zae_limiter_ops.cli.shared.limit_tables import limit_rows, print_limit_rows, print_limits
+from zae_limiter_ops.cli.shared.limit_tables import (
+    LimitChange,
+    limit_rows,
+    print_limit_rows,
+    report_change,
+    report_limits,
+    report_removal,
+)
 from zae_limiter_ops.cli.shared.options import (
     if_missing_option,
     output_option,
@@ -75,11 +81,8 @@ def set_defaults(
             resource, limits, principal, if_missing=if_missing
         )
         after = repository.get_resource_defaults(resource)
-    print_result(
-        output,
-        {"resource": resource, "limits": limits_json(after), "changed": changed},
-        f"{resource}: {describe_change(before, after, changed=changed)}",
-    )
+    change = LimitChange(before, after, changed)
+    report_change(output, {"resource": resource}, resource, change)
 
 
 @resource.command("get-defaults")
@@ -99,10 +102,7 @@ def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
         limits = repository.get_resource_defaults(resource)
         if not limits:
             print_hint(output, _none_stored(repository, resource))
-    if output == "json":
-        print_result(output, {"resource": resource, "limits": limits_json(limits)})
-    elif limits:
-        print_limits(limits)
+    report_limits(output, {"resource": resource}, limits)
 
 
 @resource.command("delete-defaults")
@@ -136,9 +136,7 @@ def delete_defaults(
             repository.delete_resource_defaults(resource, principal)
         else:
             print_hint(output, _none_stored(repository, resource))
-    data = {"resource": resource, "deleted": bool(limits), "limits": limits_json(limits)}
-    if output == "json" or limits:
-        print_result(output, data, f"{resource}: removed {describe_limits(limits)}")
+    report_removal(output, {"resource": resource}, resource, limits)
 
 
 @resource.command("list")

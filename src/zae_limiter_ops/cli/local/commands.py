@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.naming import check_stack_name
 from zae_limiter_ops.cli.local.status import print_env, print_logs, show_status, status_fields
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import Interrupted
@@ -39,12 +40,6 @@ def local() -> None:
     """
 
 
-def _stack(value: str) -> str:
-    from zae_limiter.naming import check_stack_name
-
-    return check_stack_name(value)
-
-
 @local.command("up")
 @click.option(
     "--engine",
@@ -66,7 +61,7 @@ def _stack(value: str) -> str:
     "--name",
     "-n",
     metavar="STACK",
-    callback=validation_callback(_stack),
+    callback=validation_callback(check_stack_name),
     help="Provision a limiter of this name: its stack, or its table where there are no stacks.",
 )
 @output_option

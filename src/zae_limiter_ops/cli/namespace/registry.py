@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.exceptions import (
+    NamespaceNotFoundError,
+    PermissionDenied,
+    RateLimiterUnavailable,
+)
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
 from zae_limiter_ops.cli.shared.formatting import count_of
@@ -17,8 +22,6 @@ if TYPE_CHECKING:
 
 def find_namespace(repository: SyncRepository, name: str) -> Namespace:
     """Return an active namespace. The error for a mistyped name suggests similar ones."""
-    from zae_limiter.exceptions import NamespaceNotFoundError
-
     try:
         return repository.get_namespace(name)
     except NamespaceNotFoundError:
@@ -67,12 +70,6 @@ def purge_with_progress(
 
     Every failure, and an interrupt, states how many rows were removed and how to resume.
     """
-    from zae_limiter.exceptions import (
-        NamespaceNotFoundError,
-        PermissionDenied,
-        RateLimiterUnavailable,
-    )
-
     removed = 0
     with status(f"purging {namespace_id}") as update:
 

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import click
 
+from zae_limiter import exceptions
 from zae_limiter.shell_words import PROGRAM, command_line, quoted
 
 WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
@@ -117,8 +118,6 @@ def _with_help(error: click.UsageError) -> str:
 
 def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     """Return the line and the exit code for an error that click does not know."""
-    from zae_limiter import exceptions
-
     if isinstance(error, exceptions.ValidationError):
         return f"error: {error}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
@@ -133,8 +132,6 @@ def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
 
 def _in_shell_terms(error: Exception, given: GivenOptions) -> str:
     """Return the message of a library error with commands and options as advice."""
-    from zae_limiter import exceptions
-
     if isinstance(error, exceptions.NamespaceNotFoundError):
         return (
             f"namespace {error.namespace!r} is not registered; list those that are: "

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.naming import DEFAULT_RESOURCE
+
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
-# As in zae_limiter.naming, which is not imported here: help must not import the library.
-DEFAULT_RESOURCE = "_default_"
 NOT_REGISTERED = "in use, not registered"
 # Configuration levels by the value of their ConfigSource.
 LEVELS = {
@@ -54,12 +54,6 @@ def format_rate(limit: Limit) -> str:
 def describe_limits(limits: Iterable[Limit]) -> str:
     """Return ``rpm 60/min, tpm 10,000/min (burst 15,000), parallel 20 in flight``, or ``none``."""
     return ", ".join(map(_describe_limit, limits)) or "none"
-
-
-def describe_change(before: Iterable[Limit], after: Iterable[Limit], *, changed: bool) -> str:
-    """Return the stored limits and the limits before, or that they are unchanged."""
-    earlier = f"before: {describe_limits(before)}" if changed else "unchanged"
-    return f"{describe_limits(after)} ({earlier})"
 
 
 def _describe_limit(limit: Limit) -> str:

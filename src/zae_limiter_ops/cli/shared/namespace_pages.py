@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
+from zae_limiter.exceptions import NamespaceNotFoundError, PermissionDenied
 from zae_limiter_ops.cli.shared.listing import Pages
 from zae_limiter_ops.cli.shared.tables import print_hint
 from zae_limiter_ops.reports.columns import Column, of_part
@@ -126,8 +127,6 @@ class Namespaces:
 
         A caller who may read only one namespace gets no hint: the command itself has succeeded.
         """
-        from zae_limiter.exceptions import PermissionDenied
-
         holders = []
         try:
             for namespace in self.repository.list_namespaces()[:MAX_SEARCHED]:
@@ -150,8 +149,6 @@ class Namespaces:
 
     def _open(self, name: str) -> SyncRepository | None:
         """Return the repository of a namespace; None if it was deleted meanwhile."""
-        from zae_limiter.exceptions import NamespaceNotFoundError
-
         if name not in self._repositories:
             try:
                 self._repositories[name] = self.repository.namespace(name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter_ops.cli.shared.completion import complete_amount
 from zae_limiter_ops.cli.shared.options import validation_callback
 
@@ -29,7 +30,6 @@ class LimitType(click.ParamType["Limit"]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Limit:
-        from zae_limiter.exceptions import ValidationError
         from zae_limiter.models.limit import Limit
 
         try:
@@ -79,7 +79,6 @@ class AmountType(click.ParamType[tuple[str, int]]):
 
 
 def _amounts(value: tuple[tuple[str, int], ...]) -> dict[str, int]:
-    from zae_limiter.exceptions import ValidationError
     from zae_limiter.models.limit import check_amounts
 
     amounts = dict(value)

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from zae_limiter.naming import check_stack_name
+from zae_limiter.store_url import check_region, masked_url, parse_url
 from zae_limiter_ops.cli.shared.completion import complete_namespace
 from zae_limiter_ops.cli.shared.errors import GivenOptions
 from zae_limiter_ops.cli.shared.options import check_namespace_name, validation_callback
@@ -18,23 +20,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _url(value: str) -> str:
-    from zae_limiter.store_url import parse_url
-
     parsed = parse_url(value)
-    _region(parsed.options.get("region"))
+    check_region(parsed.options.get("region"))
     _endpoint(parsed.options.get("endpoint_url"))
     return value
 
 
-def _stack(value: str) -> str:
-    from zae_limiter.naming import check_stack_name
-
-    return check_stack_name(value)
-
-
 def _check_stack_option(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     try:
-        return validation_callback(_stack, _masked)(ctx, param, value)
+        return validation_callback(check_stack_name, _masked)(ctx, param, value)
     except click.BadParameter as error:
         message = f"{error.message}{_display_name_hint(ctx)}"
         raise click.BadParameter(message, ctx, param) from error
@@ -47,12 +41,6 @@ def _display_name_hint(ctx: click.Context) -> str:
     return "; --name is the stack, and --display-name the name shown to people"
 
 
-def _region(value: str | None) -> str | None:
-    from zae_limiter.store_url import check_region
-
-    return check_region(value)
-
-
 def _endpoint(value: str | None) -> str | None:
     from zae_limiter.transport.endpoint_urls import parse_endpoint
 
@@ -62,8 +50,6 @@ def _endpoint(value: str | None) -> str | None:
 
 
 def _masked(value: str) -> str:
-    from zae_limiter.store_url import masked_url
-
     return repr(masked_url(value))
 
 
@@ -89,7 +75,7 @@ namespace_option = click.option(
 
 def region_option(text: str) -> Callable[[F], F]:
     return click.option(
-        "--region", metavar="REGION", callback=validation_callback(_region), help=text
+        "--region", metavar="REGION", callback=validation_callback(check_region), help=text
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.naming import check_limit_name
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.groups import CommandGroup
@@ -165,12 +166,6 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
         print_summaries(options, summaries, namespaces)
 
 
-def _limit_name(value: str) -> str:
-    from zae_limiter.naming import check_limit_name
-
-    return check_limit_name(value)
-
-
 def _span(value: str) -> str:
     from zae_limiter.usage.ranking import hours_of_last
 
@@ -182,7 +177,7 @@ def _span(value: str) -> str:
 @click.option(
     "--by",
     metavar="LIMIT",
-    callback=validation_callback(_limit_name),
+    callback=validation_callback(check_limit_name),
     help="Rank by the tokens of this limit, such as tpm; otherwise by admitted calls.",
 )
 @click.option(
