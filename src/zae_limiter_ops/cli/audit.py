@@ -55,7 +55,7 @@ def audit() -> None:
     "--of-namespace",
     metavar="NAME",
     callback=check_namespace_name,
-    help="Lifecycle events of a namespace, purged ones included.",
+    help="Lifecycle events of this namespace, even if it is purged.",
 )
 @count_option("events")
 @click.option(
@@ -97,7 +97,7 @@ def list_events(
     with store.open() as repository:
         subject = _subject(entity_id, resource, of_system, of_namespace)
         with status("reading the audit log"):
-            # One more than wanted shows whether there is a next page.
+            # One event more than wanted shows whether there is a next page.
             events = repository.get_audit_events(subject, limit + 1, start_event_id)
     next_event_id = events[limit - 1].event_id if len(events) > limit else None
     print_records(
@@ -126,7 +126,7 @@ def _subject(
 
 
 def _details(event: AuditEvent) -> str:
-    """Describe the change in one line; for most actions, list the details as stored."""
+    """Describe the change in one line; most actions show their details as stored."""
     details = dict(event.details)
     on = f"on {event.resource}: " if event.resource and not event.entity_id.startswith("$") else ""
     if event.action in ("limits_set", "limits_deleted"):

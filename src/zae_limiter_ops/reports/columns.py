@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
-T_contra = TypeVar("T_contra", contravariant=True)  # a column of any usage is one of a window, too
+T_contra = TypeVar("T_contra", contravariant=True)  # a column for any usage fits windows, too
 
 
 def as_text(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Usage as one HTML page that needs nothing else: no script, no font, no picture from elsewhere.
+"""Usage as one self-contained HTML page, which can be mailed or archived.
 
-Made to be mailed or archived: charts are inline SVG, and all texts are escaped.
+Charts are inline SVG, all texts are escaped, and the page loads nothing from other places.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours
 
 T = TypeVar("T")
 
-MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
+MAX_ROWS = 1000  # windows of the table: a page of about 300 kB, which mail programs show
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
-# The chart in units of its own, about pixels; the page scales it to its width.
+# The size of a chart in its own units, about pixels; the page scales the chart to its width.
 WIDTH, HEIGHT = 900, 200
 LEFT, RIGHT, TOP, BOTTOM = 80, 10, 10, 24  # room for the labels of both axes
 Y_TICKS, MAX_LABELS = 4, 8
 
-# Programs that honour it load nothing from elsewhere, even if a text got past the escaping.
+# With this policy browsers load nothing from other places, even if an escape were missing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:960px;padding:0 1em;"
@@ -60,11 +60,11 @@ def usage_page(
 ) -> str:
     """Return a page with totals, a chart for each limit, and a table of the windows.
 
-    ``place`` is where the entities are, such as a namespace, for the headline.
+    ``place`` names the place of the entities in the headline, such as a namespace.
     """
     chart = usage_chart(windows, window_type, LARGEST_IN_COLOUR, place)
     if chart is None:
-        return _page("Usage", ["<p>No usage is recorded for that.</p>"])
+        return _page("Usage", ["<p>No usage is recorded for this selection.</p>"])
     unit = chart.series[0].unit
     parts = [
         f"<p>{_count(summary.window_count, unit)} with usage.</p>",
@@ -89,7 +89,7 @@ def ranking_page(subject: str, ranking: UsageRanking) -> str:
         _entities(ranking.consumers) if ranking.consumers else "<p>No usage is recorded.</p>",
     ]
     if ranking.parents:
-        parts += ["<h2>Parents, with what came through children</h2>", _entities(ranking.parents)]
+        parts += ["<h2>Parents, with the tokens of their children</h2>", _entities(ranking.parents)]
     parts.append(f'<p class="q">{_APPROXIMATE} Times are in UTC.</p>')
     return _page(f"Largest consumers of {subject}", parts)
 
@@ -168,7 +168,7 @@ def _legend(chart: UsageChart) -> str:
 
 
 def svg_chart(series: UsageSeries) -> str:
-    """Return stacked bars over windows as an SVG element; negative ones hang below zero."""
+    """Return stacked bars over windows as an SVG element; negative bars hang below zero."""
     ticks = axis_ticks(series, Y_TICKS)
     low, high = ticks[0], ticks[-1]
 
@@ -199,7 +199,7 @@ def _step(series: UsageSeries) -> float:
 
 
 def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
-    """Return a group of shapes for each part, with a text for each bar if there are few."""
+    """Return a group of shapes for each part; if there are few bars, each has a text."""
     step = _step(series)
     drawn = sum(amount != 0 for part in series.parts for amount in part.totals)
     groups = []

@@ -37,7 +37,7 @@ from zae_limiter_ops.reports.usage_series import (
 
 
 class UsageFormatter(StrEnum):
-    """How ``format_usage_snapshots`` shows usage."""
+    """The forms of ``format_usage_snapshots``."""
 
     TABLE = "table"
     PLOT = "plot"
@@ -52,8 +52,8 @@ def format_usage_snapshots(
 ) -> str:
     """Return usage as a text: a table of all windows, or a bar chart for each limit.
 
-    A chart needs plotext; it shows the windows of the type that the first snapshot has, with
-    the bars of the largest entities on top of each other, and the rest on top of them.
+    A chart needs plotext. It shows the windows that have the type of the first snapshot, as stacked
+    bars: the largest entities first, and the rest on top of them.
     """
     if formatter not in tuple(UsageFormatter):
         names = ", ".join(UsageFormatter)
@@ -91,12 +91,12 @@ PANEL_LINES = 13  # two panels fit a terminal of 30 lines
 MIN_WIDTH = 40  # narrower panels have no room for bars and labels
 Y_TICKS = 5  # a label on every second or third line of a panel
 LABEL_COLUMNS = 13  # "01-31 08:00" and a gap
-EDGE_COLUMNS = 5  # by which plotext moves labels at the edges inwards
+EDGE_COLUMNS = 5  # plotext moves labels at the edges inwards by so many columns
 MIN_WINDOWS = 12  # the axis has room for this many, so that a single bar does not fill the panel
-# Shades that neighbours in a stack are told apart by; the last one is that of the rest.
+# The shades of the parts of a stack; the last shade stands for the rest.
 SHADES, ASCII_SHADES = "█▓▒░", "#=+."
 LARGEST_IN_TERMINAL = len(SHADES) - 1
-LEGEND_COLUMNS = 24  # of a long id: three entries fit a line of 100
+LEGEND_COLUMNS = 24  # the length of a long id: three entries fit a line of 100
 TO_ASCII = str.maketrans("─│┌┐└┘┤┬├┴┼", "-|++++|+|++")
 
 
@@ -109,7 +109,7 @@ def plot_chart(
 ) -> str:
     """Return a text of at most ``width`` columns: headline, legend, and a panel for each limit.
 
-    Limits have scales of their own; ``format_value`` formats the numbers of the axis.
+    Each limit has a scale of its own; ``format_value`` formats the numbers of the axis.
     """
     width = max(MIN_WIDTH, width)
     ellipsis = "..." if ascii_only else "…"
@@ -126,7 +126,7 @@ def plot_chart(
 
 
 def _markers(parts: Sequence[UsagePart], ascii_only: bool) -> list[str]:
-    """Return the characters that parts are drawn with."""
+    """Return the characters that draw the parts."""
     if len(parts) == 1:
         return ["#" if ascii_only else "hd"]  # blocks of a quarter of a character
     shades = ASCII_SHADES if ascii_only else SHADES
@@ -177,7 +177,7 @@ def _panel(
 
 
 def _bars(canvas: Any, tops: list[int], width: int, marker: str) -> Any:
-    """Return bars, with gaps if there is room; a filled line if bars would be too thin and slow."""
+    """Return bars, with gaps if there is room; or a filled line for very many windows."""
     count = len(tops)
     if count > width:
         return canvas.signal(list(range(count)), tops, marker=marker).fillx()
@@ -203,7 +203,7 @@ DOTS_PER_INCH = 120
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 REST_COLOUR = "#B0B0B0"
 LARGEST_IN_COLOUR = len(COLOURS)
-MAX_BARS = 400  # windows; more are drawn as areas: bars would be thinner than a dot, and slow
+MAX_BARS = 400  # more windows are drawn as areas: bars would be thinner than a dot, and slow
 
 
 def colours(parts: Sequence[UsagePart]) -> list[str]:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
 
-# As in zae_limiter.models.bucket, which is not imported here: help must not import the library.
+# The same value as in zae_limiter.models.bucket, which the help must not import.
 MAX_PAUSE_S = 600
 PAUSE = Seconds(0, MAX_PAUSE_S)
-WITHOUT_RESOURCE = "--all-resources is about all of them; leave out RESOURCE"
+WITHOUT_RESOURCE = "--all-resources stands for all resources; leave out RESOURCE"
 
 all_resources_option = click.option(
-    "--all-resources", is_flag=True, help="All resources of the entity, instead of RESOURCE."
+    "--all-resources", is_flag=True, help="Change all resources of the entity, instead of RESOURCE."
 )
 
 
@@ -57,9 +57,9 @@ def reset(
     principal: str | None,
     output: str,
 ) -> None:
-    """Fill every limit of a bucket and cancel its debts. Usage keeps what was consumed.
+    """Fill every limit of a bucket and cancel its debts. Usage is kept.
 
-    With --all-resources, all buckets of the entity.
+    With --all-resources, the command resets all buckets of the entity.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def reset(
 
 
 def _changes(before: list[BucketView], resource: str | None) -> str:
-    """Return what a reset does to each limit, by resource if it is about several."""
+    """Return the change of each limit by a reset, by resource if there are several."""
     by_resource: dict[str, list[str]] = {}
     for view in before:
         state = view.state
@@ -118,7 +118,7 @@ def top_up(
     principal: str | None,
     output: str,
 ) -> None:
-    """Add tokens to a bucket, up to its capacity. Usage keeps what was consumed.
+    """Add tokens to a bucket, up to its capacity. Usage is kept.
 
     \b
     Example:
@@ -163,11 +163,11 @@ def pause(
 ) -> None:
     """Admit nothing from a bucket for a while, or lift its pause.
 
-    For at most 600 seconds; 0 lifts the pause, and a shorter one than is under way changes
-    nothing. Calls are rejected with what is left of it as their waiting time. Levels and usage
-    stay as they are. A bucket that was never used is paused, too. With --all-resources, the
-    entity is paused on every resource that has limits or is in use; a resource that is used for
-    the first time later is not paused.
+    A pause lasts at most 600 seconds. 0 seconds lift the pause; a pause that ends before the
+    current one changes nothing. Calls are rejected with the rest of the pause as their waiting
+    time. Levels and usage stay as they are. A bucket that was never used can be paused, too. With
+    --all-resources, the entity is paused on every resource that has limits or is in use, but not
+    on a resource that is used for the first time later.
 
     \b
     Examples:
@@ -187,17 +187,19 @@ def pause(
         after = view_buckets(repository, entity_id, resource)
         if not is_known:
             suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-            print_hint(output, f"{entity_id!r} was not known before{suggestion}")
+            print_hint(output, f"{entity_id!r} was not known before this pause{suggestion}")
     report_buckets(output, entity_id, after)
     limited = {view.state.resource for view in after}
     unlimited = [name for name in resources if name not in limited]
     if seconds and unlimited:
         names = ", ".join(map(repr, unlimited))
-        print_hint(output, f"no limits are stored for {names}; calls that bring theirs are paused")
+        print_hint(
+            output, f"no limits are stored for {names}; only calls that pass limits are paused"
+        )
 
 
 def _change_each(resources: list[str], change: Callable[[str], None]) -> None:
-    """Make a change on each resource. A failure after the first says which ones are left."""
+    """Make a change on each resource. A failure names the resources that are not done."""
     for number, name in enumerate(resources):
         try:
             change(name)
@@ -206,14 +208,14 @@ def _change_each(resources: list[str], change: Callable[[str], None]) -> None:
                 raise
             done, left = ", ".join(resources[:number]), ", ".join(resources[number:])
             raise click.ClickException(
-                f"{error}; it failed after {done}; not done: {left}; run the command again"
+                f"{error}; done before the failure: {done}; not done: {left}; run the command again"
             ) from error
 
 
 def _pause_target(
     resource: str | None, pause_s: float | None, all_resources: bool
 ) -> tuple[str | None, float]:
-    """Return the resource, None for all of them, and the seconds.
+    """Return the resource, which is None for all resources, and the seconds.
 
     With --all-resources the seconds are the second argument, which is otherwise the resource.
     """

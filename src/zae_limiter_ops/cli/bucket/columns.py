@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
 BAR_WIDTH = 10  # characters: half of a character is five per cent
-# By the beginning of a cell: a limit that callers wait for, or that never admits them.
+# Colours by the beginning of a cell: the limits that do not admit a caller now.
 STYLES = {"in ": "red", "paused": "red", "never": "red"}
 
 
@@ -84,7 +84,7 @@ def _view_of(row: ListedLimit) -> BucketView:
 
 
 def listed_columns(namespaces: Namespaces, *, limited: bool) -> list[Column[ListedLimit]]:
-    """Return the columns of the table, with ``limited`` for buckets that have rejected callers."""
+    """Return the columns of the table; with ``limited``, the columns about rejected callers."""
     return [
         Column(
             title="namespace" if namespaces.are_all else None,

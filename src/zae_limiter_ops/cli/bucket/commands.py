@@ -44,8 +44,8 @@ def bucket() -> None:
 def show_buckets(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:
     """Show level, debt, waiting time and last use.
 
-    The waiting time is until one token can be taken, provided that nothing else is charged
-    until then. A bucket that is not listed is full: it was never used, or has expired since.
+    The waiting time ends when one token can be taken, provided that nothing else is charged
+    until then. A bucket that is not listed is full: it was never used, or it has expired.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``zae-limiter bucket list``: the levels of all buckets, or of throttled ones."""
+"""``zae-limiter bucket list``: the levels of all buckets, or of throttled buckets."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def list_buckets(
     """List levels, debts and waiting times of buckets.
 
     Without --limited, --near and --sort the buckets come a page at a time, in the order of the
-    store. With --near or --sort all buckets are read first, and the --limit most used ones are
-    shown. The waiting time ends when one token can be taken; the rejected calls are those of the
-    running hour. A bucket that is not listed is full.
+    store. With --near or --sort all buckets are read first, and the --limit most used buckets are
+    shown. The waiting time ends when one token can be taken. The column rejected counts the calls
+    that the bucket has rejected in the running hour. A bucket that is not listed is full.
 
     --limited lists the buckets that have rejected callers in this hour or the last, most rejected
     calls first. The column asked shows the largest rejected amount, fits shows when that amount
@@ -178,7 +178,7 @@ def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, o
 
 
 def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, output: str) -> None:
-    """Read all buckets, and list the first of those that the filter wants."""
+    """Read all buckets, and list the first that match the filter."""
     from zae_limiter_ops.cli.bucket.columns import STYLES, bucket_json, listed_columns
 
     read = 0
@@ -211,7 +211,7 @@ def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, outp
 
 
 def _hint_none(source: BucketPages, output: str) -> None:
-    """Explain why there is no bucket, with the names that may have been meant."""
+    """Say that there is no bucket, with similar names in case of a typo."""
     from zae_limiter_ops.cli.shared.lookups import similar_entities, similar_resources
 
     repository = source.namespaces.repository

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListedBucket:
-    """A bucket with those of its limits that are listed, which are one or more."""
+    """A bucket with one or more of its limits."""
 
     entity_id: str
     resource: str
@@ -31,7 +31,7 @@ class ListedBucket:
 
     @property
     def rejected(self) -> int:
-        """The calls that the bucket rejected in the running hour; with ``recent`` also the last."""
+        """The rejected calls of the running hour; with ``recent``, also of the hour before."""
         return self.limits[0].state.rejected if self.recent is None else self.recent.rejected
 
     @property
@@ -58,7 +58,7 @@ class ListedLimit(NamedTuple):
 
     @property
     def asked(self) -> int | None:
-        """The largest amount that was rejected lately; None if nothing was."""
+        """The largest amount that was rejected lately; None if there is none."""
         recent = self.bucket.recent
         return None if recent is None else recent.asked.get(self.view.state.limit_name)
 
@@ -170,11 +170,11 @@ class BucketFilter(NamedTuple):
 
     @property
     def reads_all(self) -> bool:
-        """Whether every bucket has to be read before the first one can be shown."""
+        """Whether all buckets must be read before the first can be shown."""
         return self.limited or self.near is not None or self.sort is not None
 
     def narrow(self, bucket: ListedBucket) -> ListedBucket | None:
-        """Return the bucket with the limits that are wanted; None if no limit is."""
+        """Return the bucket with the limits that match; None if no limit does."""
         limits = tuple(view for view in bucket.limits if self._wants(view))
         return replace(bucket, limits=limits) if limits else None
 
@@ -184,7 +184,7 @@ class BucketFilter(NamedTuple):
     def first(
         self, source: BucketPages, limit: int, on_page: Callable[[int], object]
     ) -> tuple[list[ListedBucket], int]:
-        """Read all buckets; return the first ``limit`` wanted ones, and the number of all wanted.
+        """Read all buckets; return the first ``limit`` matches, and the number of all matches.
 
         ``on_page`` is called with the number of buckets read so far.
         """

@@ -50,7 +50,7 @@ def _print_notes(output: str, entity_id: str, buckets: list[BucketView]) -> None
     if any(view.limits_changed for view in buckets):
         print_hint(
             output,
-            "the limits have changed since the last acquire; see those of the next acquire: "
+            "the limits have changed since the last acquire; see the limits of the next acquire: "
             f"{suggested('explain', entity_id, 'RESOURCE')}",
         )
 

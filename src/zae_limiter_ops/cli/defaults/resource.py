@@ -1,4 +1,4 @@
-"""``zae-limiter resource``: default limits of resources."""
+"""``zae-limiter resource``: the default limits of resources."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def set_defaults(
 ) -> None:
     """Replace the default limits of a resource.
 
-    They apply to entities without limits of their own. Clients apply them within their cache
-    time, by default a minute.
+    The limits apply to entities without limits of their own. Clients apply them within their
+    cache time, by default a minute.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``zae-limiter system``: limits where no others are stored."""
+"""``zae-limiter system``: the limits that apply where no other limits are stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NONE_STORED = "no system defaults are stored"
 
 @click.group(cls=CommandGroup)
 def system() -> None:
-    """Manage the limits that apply where no others are stored.
+    """Manage the limits that apply where no other limits are stored.
 
     \b
     Example:
@@ -48,8 +48,8 @@ def system() -> None:
 @click.option(
     "--on-unavailable",
     type=click.Choice(("allow", "block", "none")),
-    help="What acquires do while the store is unavailable; none removes what is stored, "
-    "without the option it is kept.",
+    help="Answer to acquires while the store is unavailable; none removes the stored policy. "
+    "Default: the stored policy is kept.",
 )
 @if_missing_option
 @principal_option
@@ -65,9 +65,9 @@ def set_defaults(
 ) -> None:
     """Replace the system defaults.
 
-    The limits are replaced as a whole; a stored policy for outages is kept unless one is given.
-    A policy alone keeps the stored limits.
-    Clients apply them within their cache time, by default a minute.
+    The command replaces all limits, or only the policy for outages if no limits are given. A
+    stored policy is kept unless another one is given. Clients apply the limits within their cache
+    time, by default a minute.
 
     \b
     Examples:
@@ -85,7 +85,9 @@ def set_defaults(
     with store.open(create=True) as repository:
         before, _ = repository.get_system_defaults()
         if not limits and not before:
-            raise click.UsageError("no limits are stored to which a policy belongs; give --limit")
+            raise click.UsageError(
+                "a policy belongs to limits, and no limits are stored; give --limit"
+            )
         changed = repository.set_system_defaults(
             limits or before,
             KEEP if on_unavailable is None else policy,

@@ -52,8 +52,8 @@ def set_limits(
 ) -> None:
     """Replace an entity's own limits.
 
-    They apply on one resource, or on all resources where the entity has no others. Clients
-    apply them within their cache time, by default a minute.
+    The limits apply on one resource, or on all resources on which the entity has no other limits.
+    Clients apply them within their cache time, by default a minute.
 
     \b
     Examples:

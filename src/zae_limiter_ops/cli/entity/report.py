@@ -1,4 +1,4 @@
-"""Print an entity with its limits in force, or return them as JSON."""
+"""An entity with its limits in force, printed for people and as JSON."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _print_entity(entity: Entity, parent: ParentView | None) -> None:
 
 def _describe_parent(entity: Entity, parent: ParentView) -> str:
     charged = "charged by every acquire" if entity.cascade else "not charged (no cascade)"
-    exists = "registered" if parent.exists else "NOT registered: check its id"
+    exists = "registered" if parent.exists else "NOT registered: check the id"
     return f"{entity.parent_id}, {charged}; {exists}; {PARENT_LIMITS[parent.limits]}"
 
 

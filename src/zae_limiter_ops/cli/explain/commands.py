@@ -1,4 +1,4 @@
-"""``zae-limiter explain``: whether the next acquire would be admitted, and why."""
+"""``zae-limiter explain``: the answer to the next acquire, and its reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "-c",
     required=False,
     help="Tokens that the acquire asks for; may be repeated. Default: the largest amounts that "
-    "were rejected in this hour or the last; 1 of each other limit.",
+    "were rejected in this hour or the last, and 1 token of each other limit.",
 )
 @click.option(
     "--exit-code", is_flag=True, help="Exit with 3 if the answer is LIMITED, with 1 if ERROR."
@@ -76,7 +76,7 @@ def explain(
 
 
 def _hints(repository: SyncRepository, explanation: Explanation, output: str) -> list[str]:
-    """Name what the store does not know, which may be a typo, and what may have been meant."""
+    """Name an unknown entity or resource, which may be a typo, with similar names."""
     if output == "json":
         return []
     from zae_limiter_ops.cli.shared.lookups import similar_entities, similar_resources

@@ -1,4 +1,4 @@
-"""Predict the answer to the next acquire: limits in force, bucket levels and answer, as data."""
+"""Predict the answer to the next acquire, from the limits in force and the bucket levels."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Resolution:
 class Explanation:
     """The answer that an acquire would get, with the limits and levels that lead to it.
 
-    If it would raise a ValidationError, ``availability`` is None and ``problem`` the reason.
+    If the acquire would raise a ValidationError, ``availability`` is None and ``problem`` is the
+    reason.
     """
 
     entity_id: str
@@ -96,8 +97,8 @@ def explain_acquire(
 ) -> Explanation:
     """Explain an acquire of ``consume`` made now.
 
-    By default it asks for what was rejected lately: the largest rejected amount of each limit in
-    this hour and the last, and 1 token of the other limits.
+    By default the acquire asks for the largest rejected amount of each limit in this hour and the
+    last, and for 1 token of the other limits.
     """
     repository = limiter.repository
     assert repository is not None, "explained on an open repository"

@@ -149,7 +149,7 @@ def _answer(explanation: Explanation) -> str:
         left = format_duration(worst.paused_seconds)
         return (
             f"LIMITED, retry in {wait}: the bucket of {worst.entity_id} on {worst.resource} is "
-            f"paused for {left} more, whatever it holds"
+            f"paused for {left} more"
         )
     if worst.limit.is_concurrent:
         free, slots = max(0, worst.available), count_of(worst.limit.capacity, "slot")

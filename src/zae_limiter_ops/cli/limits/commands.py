@@ -12,18 +12,20 @@ from zae_limiter_ops.cli.limits.diff import print_applied, print_drift, print_pl
 from zae_limiter_ops.cli.limits.routes import Document, open_route
 from zae_limiter_ops.cli.limits.source import (
     as_yaml,
-    check_result_file,
     in_namespace,
     manifest_option,
     read_manifest,
-    result_file_option,
-    write_text,
 )
 from zae_limiter_ops.cli.shared.console import confirm, print_json, status
 from zae_limiter_ops.cli.shared.errors import CHANGES, DONE
 from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import output_option, principal_option
+from zae_limiter_ops.cli.shared.result_files import (
+    check_result_file,
+    result_file_option,
+    write_text,
+)
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
 direct_option = click.option(
-    "--direct", is_flag=True, help="Work on the store itself, also if the stack has a function."
+    "--direct", is_flag=True, help="Work on the store itself, even if the stack has a function."
 )
 exitcode_option = click.option(
-    "--detailed-exitcode", is_flag=True, help="Exit with 3 if anything differs, 0 if nothing does."
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit with 3 if there are differences, with 0 if there are none.",
 )
 
 
@@ -42,9 +46,9 @@ exitcode_option = click.option(
 def limits() -> None:
     """Manage limits by manifests: plan, apply, diff, export.
 
-    A manifest declares limits of the system, of resources and of entities. An apply makes the
-    stored ones what it says, and deletes what an earlier manifest declared and this one does not.
-    What no manifest ever declared is left alone.
+    A manifest declares limits of the system, of resources and of entities. An apply stores the
+    declared settings, and deletes the settings that an earlier manifest declared and this manifest
+    does not. It leaves alone settings that no manifest ever declared.
 
     \b
     Examples:
@@ -91,12 +95,12 @@ def plan(
 
 
 def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
-    """Return the store to plan on: an empty one for a file that an apply would create."""
+    """Return the store to plan on: an empty store for a file that an apply would create."""
     file = store.missing_file
     if file is None:
         return store
     print_hint(
-        output, f"note: there is no store at {quoted(file)} yet; the plan is for an empty one"
+        output, f"note: there is no store at {quoted(file)} yet; the plan is for an empty store"
     )
     return store._replace(url="memory://")
 
@@ -112,7 +116,7 @@ def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
     default=90,
     show_default=True,
     metavar="SECONDS",
-    help="Longest wait for another apply in progress.",
+    help="Longest wait for another apply that is in progress.",
 )
 @direct_option
 @principal_option
@@ -127,10 +131,11 @@ def apply(
     principal: str | None,
     output: str,
 ) -> None:
-    """Make the stored limits what the manifest says.
+    """Store the limits that the manifest declares.
 
-    Shows the plan, and asks unless it only creates. An apply that was interrupted is finished by
-    the next one. Clients apply the limits within their cache time, by default a minute.
+    The command shows the plan, and asks for confirmation unless the plan only creates settings.
+    The next apply finishes an interrupted one. Clients apply the limits within their cache time,
+    by default a minute.
 
     \b
     Examples:
@@ -162,7 +167,7 @@ def apply(
 
 
 def _ask(planned: Document, yes: bool) -> None:
-    """Ask before anything that exists is changed or deleted."""
+    """Ask for confirmation before stored settings are changed or deleted."""
     updated, deleted = planned["update"], planned["delete"]
     if updated or deleted:
         consequences = " and ".join(
@@ -188,8 +193,8 @@ def diff(
 ) -> int:
     """Show how stored limits differ from the manifest.
 
-    A difference is by hand if the stored setting is not as the last apply has left it; the audit
-    log says which principal changed it last, and when.
+    A difference was made by hand if the stored setting has changed since the last apply. The
+    principal and the time of the last change come from the audit log.
 
     \b
     Examples:
@@ -221,8 +226,8 @@ def diff(
 def export(store: StoreLocation, file: Path | None, output: str) -> None:
     """Write stored limits, parents and entities as a manifest.
 
-    Applying it changes nothing, and what it declares is managed from then on. Names and metadata
-    of entities are no part of manifests.
+    Applying the manifest changes no setting, but manifests manage its settings from then on. Names
+    and metadata of entities are not part of manifests.
 
     \b
     Examples:
@@ -263,14 +268,15 @@ def schema(file: Path | None) -> None:
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=check_result_file,
-    help="File to write to; otherwise it is printed.",
+    help="File to write to; default: stdout.",
 )
 @store_options
 def cfn_template(store: StoreLocation, files: tuple[str, ...], file: Path | None) -> None:
     """Print a CloudFormation template that applies the manifest.
 
-    Its one resource, Custom::ZaeLimiterLimits, calls the provisioner function of the stack, which
-    it finds by what the stack exports. Deleting the template's stack removes what it has applied.
+    The resource of the template, Custom::ZaeLimiterLimits, calls the provisioner function of the
+    limiter's stack, which it finds by the exports of that stack. Deleting the template's stack
+    removes the applied limits.
 
     \b
     Example:

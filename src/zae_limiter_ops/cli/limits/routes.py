@@ -99,7 +99,7 @@ def open_route(
 def _is_usable(remote: RemoteProvisioner) -> bool:
     """Return whether the stack has the function and the caller may call it.
 
-    A note says that the caller may not.
+    A note tells a caller who may not call it.
     """
     try:
         return remote.is_there()

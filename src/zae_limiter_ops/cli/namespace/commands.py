@@ -76,7 +76,7 @@ def namespace() -> None:
 @click.option(
     "--create-table",
     is_flag=True,
-    help="Create the DynamoDB table if it is missing, without a stack.",
+    help="Create a missing DynamoDB table, without a stack.",
 )
 @principal_option
 @registry_options
@@ -90,8 +90,8 @@ def register(
 ) -> None:
     """Register namespaces.
 
-    Existing ones stay as they are. A missing SQLite file is created; a missing DynamoDB table
-    only with --create-table.
+    Existing namespaces stay as they are. The command creates a missing SQLite file, but a missing
+    DynamoDB table only with --create-table.
 
     \b
     Examples:
@@ -157,7 +157,7 @@ def show_namespace(store: StoreLocation, name: str, output: str) -> None:
 def delete(store: StoreLocation, name: str, yes: bool, principal: str | None, output: str) -> None:
     """Delete a namespace, recoverably.
 
-    Its name becomes free. Its data stays and can be recovered until it is purged.
+    The name becomes free. The data stays and can be recovered until the namespace is purged.
 
     \b
     Example:
@@ -171,7 +171,7 @@ def delete(store: StoreLocation, name: str, yes: bool, principal: str | None, ou
         opened = "an empty one" if name == DEFAULT_NAMESPACE else "an empty one, or none"
         confirm(
             f"This deletes the namespace {name!r}: clients that open it from now on find {opened}; "
-            "those that have it open keep using it until they close. Its data stays under the id "
+            "clients that have it open use it until they close. Its data stays under the id "
             f"{current.namespace_id} and can be recovered",
             "Delete it?",
             yes=yes,

@@ -1,4 +1,4 @@
-"""Find namespaces in the registry by what was typed, and purge them with progress."""
+"""Find namespaces by the name or id that was typed, and purge them with progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def find_namespace(repository: SyncRepository, name: str) -> Namespace:
-    """Return an active namespace. The error for a mistyped name suggests similar ones."""
+    """Return an active namespace. The error for a mistyped name suggests similar names."""
     try:
         return repository.get_namespace(name)
     except NamespaceNotFoundError:
@@ -50,7 +50,7 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
     ids = [orphan.namespace_id for orphan in orphans if orphan.name == namespace_id]
     if ids:
         raise click.ClickException(
-            f"{namespace_id!r} is a name, not an id; ids deleted under that name: {', '.join(ids)}"
+            f"{namespace_id!r} is a name; give the id of the deleted namespace: {', '.join(ids)}"
         )
     suggestion = did_you_mean(namespace_id, [orphan.namespace_id for orphan in orphans])
     if suggestion:
@@ -60,7 +60,9 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
 
 def unknown_id(namespace_id: str) -> str:
     orphans = suggested("namespace", "orphans")
-    return f"no deleted namespace has the id {namespace_id!r}; list them: {orphans}"
+    return (
+        f"no deleted namespace has the id {namespace_id!r}; list the deleted namespaces: {orphans}"
+    )
 
 
 def purge_with_progress(

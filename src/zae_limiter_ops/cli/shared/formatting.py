@@ -116,7 +116,7 @@ def count_of(count: int, thing: str, things: str = "") -> str:
 
 
 def limits_json(limits: Iterable[Limit] | None) -> list[dict[str, Any]]:
-    """Return the limits as JSON; none for None."""
+    """Return the limits as JSON; an empty list for None."""
     return [limit.to_dict() for limit in limits or ()]
 
 

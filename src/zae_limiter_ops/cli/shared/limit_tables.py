@@ -30,7 +30,7 @@ class LimitChange(NamedTuple):
 
 
 class LimitRow(NamedTuple):
-    """One limit of a resource, with a note; without a limit, the note alone."""
+    """One limit of a resource, with a note; ``limit`` is None if the resource has no limits."""
 
     resource: str
     limit: Limit | None
@@ -75,7 +75,7 @@ def report_removal(
 
 
 def limit_rows(resource: str, limits: Sequence[Limit], note: str) -> Iterator[LimitRow]:
-    """Yield a row for each limit, or one row if there are none.
+    """Yield a row for each limit, or one row for a resource without limits.
 
     Resource and note are printed with the first limit only.
     """

@@ -72,7 +72,7 @@ def print_pages(output: str, name: str, columns: Sequence[Column[T]], pages: Pag
 
 
 def print_next_page(output: str, pages: Pages[T]) -> None:
-    """Print how the listing continues, if it does."""
+    """Print the option that continues the listing, unless the listing is complete."""
     if pages.next_cursor is not None:
         print_hint(output, f"more: add --all, or --cursor {quoted(pages.next_cursor)}")
 

@@ -1,4 +1,4 @@
-"""Listings of one namespace or of all: ``--all-namespaces``, and hints to other namespaces."""
+"""Listings of one namespace or of all of them, and hints to other namespaces."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _item_of(found: InNamespace[T]) -> T:
 
 
 class Namespaces:
-    """The namespaces that a command reads: the one that its options name, or all of them."""
+    """The namespaces that a command reads: the namespace of its options, or all of them."""
 
     def __init__(self, repository: SyncRepository, *, are_all: bool) -> None:
         self.repository = repository
@@ -87,7 +87,7 @@ class Namespaces:
             if self.are_all and name < first:
                 continue
             if len(found) == size:
-                # A cursor leads to the next item: an empty namespace would be an empty page.
+                # A cursor must lead to an item: the page of an empty namespace would be empty.
                 if fetch(repository, 1, None)[0]:
                     return found, f"{name}{DELIMITER}"
                 continue
@@ -105,7 +105,7 @@ class Namespaces:
         return Pages(lambda size, after: self.page(fetch, size, after), limit, cursor)
 
     def hint(self, output: str, fetch: Fetch[T], *, with_all: bool = True) -> None:
-        """Print a hint if the namespace holds nothing and another one does.
+        """Print a hint if the namespace holds nothing and another namespace does.
 
         ``with_all`` says whether the command has the option ``--all-namespaces``.
         """
@@ -115,12 +115,12 @@ class Namespaces:
         if not holders:
             return
         if len(holders) == 1:
-            advice = f"namespace {holders[0]!r} has some: use --namespace {holders[0]}"
+            advice = f"namespace {holders[0]!r} has matches: use --namespace {holders[0]}"
             print_hint(output, advice + (", or --all-namespaces" if with_all else ""))
             return
         names = f"{', '.join(map(repr, holders[:-1]))} and {holders[-1]!r}"
         option = "--all-namespaces" if with_all else "--namespace NAME"
-        print_hint(output, f"namespaces {names} have some: use {option}")
+        print_hint(output, f"namespaces {names} have matches: use {option}")
 
     def _holders(self, fetch: Fetch[T]) -> list[str]:
         """Return the names of other namespaces that hold something, among the first few.
@@ -148,7 +148,7 @@ class Namespaces:
         return name, position or None
 
     def _open(self, name: str) -> SyncRepository | None:
-        """Return the repository of a namespace; None if it was deleted meanwhile."""
+        """Return the repository of a namespace; None if the namespace was deleted."""
         if name not in self._repositories:
             try:
                 self._repositories[name] = self.repository.namespace(name)

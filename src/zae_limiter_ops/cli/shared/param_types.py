@@ -35,14 +35,14 @@ class LimitType(click.ParamType["Limit"]):
         try:
             return Limit.parse(value)
         except ValidationError as error:
-            _, _, part = error.field.partition(".")  # empty: it is not a limit at all
+            _, _, part = error.field.partition(".")  # empty if the text is no limit at all
             self.fail(f"{value!r}: {f'{part} {error.reason}'.lstrip()}", param, ctx)
 
 
 def _limits(value: tuple[Limit, ...]) -> tuple[Limit, ...]:
     from zae_limiter.models.limit import check_limits
 
-    return check_limits(value) if value else ()  # click itself asks for what is required
+    return check_limits(value) if value else ()  # click itself reports a missing option
 
 
 def _limits_option(*, required: bool) -> Callable[[F], F]:

@@ -66,7 +66,7 @@ def print_csv(columns: Sequence[Column[T]], records: Iterable[T]) -> None:
 
 
 def _neutral(value: object) -> object:
-    """Return a text that no spreadsheet computes: one that looks like a formula gets a quote.
+    """Return a text that no spreadsheet computes: a text that looks like a formula gets a quote.
 
     Callers choose the ids of entities, so an id may be a formula. Numbers stay numbers.
     """

@@ -1,4 +1,4 @@
-"""Options that name the store: ``--url``, or those of a DynamoDB stack."""
+"""Options that name the store: ``--url``, or the options of a DynamoDB stack."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _check_stack_option(ctx: click.Context, param: click.Parameter, value: str |
 
 
 def _display_name_hint(ctx: click.Context) -> str:
-    """Return a hint for a command that has two options of which either could be the name."""
+    """Return a hint for a command that has two options for a name."""
     if all(param.name != "display_name" for param in ctx.command.params):
         return ""
     return "; --name is the stack, and --display-name the name shown to people"
@@ -69,7 +69,7 @@ namespace_option = click.option(
     metavar="NAME",
     callback=check_namespace_name,
     shell_complete=complete_namespace,
-    help="Namespace of the store; 'default' unless given.",
+    help="Namespace of the store; default: 'default'.",
 )
 
 
@@ -127,7 +127,7 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
         source = ctx.get_parameter_source("url")
         if url and any(stack_options.values()) and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                "--url names the store; leave out --name, --region, --endpoint-url"
+                "--url names the store already; leave out --name, --region and --endpoint-url"
                 + _display_name_hint(ctx)
             )
         return command(
@@ -141,7 +141,7 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
 
 
 def _remember_given(ctx: click.Context) -> None:
-    """Keep the options of the command line for the commands that hints suggest."""
+    """Remember the options of the command line for the commands that hints suggest."""
     given = ctx.find_object(GivenOptions)
     if given is None:  # a command that is invoked by itself, without the program around it
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zae_limiter_ops.reports.plain_table import PlainTable
 
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
-MAX_UNFOLDED = 24  # columns of one word; a longer word is folded where the terminal is narrow
+MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
 ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
 
@@ -103,7 +103,7 @@ def start_plain_table(
 
 
 def print_plain_rows(table: PlainTable, rows: Iterable[Sequence[str]]) -> None:
-    """Print the rows of a table whose head is printed."""
+    """Print the rows of a table after its head."""
     lines = (table.line(row) for row in rows)
     while batch := list(islice(lines, ROWS_PER_WRITE)):
         click.echo("\n".join(batch))

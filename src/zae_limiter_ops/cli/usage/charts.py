@@ -85,7 +85,7 @@ def _place(namespaces: Namespaces) -> str:
 
 def _print_part_hint(windows: Windows) -> None:
     click.echo(
-        f"only the first {len(windows):,} windows are drawn; narrow them: --start, --end",
+        f"only the first {len(windows):,} windows are drawn; narrow the span: --start, --end",
         err=True,
     )
 

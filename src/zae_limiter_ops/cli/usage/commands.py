@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
     from zae_limiter_ops.cli.usage.reads import Summaries, Windows
 
-# A chart needs all windows in memory; this many are eleven years of hours of one entity.
+# A chart needs all windows in memory. These are eleven years of hours of one entity.
 MAX_CHART_WINDOWS = 100_000
 DEFAULT_RANKED = 10
-KEY_DELIMITERS = 3  # in the key of a page of one namespace
+KEY_DELIMITERS = 3  # in a page key of one namespace
 
 
 @click.group(cls=CommandGroup)
@@ -49,7 +49,7 @@ def _next_key(value: str) -> str:
     name, _, rest = value.partition(DELIMITER)
     has_namespace = bool(name) and value.count(DELIMITER) in (1, KEY_DELIMITERS + 1)
     key = rest if has_namespace else value
-    if key or not has_namespace:  # nothing after a namespace: the page starts at its first window
+    if key or not has_namespace:  # a namespace alone: the page starts at its first window
         page_of((), UsageQuery.parse(None, None, None), 1, key)
     return value
 
@@ -74,11 +74,11 @@ def list_usage(
 ) -> None:
     """List usage windows, oldest first.
 
-    Shows the net tokens of each limit, adjustments and refunds included, the admitted calls, and
-    the calls that were rejected or waited (approximate): of an entity, of a resource, of both, or
-    of the whole namespace. Tokens that a parent used through its children are in its own row and
-    in theirs; charts count them once, and show the largest entities by name. With
-    --all-namespaces the windows of each namespace follow those of the one before.
+    The list shows the net tokens of each limit, adjustments and refunds included, the admitted
+    calls, and the calls that were rejected or waited (approximate). It covers an entity, a
+    resource, both, or the whole namespace. Tokens that a parent used through its children are in
+    the row of the parent and in the rows of the children; charts count them once, and show the
+    largest entities by name. With --all-namespaces the namespaces follow one another.
 
     \b
     Examples:
@@ -128,9 +128,10 @@ def list_usage(
 def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -> None:
     """Show totals, and averages per hour, day or month with usage.
 
-    The total of one entity is all that it has used. Over several entities each token counts once:
-    what parents used through their children is shown apart. With --all-namespaces each namespace
-    has its own totals; JSON is then namespaces, a list of what is named below.
+    The total of one entity contains all its tokens. Over several entities each token counts once:
+    the tokens that parents used through their children have a column of their own. With
+    --all-namespaces each namespace has its own totals, and the JSON is an object with one field,
+    namespaces: a list of objects with the fields below.
 
     \b
     Examples:
@@ -178,7 +179,7 @@ def _span(value: str) -> str:
     "--by",
     metavar="LIMIT",
     callback=validation_callback(check_limit_name),
-    help="Rank by the tokens of this limit, such as tpm; otherwise by admitted calls.",
+    help="Rank by the tokens of this limit, such as tpm; default: by admitted calls.",
 )
 @click.option(
     "--last",
@@ -186,7 +187,7 @@ def _span(value: str) -> str:
     default="24h",
     show_default=True,
     callback=validation_callback(_span),
-    help="Of which span of time until now, such as 24h or 7d; rounded to whole hours.",
+    help="Span of time until now, such as 24h or 7d; rounded to whole hours.",
 )
 @resource_filter
 @click.option(
@@ -201,7 +202,7 @@ def _span(value: str) -> str:
     type=click.Choice(("table", "json", "csv", "html")),
     default="table",
     show_default=True,
-    help="Output format; html is one page without outside parts, to mail.",
+    help="Output format; html is one self-contained page.",
 )
 @file_option("File of the page, with --output html.")
 @all_namespaces_option
@@ -218,8 +219,8 @@ def top(
 ) -> None:
     """List the entities that used most.
 
-    They are ranked by what they used themselves. Parents, for which the use of their children
-    counts, too, are listed apart.
+    The ranking counts the tokens that entities used themselves. Parents have a list of their own,
+    which also counts the tokens of their children.
 
     \b
     Examples:

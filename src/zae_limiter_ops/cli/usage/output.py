@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.usage.reads import LocatedRanking, Summaries, Windows
     from zae_limiter_ops.reports.usage_columns import LimitTotal
 
-NO_USAGE = "no usage is recorded for that"
+NO_USAGE = "no usage is recorded for this selection"
 
 
 # --- windows ---------------------------------------------------------------------------------
