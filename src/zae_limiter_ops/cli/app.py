@@ -1,4 +1,4 @@
-"""The root command, which imports every other command when it runs."""
+"""The root command. It imports another command only to run it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ COMMANDS = {
         "stack.stacks", "status_command", "Show stack, table, functions, alarms and cost drivers."
     ),
     "system": RootCommand(
-        "defaults.system", "system", "Manage the limits that apply where no others are stored."
+        "defaults.system",
+        "system",
+        "Manage the limits that apply where no other limits are stored.",
     ),
     "upgrade": RootCommand("stack.upgrade", "upgrade", "Bring a deployed limiter to this version."),
     "usage": RootCommand("usage.commands", "usage", "Show consumed tokens by hour, day or month."),
@@ -82,7 +84,7 @@ COMMANDS = {
 class LazyGroup(CommandGroup):
     """A group that imports one of its commands only to run that command.
 
-    Commands that other packages add are imported to be listed, too.
+    Commands of other packages are imported for the list of commands, too.
     """
 
     def __init__(self, *args: Any, lazy: Mapping[str, RootCommand], **kwargs: Any) -> None:

@@ -1,19 +1,22 @@
-"""``zae-limiter bucket list``: levels of all buckets, the throttled ones first if asked for."""
+"""``zae-limiter bucket list``: the levels of all buckets, or of throttled buckets."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
-from zae_limiter_ops.cli.shared.console import is_live, make_console, status
+from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.errors import did_you_mean
 from zae_limiter_ops.cli.shared.formatting import count_of
-from zae_limiter_ops.cli.shared.listing import Pages, end_json, stream_json, stream_table
+from zae_limiter_ops.cli.shared.listing import (
+    Pages,
+    end_json,
+    print_next_page,
+    stream_json,
+    stream_table,
+)
 from zae_limiter_ops.cli.shared.namespace_pages import all_namespaces_option, open_namespaces
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
@@ -22,15 +25,15 @@ from zae_limiter_ops.cli.shared.options import (
     page_options,
 )
 from zae_limiter_ops.cli.shared.param_types import Seconds
+from zae_limiter_ops.cli.shared.records import print_columns
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_table, rich_table
+from zae_limiter_ops.cli.shared.tables import print_hint
 
 if TYPE_CHECKING:
-    from zae_limiter_ops.cli.bucket.rows import BucketFilter, BucketPages, ListedBucket
+    from zae_limiter_ops.cli.bucket.pages import BucketFilter, BucketPages
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
-WATCH_S = "2"  # pause between two reads, unless given
-LINES_AROUND = 4  # head, rule, caption and prompt: what a watched table leaves on the screen
+WATCH_S = "2"  # the default pause between two reads
 
 
 class Percent(click.ParamType[float]):
@@ -77,7 +80,7 @@ class Percent(click.ParamType[float]):
     "--near",
     type=Percent(),
     metavar="PERCENT",
-    help="Only limits of which this much is used, such as 90%.",
+    help="Only limits of which at least this share is used, such as 90%.",
 )
 @click.option(
     "--sort",
@@ -90,7 +93,7 @@ class Percent(click.ParamType[float]):
     flag_value=WATCH_S,
     type=Seconds(0.1, 3600),
     metavar="[SECONDS]",
-    help="Show it again every so many seconds (2 unless given), until Ctrl-C.",
+    help="Show the table again every so many seconds (default: 2), until Ctrl-C.",
 )
 @page_options("buckets", "bucket", "CURSOR")
 @all_namespaces_option
@@ -113,14 +116,14 @@ def list_buckets(
     """List levels, debts and waiting times of buckets.
 
     Without --limited, --near and --sort the buckets come a page at a time, in the order of the
-    store. With --near or --sort all buckets are read first, and the --limit most used ones are
-    shown. The waiting time is until one token can be taken; rejected are the calls that the bucket
-    has rejected in the running hour. A bucket that is not listed is full.
+    store. With --near or --sort all buckets are read first, and the --limit most used buckets are
+    shown. The waiting time ends when one token can be taken. The column rejected counts the calls
+    that the bucket has rejected in the running hour. A bucket that is not listed is full.
 
     --limited lists the buckets that have rejected callers in this hour or the last, most rejected
-    calls first: asked is the largest rejected amount, fits is when that would be admitted, refused
-    by is whose bucket held too few tokens, its own or that of its parent. Clients report their
-    rejections within 30 seconds.
+    calls first. The column asked shows the largest rejected amount, fits shows when that amount
+    would be admitted, and refused by names the entity whose bucket held too few tokens: the
+    entity itself or its parent. Clients report their rejections within 30 seconds.
 
     \b
     Examples:
@@ -137,7 +140,8 @@ def list_buckets(
     asked_after_seconds (until that fits, null if never))), next_cursor (null at the end),
     buckets_read (null if not all were read).
     """
-    from zae_limiter_ops.cli.bucket.rows import BucketFilter, BucketPages
+    from zae_limiter_ops.cli.bucket.pages import BucketFilter, BucketPages
+    from zae_limiter_ops.cli.bucket.watch import watch_buckets
 
     bucket_filter = BucketFilter(limited, near, sort)
     if bucket_filter.reads_all and (cursor or list_all):
@@ -150,7 +154,7 @@ def list_buckets(
     with open_namespaces(store, all_namespaces) as namespaces:
         pages = BucketPages(namespaces, entity_id, resource)
         if watch is not None:
-            _watch(pages, bucket_filter, limit, cursor, pause_s=watch)
+            watch_buckets(pages, bucket_filter, limit, cursor, pause_s=watch)
         elif bucket_filter.reads_all:
             _list_top(pages, bucket_filter, limit, output)
         else:
@@ -158,22 +162,24 @@ def list_buckets(
 
 
 def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, output: str) -> None:
-    from zae_limiter_ops.cli.bucket.rows import STYLES, BucketFilter, bucket_json
+    """List a page of buckets, or all of them, in the order of the store."""
+    from zae_limiter_ops.cli.bucket.columns import STYLES, bucket_json, listed_columns
 
     pages = Pages(source.fetch, limit, cursor)
     if output == "json":
         stream_json("buckets", pages, bucket_json)
         end_json(next_cursor=pages.next_cursor, buckets_read=None)
         return
-    stream_table(source.heads(BucketFilter()), pages, source.rows, styles=STYLES)
-    if not pages.item_count and cursor is None:
+    columns = listed_columns(source.namespaces, limited=False)
+    stream_table(columns, pages, lambda bucket: bucket.rows, styles=STYLES)
+    if not pages.record_count and cursor is None:
         _hint_none(source, output)
-    if pages.next_cursor is not None:
-        print_hint(output, f"more: add --all, or --cursor {quoted(pages.next_cursor)}")
+    print_next_page(output, pages)
 
 
 def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, output: str) -> None:
-    from zae_limiter_ops.cli.bucket.rows import STYLES, bucket_json
+    """Read all buckets, and list the first that match the filter."""
+    from zae_limiter_ops.cli.bucket.columns import STYLES, bucket_json, listed_columns
 
     read = 0
     with status("reading all buckets") as show:
@@ -183,14 +189,15 @@ def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, outp
             read = count
             show(f"reading all buckets: {count:,} so far")
 
-        buckets, wanted = bucket_filter.top(_candidates(source, bucket_filter, on_page), limit)
+        buckets, wanted = bucket_filter.first(source, limit, on_page)
     if output == "json":
         stream_json("buckets", [buckets], bucket_json)
         end_json(next_cursor=None, buckets_read=None if bucket_filter.limited else read)
         return
     if buckets:
-        rows = [row for bucket in buckets for row in source.rows(bucket)]
-        print_table(source.heads(bucket_filter), rows, last_styles=STYLES)
+        columns = listed_columns(source.namespaces, limited=bucket_filter.limited)
+        rows = [row for bucket in buckets for row in bucket.rows]
+        print_columns(columns, rows, styles=STYLES)
     more = ""
     if wanted > len(buckets):
         more = f", the first {len(buckets):,} are shown; more: raise --limit"
@@ -203,14 +210,8 @@ def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, outp
         _hint_none(source, output)
 
 
-def _candidates(
-    source: BucketPages, bucket_filter: BucketFilter, on_page: Callable[[int], object]
-) -> Iterator[ListedBucket]:
-    return source.limited(on_page) if bucket_filter.limited else source.all(on_page)
-
-
 def _hint_none(source: BucketPages, output: str) -> None:
-    """Explain why there is no bucket, with the names that may have been meant."""
+    """Say that there is no bucket, with similar names in case of a typo."""
     from zae_limiter_ops.cli.shared.lookups import similar_entities, similar_resources
 
     repository = source.namespaces.repository
@@ -227,62 +228,3 @@ def _hint_none(source: BucketPages, output: str) -> None:
         output, f"no bucket{of} is stored: nothing was charged, or all have expired{suggestion}"
     )
     source.namespaces.hint(output, source.of_namespace)
-
-
-# --- watching --------------------------------------------------------------------------------
-
-
-def _watch(
-    source: BucketPages,
-    bucket_filter: BucketFilter,
-    limit: int,
-    cursor: str | None,
-    *,
-    pause_s: float,
-) -> None:
-    """Show the buckets again and again; Ctrl-C is how it ends, not an error."""
-    from zae_limiter_ops.cli.bucket.rows import STYLES
-
-    heads = source.heads(bucket_filter)
-
-    def rows() -> list[tuple[object, ...]]:
-        buckets = _current(source, bucket_filter, limit, cursor)
-        return [row for bucket in buckets for row in source.rows(bucket)]
-
-    console = make_console()
-    try:
-        if not is_live(console):
-            while True:
-                print_line(_moment())
-                print_table(heads, rows(), last_styles=STYLES)
-                print_line("")
-                time.sleep(pause_s)
-        from rich.live import Live
-
-        with Live(console=console, auto_refresh=False) as live:
-            while True:
-                all_rows = rows()
-                room = max(1, console.size.height - LINES_AROUND)
-                hidden = len(all_rows) - room
-                caption = f"{_moment()}  Ctrl-C ends it"
-                if hidden > 0:
-                    caption += f"  {count_of(hidden, 'row')} more"
-                table = rich_table(
-                    heads, all_rows[:room], STYLES, width=console.width, caption=caption
-                )
-                live.update(table, refresh=True)
-                time.sleep(pause_s)
-    except KeyboardInterrupt:
-        return
-
-
-def _current(
-    source: BucketPages, bucket_filter: BucketFilter, limit: int, cursor: str | None
-) -> list[ListedBucket]:
-    if bucket_filter.reads_all:
-        return bucket_filter.top(_candidates(source, bucket_filter, lambda _: None), limit)[0]
-    return source.fetch(limit, cursor)[0]
-
-
-def _moment() -> str:
-    return time.strftime("%H:%M:%SZ", time.gmtime())

@@ -1,9 +1,8 @@
-"""``zae-limiter resource``: default limits of resources."""
+"""``zae-limiter resource``: the default limits of resources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -11,12 +10,18 @@ from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import did_you_mean
 from zae_limiter_ops.cli.shared.formatting import (
     NOT_REGISTERED,
-    describe_change,
     describe_limits,
-    format_rate,
     limits_json,
 )
 from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.limit_tables import (
+    LimitChange,
+    limit_rows,
+    print_limit_rows,
+    report_change,
+    report_limits,
+    report_removal,
+)
 from zae_limiter_ops.cli.shared.options import (
     if_missing_option,
     output_option,
@@ -26,7 +31,7 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint, print_limits, print_result, print_table
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -61,8 +66,8 @@ def set_defaults(
 ) -> None:
     """Replace the default limits of a resource.
 
-    They apply to entities without limits of their own. Clients apply them within their cache
-    time, by default a minute.
+    The limits apply to entities without limits of their own. Clients apply them within their
+    cache time, by default a minute.
 
     \b
     Example:
@@ -76,11 +81,8 @@ def set_defaults(
             resource, limits, principal, if_missing=if_missing
         )
         after = repository.get_resource_defaults(resource)
-    print_result(
-        output,
-        {"resource": resource, "limits": limits_json(after), "changed": changed},
-        f"{resource}: {describe_change(before, after, changed=changed)}",
-    )
+    change = LimitChange(before, after, changed)
+    report_change(output, {"resource": resource}, resource, change)
 
 
 @resource.command("get-defaults")
@@ -100,10 +102,7 @@ def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
         limits = repository.get_resource_defaults(resource)
         if not limits:
             print_hint(output, _none_stored(repository, resource))
-    if output == "json":
-        print_result(output, {"resource": resource, "limits": limits_json(limits)})
-    elif limits:
-        print_limits(limits)
+    report_limits(output, {"resource": resource}, limits)
 
 
 @resource.command("delete-defaults")
@@ -137,9 +136,7 @@ def delete_defaults(
             repository.delete_resource_defaults(resource, principal)
         else:
             print_hint(output, _none_stored(repository, resource))
-    data = {"resource": resource, "deleted": bool(limits), "limits": limits_json(limits)}
-    if output == "json" or limits:
-        print_result(output, data, f"{resource}: removed {describe_limits(limits)}")
+    report_removal(output, {"resource": resource}, resource, limits)
 
 
 @resource.command("list")
@@ -148,9 +145,9 @@ def delete_defaults(
 def list_resources(store: StoreLocation, output: str) -> None:
     """List the resources that have limits or are in use.
 
-    Those with default limits, those that entities have limits of their own on, and those that
-    were only used, as "in use, not registered". A resource stays listed once it was used, also
-    when its buckets have expired.
+    The list contains resources with default limits, resources on which entities have limits of
+    their own, and resources that were only used, as "in use, not registered". A resource that was
+    used stays listed after its buckets have expired.
 
     \b
     Example:
@@ -160,38 +157,53 @@ def list_resources(store: StoreLocation, output: str) -> None:
     entities have limits of their own on it)).
     """
     with store.open() as repository, status("reading which resources are in use"):
-        names = repository.list_resources()
-        with_defaults = repository.list_resources_with_defaults()
-        registered = {*with_defaults, *repository.list_resources_with_entity_configs()}
-        defaults = {name: repository.get_resource_defaults(name) for name in with_defaults}
+        resources = _listed_resources(repository)
     if output == "json":
         data = [
             {
-                "resource": name,
-                "limits": limits_json(defaults.get(name)),
-                "registered": name in registered,
+                "resource": each.name,
+                "limits": limits_json(each.limits),
+                "registered": each.is_registered,
             }
-            for name in names
+            for each in resources
         ]
         print_result(output, {"resources": data})
-    elif not names:
-        print_hint(output, "no resource has limits, and none is in use")
+    elif resources:
+        rows = (row for each in resources for row in limit_rows(each.name, each.limits, each.note))
+        print_limit_rows(rows, "")
     else:
-        rows = (
-            row
-            for name in names
-            for row in _rows(name, defaults.get(name) or [], name in registered)
+        print_hint(output, "no resource has limits, and none is in use")
+
+
+class ListedResource(NamedTuple):
+    """A resource with its default limits.
+
+    A resource is registered if it has defaults, or if entities have limits of their own on it.
+    """
+
+    name: str
+    limits: list[Limit]
+    is_registered: bool
+
+    @property
+    def note(self) -> str:
+        """The reason why a resource without default limits is listed."""
+        if self.limits:
+            return ""
+        return "limits of entities only" if self.is_registered else NOT_REGISTERED
+
+
+def _listed_resources(repository: SyncRepository) -> list[ListedResource]:
+    with_defaults = repository.list_resources_with_defaults()
+    registered = {*with_defaults, *repository.list_resources_with_entity_configs()}
+    return [
+        ListedResource(
+            name,
+            repository.get_resource_defaults(name) if name in with_defaults else [],
+            name in registered,
         )
-        print_table(("resource", "limit", "rate>", "burst>", ""), rows)
-
-
-def _rows(name: str, limits: list[Limit], registered: bool) -> Iterator[tuple[object, ...]]:
-    """Yield a row per default limit; the name is printed with the first one only."""
-    if not limits:
-        yield name, "", "", "", "limits of entities only" if registered else NOT_REGISTERED
-    for limit in limits:
-        yield name, limit.name, format_rate(limit), f"{limit.capacity:,}", ""
-        name = ""
+        for name in repository.list_resources()
+    ]
 
 
 def _none_stored(repository: SyncRepository, resource: str) -> str:

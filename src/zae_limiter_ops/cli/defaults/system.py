@@ -1,4 +1,4 @@
-"""``zae-limiter system``: limits where no others are stored."""
+"""``zae-limiter system``: the limits that apply where no other limits are stored."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter_ops.cli.shared.console import confirm
-from zae_limiter_ops.cli.shared.formatting import describe_change, describe_limits, limits_json
+from zae_limiter_ops.cli.shared.formatting import describe_limits
 from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.limit_tables import (
+    LimitChange,
+    report_change,
+    report_limits,
+    report_removal,
+)
 from zae_limiter_ops.cli.shared.options import (
     if_missing_option,
     output_option,
@@ -17,16 +23,19 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.param_types import optional_limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_limits, print_line, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint, print_line
 
 if TYPE_CHECKING:
+    from zae_limiter.models.config import OnUnavailable
     from zae_limiter.models.limit import Limit
     from zae_limiter_ops.cli.shared.store import StoreLocation
+
+NONE_STORED = "no system defaults are stored"
 
 
 @click.group(cls=CommandGroup)
 def system() -> None:
-    """Manage the limits that apply where no others are stored.
+    """Manage the limits that apply where no other limits are stored.
 
     \b
     Example:
@@ -39,8 +48,8 @@ def system() -> None:
 @click.option(
     "--on-unavailable",
     type=click.Choice(("allow", "block", "none")),
-    help="What acquires do while the store is unavailable; none removes what is stored, "
-    "without the option it is kept.",
+    help="Answer to acquires while the store is unavailable; none removes the stored policy. "
+    "Default: the stored policy is kept.",
 )
 @if_missing_option
 @principal_option
@@ -56,9 +65,9 @@ def set_defaults(
 ) -> None:
     """Replace the system defaults.
 
-    The limits are replaced as a whole; a stored policy for outages is kept unless one is given.
-    A policy alone keeps the stored limits.
-    Clients apply them within their cache time, by default a minute.
+    The command replaces all limits, or only the policy for outages if no limits are given. A
+    stored policy is kept unless another one is given. Clients apply the limits within their cache
+    time, by default a minute.
 
     \b
     Examples:
@@ -76,7 +85,9 @@ def set_defaults(
     with store.open(create=True) as repository:
         before, _ = repository.get_system_defaults()
         if not limits and not before:
-            raise click.UsageError("no limits are stored to which a policy belongs; give --limit")
+            raise click.UsageError(
+                "a policy belongs to limits, and no limits are stored; give --limit"
+            )
         changed = repository.set_system_defaults(
             limits or before,
             KEEP if on_unavailable is None else policy,
@@ -84,12 +95,10 @@ def set_defaults(
             if_missing=if_missing,
         )
         after, stored = repository.get_system_defaults()
-    print_result(
-        output,
-        {"limits": limits_json(after), "on_unavailable": stored, "changed": changed},
-        f"system defaults: {describe_change(before, after, changed=changed)}"
-        + ("" if on_unavailable is None else f"; in an outage: {stored or 'block (not set)'}"),
-    )
+    change = LimitChange(before, after, changed)
+    report_change(output, {"on_unavailable": stored}, "system defaults", change)
+    if output != "json" and on_unavailable is not None:
+        _print_policy(stored)
 
 
 @system.command("get-defaults")
@@ -106,13 +115,16 @@ def get_defaults(store: StoreLocation, output: str) -> None:
     """
     with store.open() as repository:
         limits, policy = repository.get_system_defaults()
-    if output == "json" or not limits:
-        data = {"limits": limits_json(limits), "on_unavailable": policy}
-        print_result(output, data, "no system defaults are stored")
-        return
-    print_limits(limits)
-    print_line("")
-    print_line(f"in an outage: {policy or 'block'}{'' if policy else ' (not set)'}")
+        if not limits:
+            print_hint(output, NONE_STORED)
+    report_limits(output, {"on_unavailable": policy}, limits)
+    if output != "json" and limits:
+        print_line("")
+        _print_policy(policy)
+
+
+def _print_policy(policy: OnUnavailable | None) -> None:
+    print_line(f"in an outage: {policy or 'block (not set)'}")
 
 
 @system.command("delete-defaults")
@@ -139,8 +151,6 @@ def delete_defaults(store: StoreLocation, yes: bool, principal: str | None, outp
                 yes=yes,
             )
             repository.delete_system_defaults(principal)
-    print_result(
-        output,
-        {"deleted": bool(limits), "limits": limits_json(limits)},
-        f"removed: {describe_limits(limits)}" if limits else "no system defaults were stored",
-    )
+        else:
+            print_hint(output, NONE_STORED)
+    report_removal(output, {}, "system defaults", limits)

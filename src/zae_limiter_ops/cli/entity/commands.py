@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter_ops.cli.entity.columns import entity_json
 from zae_limiter_ops.cli.entity.limits import delete_limits, get_limits, set_limits
 from zae_limiter_ops.cli.entity.listing import list_entities, list_resources
 from zae_limiter_ops.cli.entity.parent import (
@@ -16,7 +17,7 @@ from zae_limiter_ops.cli.entity.parent import (
 )
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import count_of, entity_json
+from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
@@ -93,7 +94,7 @@ def create(
 ) -> None:
     """Create an entity, with a parent, a name or metadata.
 
-    Any id can be limited without it, unless a service admits registered ones only (known_only).
+    Ids have limits without being created, unless a service admits only created ids (known_only).
 
     \b
     Examples:
@@ -103,10 +104,14 @@ def create(
     JSON: entity_id, name, parent_id, cascade, metadata, created_at.
     """
     if cascade and parent is None:
-        raise click.UsageError("--cascade needs --parent, the entity that is charged as well")
+        raise click.UsageError(
+            "--cascade needs --parent: the parent is the entity that is charged as well"
+        )
     with store.open(create=True) as repository:
         if if_missing and (found := repository.get_entity(entity_id)) is not None:
-            print_result(output, entity_json(found), f"{entity_id!r} exists already: kept as it is")
+            print_result(
+                output, entity_json(found), f"{entity_id!r} exists already, so it is kept as it is"
+            )
             return
         if parent is not None and parent != entity_id and not force:
             require_parent(repository, parent)
@@ -125,8 +130,8 @@ def create(
 def show_entity(store: StoreLocation, entity_id: str, resource: str | None, output: str) -> None:
     """Show an entity and the limits in force.
 
-    Names its parent, whether that is registered and has limits, and the configuration level
-    that each limit comes from.
+    The report names the parent, says whether the parent is registered and has limits, and names
+    the configuration level of each limit.
 
     \b
     Examples:
@@ -186,7 +191,7 @@ def delete(
                 repository.delete_entity(entity_id, principal)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"while {entity_id!r} was being deleted; finish with: "
+                f"while {entity_id!r} was being deleted; finish the deletion: "
                 f"{suggested('entity', 'delete', entity_id)}"
             ) from None
     print_result(output, {"entity_id": entity_id, "deleted": True}, f"deleted {entity_id!r}")
@@ -203,7 +208,7 @@ def _unknown(repository: SyncRepository, entity_id: str) -> str:
 
 
 def _consequences(view: EntityView, buckets: set[str], orphans: str) -> str:
-    """State what deleting the entity removes, and what stays."""
+    """State the consequences of deleting the entity."""
     own = sum(
         1
         for limits in view.in_force

@@ -8,11 +8,12 @@ import click
 
 from zae_limiter_ops.cli.shared.console import confirm
 from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import (
-    describe_change,
-    describe_limits,
-    describe_resource,
-    limits_json,
+from zae_limiter_ops.cli.shared.formatting import describe_limits, describe_resource
+from zae_limiter_ops.cli.shared.limit_tables import (
+    LimitChange,
+    report_change,
+    report_limits,
+    report_removal,
 )
 from zae_limiter_ops.cli.shared.options import (
     entity_argument,
@@ -24,7 +25,7 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.param_types import limits_option
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint, print_limits, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -51,8 +52,8 @@ def set_limits(
 ) -> None:
     """Replace an entity's own limits.
 
-    They apply on one resource, or on all resources where the entity has no others. Clients
-    apply them within their cache time, by default a minute.
+    The limits apply on one resource, or on all resources on which the entity has no other limits.
+    Clients apply them within their cache time, by default a minute.
 
     \b
     Examples:
@@ -67,17 +68,9 @@ def set_limits(
             entity_id, limits, resource, principal, if_missing=if_missing
         )
         after = repository.get_limits(entity_id, resource)
-    print_result(
-        output,
-        {
-            "entity_id": entity_id,
-            "resource": resource,
-            "limits": limits_json(after),
-            "changed": changed,
-        },
-        f"{entity_id} on {describe_resource(resource)}: "
-        f"{describe_change(before, after, changed=changed)}",
-    )
+    subject = {"entity_id": entity_id, "resource": resource}
+    label = f"{entity_id} on {describe_resource(resource)}"
+    report_change(output, subject, label, LimitChange(before, after, changed))
 
 
 @click.command("get-limits")
@@ -98,12 +91,7 @@ def get_limits(store: StoreLocation, entity_id: str, resource: str, output: str)
         limits = repository.get_limits(entity_id, resource)
         if not limits:
             print_hint(output, _none_stored(repository, entity_id, resource))
-    if output == "json":
-        print_result(
-            output, {"entity_id": entity_id, "resource": resource, "limits": limits_json(limits)}
-        )
-    elif limits:
-        print_limits(limits)
+    report_limits(output, {"entity_id": entity_id, "resource": resource}, limits)
 
 
 @click.command("delete-limits")
@@ -143,14 +131,7 @@ def delete_limits(
             repository.delete_limits(entity_id, resource, principal)
         else:
             print_hint(output, _none_stored(repository, entity_id, resource))
-    data = {
-        "entity_id": entity_id,
-        "resource": resource,
-        "deleted": bool(limits),
-        "limits": limits_json(limits),
-    }
-    if output == "json" or limits:
-        print_result(output, data, f"{entity_id}: removed {describe_limits(limits)}")
+    report_removal(output, {"entity_id": entity_id, "resource": resource}, entity_id, limits)
 
 
 def _none_stored(repository: SyncRepository, entity_id: str, resource: str) -> str:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.entity.columns import entity_columns
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 from zae_limiter_ops.cli.shared.errors import did_you_mean
-from zae_limiter_ops.cli.shared.formatting import (
-    NOT_REGISTERED,
-    describe_resource,
-    entity_json,
-    format_time,
-    printable,
-)
-from zae_limiter_ops.cli.shared.listing import Pages, end_json, stream_json, stream_table
+from zae_limiter_ops.cli.shared.formatting import describe_resource, printable
+from zae_limiter_ops.cli.shared.listing import print_next_page, print_pages
 from zae_limiter_ops.cli.shared.namespace_pages import (
-    InNamespace,
     Namespaces,
     all_namespaces_option,
     open_namespaces,
@@ -31,6 +24,7 @@ from zae_limiter_ops.cli.shared.options import (
 )
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.reports.columns import Column
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -69,10 +63,10 @@ def list_entities(
 ) -> None:
     """List entities, a page at a time.
 
-    Lists all entities, the children of a parent, or the ids of the entities with limits of their
-    own on a resource. Ids that have buckets but were never created are among all entities, as
-    "in use, not registered". They are in the order of their ids, except for the list of all
-    entities on DynamoDB, which is unordered.
+    The command lists all entities, the children of a parent, or the ids of the entities with
+    limits of their own on a resource. The list of all entities contains ids that have buckets but
+    were never created, as "in use, not registered". Entities are listed in the order of their
+    ids, except for the list of all entities on DynamoDB, which is unordered.
 
     \b
     Examples:
@@ -98,7 +92,7 @@ def list_entities(
 @store_options
 @output_option
 def list_resources(store: StoreLocation, output: str) -> None:
-    """List resources on which entities have their own limits.
+    """List resources on which entities have limits of their own.
 
     \b
     Example:
@@ -120,36 +114,29 @@ def _list_ids(
     cursor: str | None,
     output: str,
 ) -> None:
+    """List the ids of the entities that have limits of their own on a resource."""
+
     def of_namespace(
         repository: SyncRepository, size: int, after: str | None
     ) -> tuple[list[str], str | None]:
         return repository.list_entities_with_custom_limits(resource, size, after)
 
-    def fetch(size: int, after: str | None) -> tuple[list[InNamespace[str]], str | None]:
-        return namespaces.page(of_namespace, size, after)
-
-    pages = Pages(fetch, max_entities, cursor)
-    if output == "json":
-        stream_json("entities", pages, lambda each: _id_json(*each))
-        end_json(next_cursor=pages.next_cursor)
-        return
-    if namespaces.are_all:
-        stream_table((*namespaces.head, "entity"), pages, lambda each: [each])
-    else:
+    id_column: Column[str] = Column(title="entity", key="entity_id", value=str)
+    columns = namespaces.columns([id_column])
+    pages = namespaces.pages(of_namespace, max_entities, cursor)
+    if output == "table" and not namespaces.are_all:
         for page in pages:
             click.echo("\n".join(printable(entity_id) for _, entity_id in page))
-    if not pages.item_count and cursor is None:
+        print_next_page(output, pages)
+    else:
+        print_pages(output, "entities", columns, pages)
+    if not pages.record_count and cursor is None and output != "json":
         configured = namespaces.repository.list_resources_with_entity_configs()
         suggestion = did_you_mean(resource, configured)
         print_hint(
             output, f"no entity has limits of its own on {describe_resource(resource)}{suggestion}"
         )
         namespaces.hint(output, of_namespace)
-    _hint_more(output, pages)
-
-
-def _id_json(namespace: str, entity_id: str) -> dict[str, Any]:
-    return {"namespace": namespace, "entity_id": entity_id}
 
 
 def _list_entities(
@@ -159,48 +146,21 @@ def _list_entities(
     cursor: str | None,
     output: str,
 ) -> None:
+    """List all entities, or the children of a parent."""
+
     def of_namespace(
         repository: SyncRepository, size: int, after: str | None
     ) -> tuple[list[Entity], str | None]:
         return repository.list_entities(size, after, parent)
 
-    def fetch(size: int, after: str | None) -> tuple[list[InNamespace[Entity]], str | None]:
-        return namespaces.page(of_namespace, size, after)
-
-    pages = Pages(fetch, max_entities, cursor)
-    if output == "json":
-        stream_json(
-            "entities",
-            pages,
-            lambda each: {"namespace": each.namespace, **entity_json(each.item)},
-        )
-        end_json(next_cursor=pages.next_cursor)
-        return
-    heads = ("entity", "name", *(() if parent else ("parent",)), "cascade", "created=")
-    stream_table(
-        (*namespaces.head, *heads),
-        pages,
-        lambda each: [(*namespaces.cell(each.namespace), *_row(each.item, parent))],
-    )
-    if not pages.item_count and cursor is None:
-        message = (
+    columns = namespaces.columns(entity_columns(with_parent=parent is None))
+    pages = namespaces.pages(of_namespace, max_entities, cursor)
+    print_pages(output, "entities", columns, pages)
+    if not pages.record_count and cursor is None and output != "json":
+        print_hint(
+            output,
             f"entity {parent!r} has no children"
             if parent
-            else "no entity was created here, and none is in use"
+            else "no entity was created here, and none is in use",
         )
-        print_hint(output, message)
         namespaces.hint(output, of_namespace)
-    _hint_more(output, pages)
-
-
-def _row(entity: Entity, parent: str | None) -> tuple[object, ...]:
-    parent_cell = () if parent else (entity.parent_id,)
-    cascade = "yes" if entity.cascade else "no"
-    if not entity.created_at:
-        return entity.id, None, *parent_cell, "no", NOT_REGISTERED
-    return entity.id, entity.name, *parent_cell, cascade, format_time(entity.created_at)
-
-
-def _hint_more(output: str, pages: Pages[Any]) -> None:
-    if pages.next_cursor is not None:
-        print_hint(output, f"more: add --all, or --cursor {quoted(pages.next_cursor)}")

@@ -1,4 +1,4 @@
-"""``zae-limiter entity set-parent``, and what other commands check and say about parents."""
+"""``zae-limiter entity set-parent``, and checks of parents for other commands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.entity.columns import entity_json
 from zae_limiter_ops.cli.shared.completion import complete_entity
 from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import entity_json
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
     entity_argument,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
-MAX_COUNTED_CHILDREN = 1000  # one page: deleting a parent of very many must ask soon
-MAX_NAMED_CHILDREN = 3  # enough to recognise them; entity list shows all
+MAX_COUNTED_CHILDREN = 1000  # one page: the question must come soon, even with very many
+MAX_NAMED_CHILDREN = 3  # enough to recognise the children; entity list shows all
 
 force_option = click.option(
     "--force", is_flag=True, help="Accept a parent that does not exist as an entity."
@@ -62,7 +62,7 @@ def set_parent(
     principal: str | None,
     output: str,
 ) -> None:
-    """Give an entity another parent, or none. Its buckets and limits stay.
+    """Give an entity another parent, or none. Buckets and limits stay.
 
     Clients charge the new parent within their cache time, by default a minute.
 
@@ -74,7 +74,7 @@ def set_parent(
     JSON: entity_id, name, parent_id, cascade, metadata, created_at.
     """
     if (parent is None) != no_parent:
-        raise click.UsageError("give either the parent, or --none to remove it")
+        raise click.UsageError("give either PARENT, or --none to remove the parent")
     with store.open() as repository:
         before = repository.get_entity(entity_id)
         if before is None:
@@ -103,7 +103,7 @@ def _unregistered(repository: SyncRepository, entity_id: str) -> str:
 
 
 def require_parent(repository: SyncRepository, parent_id: str) -> None:
-    """Fail if the parent was never created: if its id is mistyped, the real one is not charged."""
+    """Raise if the parent was never created: a mistyped id would leave the parent uncharged."""
     from zae_limiter_ops.cli.shared.lookups import similar_entities
 
     if repository.get_entity(parent_id) is not None:
@@ -116,7 +116,7 @@ def require_parent(repository: SyncRepository, parent_id: str) -> None:
 
 
 def describe_orphans(repository: SyncRepository, entity_id: str) -> str:
-    """State which entities a deletion leaves behind, and what becomes of them; empty if none."""
+    """Name the children of a deleted entity, and the consequences for them; empty if none."""
     children, more = repository.list_entities(MAX_COUNTED_CHILDREN, parent_id=entity_id)
     if not children:
         return ""
@@ -126,6 +126,6 @@ def describe_orphans(repository: SyncRepository, entity_id: str) -> str:
     rest = ", ..." if len(children) > MAX_NAMED_CHILDREN else ""
     move = suggested("entity", "set-parent", children[0].id, "PARENT")
     return (
-        f"{entities} under it ({names}{rest}) will still have it as parent: those that cascade "
-        f"charge {entity_id!r} under the defaults; to move one: {move}"
+        f"{entities} under it ({names}{rest}) will still have it as parent: children that cascade "
+        f"charge {entity_id!r} under the defaults; to move a child: {move}"
     )

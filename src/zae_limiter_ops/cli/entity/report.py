@@ -1,4 +1,4 @@
-"""Print an entity with its limits in force, or return them as JSON."""
+"""An entity with its limits in force, printed for people and as JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from zae_limiter.models.entity import Entity
 from zae_limiter.naming import DEFAULT_RESOURCE
-from zae_limiter_ops.cli.shared.formatting import LEVELS, entity_json, format_rate, limits_json
-from zae_limiter_ops.cli.shared.tables import print_fields, print_line, print_table
+from zae_limiter_ops.cli.entity.columns import entity_json
+from zae_limiter_ops.cli.shared.formatting import LEVELS, limits_json
+from zae_limiter_ops.cli.shared.limit_tables import LimitRow, limit_rows, print_limit_rows
+from zae_limiter_ops.cli.shared.tables import print_fields, print_line
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.lookups import EntityView, ParentView, ShownLimits
@@ -22,7 +24,7 @@ PARENT_LIMITS = {
 
 
 def view_json(view: EntityView) -> dict[str, Any]:
-    """Return the JSON. Fields may be added; none is removed or changes its meaning."""
+    """Return the JSON. New versions may add fields; they never remove or redefine a field."""
     return {
         **entity_json(view.entity or Entity(view.entity_id)),
         "exists": view.entity is not None,
@@ -48,7 +50,7 @@ def print_view(view: EntityView) -> None:
         _print_entity(view.entity, view.parent)
     print_line("")
     rows = (row for shown in view.in_force for row in _rows(shown, view.entity_id))
-    print_table(("resource", "limit", "rate>", "burst>", "from"), rows)
+    print_limit_rows(rows, "from")
 
 
 def _print_entity(entity: Entity, parent: ParentView | None) -> None:
@@ -66,18 +68,14 @@ def _print_entity(entity: Entity, parent: ParentView | None) -> None:
 
 def _describe_parent(entity: Entity, parent: ParentView) -> str:
     charged = "charged by every acquire" if entity.cascade else "not charged (no cascade)"
-    exists = "registered" if parent.exists else "NOT registered: check its id"
+    exists = "registered" if parent.exists else "NOT registered: check the id"
     return f"{entity.parent_id}, {charged}; {exists}; {PARENT_LIMITS[parent.limits]}"
 
 
-def _rows(shown: ShownLimits, entity_id: str) -> Iterator[tuple[str, ...]]:
-    """Yield a row per limit; resource and source are printed with the first one only."""
+def _rows(shown: ShownLimits, entity_id: str) -> Iterator[LimitRow]:
+    """Return the rows of the limits in force on one resource."""
     resource = "(any other)" if shown.resource == DEFAULT_RESOURCE else shown.resource
     source = LEVELS.get(shown.source or "", "no limits: acquires fail")
     if shown.entity_id != entity_id:
         source = f"{shown.entity_id}: {source}"
-    if not shown.limits:
-        yield resource, "", "", "", source
-    for limit in shown.limits:
-        yield resource, limit.name, format_rate(limit), f"{limit.capacity:,}", source
-        resource = source = ""
+    return limit_rows(resource, shown.limits, source)

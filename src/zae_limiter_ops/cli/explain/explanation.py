@@ -1,4 +1,4 @@
-"""Predict the answer to the next acquire: limits in force, bucket levels and answer, as data."""
+"""Predict the answer to the next acquire, from the limits in force and the bucket levels."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ class LevelView:
     source: ConfigSource
     limits: tuple[Limit, ...]
     wins: bool
+    is_hidden: bool  # it has limits, but an earlier level wins
+
+    @property
+    def verdict(self) -> str:
+        """``in force``, ``hidden``, or empty for a level without limits."""
+        if self.wins:
+            return "in force"
+        return "hidden" if self.is_hidden else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,8 @@ class Resolution:
 class Explanation:
     """The answer that an acquire would get, with the limits and levels that lead to it.
 
-    If it would raise a ValidationError, ``availability`` is None and ``problem`` the reason.
+    If the acquire would raise a ValidationError, ``availability`` is None and ``problem`` is the
+    reason.
     """
 
     entity_id: str
@@ -88,8 +97,8 @@ def explain_acquire(
 ) -> Explanation:
     """Explain an acquire of ``consume`` made now.
 
-    By default it asks for what was rejected lately: the largest rejected amount of each limit in
-    this hour and the last, and 1 token of the other limits.
+    By default the acquire asks for the largest rejected amount of each limit in this hour and the
+    last, and for 1 token of the other limits.
     """
     repository = limiter.repository
     assert repository is not None, "explained on an open repository"
@@ -141,7 +150,8 @@ def _resolution(repository: SyncRepository, entity_id: str, resource: str) -> Re
         ConfigSource.SYSTEM: system,
     }
     _, _, winner = repository.resolve_limits(entity_id, resource)
-    levels = tuple(
-        LevelView(source, tuple(limits), source is winner) for source, limits in stored.items()
-    )
-    return Resolution(entity_id, levels, last_used_hour(repository, entity_id, resource))
+    levels: list[LevelView] = []
+    for source, limits in stored.items():
+        is_hidden = bool(limits) and any(level.wins for level in levels)
+        levels.append(LevelView(source, tuple(limits), source is winner, is_hidden))
+    return Resolution(entity_id, tuple(levels), last_used_hour(repository, entity_id, resource))

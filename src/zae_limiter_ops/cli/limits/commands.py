@@ -2,147 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.limits.diff import print_applied, print_drift, print_plan
+from zae_limiter_ops.cli.limits.routes import Document, open_route
 from zae_limiter_ops.cli.limits.source import (
     as_yaml,
-    check_result_file,
     in_namespace,
     manifest_option,
     read_manifest,
-    result_file_option,
-    write_text,
 )
 from zae_limiter_ops.cli.shared.console import confirm, print_json, status
 from zae_limiter_ops.cli.shared.errors import CHANGES, DONE
 from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import output_option, principal_option
+from zae_limiter_ops.cli.shared.result_files import (
+    check_result_file,
+    result_file_option,
+    write_text,
+)
 from zae_limiter_ops.cli.shared.store_options import store_options
 from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zae_limiter._sync.repository import SyncRepository
-    from zae_limiter_ops._sync.infra.remote_provisioner import RemoteProvisioner
     from zae_limiter_ops.cli.shared.store import StoreLocation
-    from zae_limiter_ops.manifest.declarations import LimitsManifest
-
-Document = dict[str, Any]
-
-# A batch of an apply is one call: longer than a command that changes one item may take.
-APPLY_TIMEOUT_S = 10.0
 
 direct_option = click.option(
-    "--direct", is_flag=True, help="Work on the store itself, also if the stack has a function."
+    "--direct", is_flag=True, help="Work on the store itself, even if the stack has a function."
 )
 exitcode_option = click.option(
-    "--detailed-exitcode", is_flag=True, help="Exit with 3 if anything differs, 0 if nothing does."
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit with 3 if there are differences, with 0 if there are none.",
 )
-
-
-class DirectRoute:
-    """Plans, applies and diffs on the store itself; answers are plain data, as the function's."""
-
-    def __init__(self, repository: SyncRepository, principal: str | None = None) -> None:
-        self._provisioner = repository.provisioner(principal)
-
-    def plan(self, manifest: LimitsManifest) -> Document:
-        return self._provisioner.plan(manifest).to_dict()
-
-    def apply(
-        self,
-        manifest: LimitsManifest,
-        approved: str,
-        wait_seconds: float,
-        progress: Callable[[int, int], None],
-    ) -> Document:
-        result = self._provisioner.apply(
-            manifest, approved=approved, wait_seconds=wait_seconds, progress=progress
-        )
-        return result.to_dict()
-
-    def diff(self, manifest: LimitsManifest) -> Document:
-        return {"drift": [drift.to_dict() for drift in self._provisioner.diff(manifest)]}
-
-
-class FunctionRoute:
-    """Plans, applies and diffs by the provisioner function of the stack."""
-
-    def __init__(self, provisioner: RemoteProvisioner) -> None:
-        self._provisioner = provisioner
-        self.plan, self.diff = provisioner.plan, provisioner.diff
-
-    def apply(
-        self,
-        manifest: LimitsManifest,
-        approved: str,
-        wait_seconds: float,
-        progress: Callable[[int, int], None],
-    ) -> Document:
-        """Apply; the function answers when it has ended, so that there is no progress before."""
-        return self._provisioner.apply(manifest, approved=approved, wait_seconds=wait_seconds)
-
-
-@contextmanager
-def open_route(
-    store: StoreLocation,
-    manifest: LimitsManifest,
-    *,
-    direct: bool,
-    create: bool = False,
-    principal: str | None = None,
-) -> Iterator[DirectRoute | FunctionRoute]:
-    """Open the way to the manifest's namespace.
-
-    With a provisioner function in the stack it leads through that, unless ``direct``.
-    """
-    location = in_namespace(store, manifest)
-    if not direct and location.has_stack:
-        from zae_limiter_ops._sync.infra.remote_provisioner import RemoteProvisioner
-
-        namespace = location.namespace
-        remote = RemoteProvisioner(*location.stack(), namespace=namespace, principal=principal)
-        try:
-            if _is_usable(remote):
-                yield FunctionRoute(remote)
-                return
-        finally:
-            remote.close()
-    with location.open(create=create, timeout_s=APPLY_TIMEOUT_S) as repository:
-        yield DirectRoute(repository, principal)
-
-
-def _is_usable(remote: RemoteProvisioner) -> bool:
-    """Return whether the function is there and may be called; say so if it may not."""
-    from zae_limiter.exceptions import PermissionDenied
-
-    try:
-        return remote.is_there()
-    except PermissionDenied:
-        print_hint(
-            "table",
-            f"note: lambda:InvokeFunction on {remote.function} is not permitted; the table itself "
-            "is used, as with --direct",
-        )
-        return False
 
 
 @click.group(cls=CommandGroup)
 def limits() -> None:
     """Manage limits by manifests: plan, apply, diff, export.
 
-    A manifest declares limits of the system, of resources and of entities. An apply makes the
-    stored ones what it says, and deletes what an earlier manifest declared and this one does not.
-    What no manifest ever declared is left alone.
+    A manifest declares limits of the system, of resources and of entities. An apply stores the
+    declared settings, and deletes the settings that an earlier manifest declared and this manifest
+    does not. It leaves alone settings that no manifest ever declared.
 
     \b
     Examples:
@@ -189,12 +95,12 @@ def plan(
 
 
 def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
-    """Return the store to plan on: an empty one for a file that an apply would create."""
+    """Return the store to plan on: an empty store for a file that an apply would create."""
     file = store.missing_file
     if file is None:
         return store
     print_hint(
-        output, f"note: there is no store at {quoted(file)} yet; the plan is for an empty one"
+        output, f"note: there is no store at {quoted(file)} yet; the plan is for an empty store"
     )
     return store._replace(url="memory://")
 
@@ -210,7 +116,7 @@ def _planned_store(store: StoreLocation, output: str) -> StoreLocation:
     default=90,
     show_default=True,
     metavar="SECONDS",
-    help="Longest wait for another apply in progress.",
+    help="Longest wait for another apply that is in progress.",
 )
 @direct_option
 @principal_option
@@ -225,10 +131,11 @@ def apply(
     principal: str | None,
     output: str,
 ) -> None:
-    """Make the stored limits what the manifest says.
+    """Store the limits that the manifest declares.
 
-    Shows the plan, and asks unless it only creates. An apply that was interrupted is finished by
-    the next one. Clients apply the limits within their cache time, by default a minute.
+    The command shows the plan, and asks for confirmation unless the plan only creates settings.
+    The next apply finishes an interrupted one. Clients apply the limits within their cache time,
+    by default a minute.
 
     \b
     Examples:
@@ -260,7 +167,7 @@ def apply(
 
 
 def _ask(planned: Document, yes: bool) -> None:
-    """Ask before anything that exists is changed or deleted."""
+    """Ask for confirmation before stored settings are changed or deleted."""
     updated, deleted = planned["update"], planned["delete"]
     if updated or deleted:
         consequences = " and ".join(
@@ -286,8 +193,8 @@ def diff(
 ) -> int:
     """Show how stored limits differ from the manifest.
 
-    A difference is by hand if the stored setting is not as the last apply has left it; the audit
-    log says which principal changed it last, and when.
+    A difference was made by hand if the stored setting has changed since the last apply. The
+    principal and the time of the last change come from the audit log.
 
     \b
     Examples:
@@ -319,8 +226,8 @@ def diff(
 def export(store: StoreLocation, file: Path | None, output: str) -> None:
     """Write stored limits, parents and entities as a manifest.
 
-    Applying it changes nothing, and what it declares is managed from then on. Names and metadata
-    of entities are no part of manifests.
+    Applying the manifest changes no setting, but manifests manage its settings from then on. Names
+    and metadata of entities are not part of manifests.
 
     \b
     Examples:
@@ -361,14 +268,15 @@ def schema(file: Path | None) -> None:
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     callback=check_result_file,
-    help="File to write to; otherwise it is printed.",
+    help="File to write to; default: stdout.",
 )
 @store_options
 def cfn_template(store: StoreLocation, files: tuple[str, ...], file: Path | None) -> None:
     """Print a CloudFormation template that applies the manifest.
 
-    Its one resource, Custom::ZaeLimiterLimits, calls the provisioner function of the stack, which
-    it finds by what the stack exports. Deleting the template's stack removes what it has applied.
+    The resource of the template, Custom::ZaeLimiterLimits, calls the provisioner function of the
+    limiter's stack, which it finds by the exports of that stack. Deleting the template's stack
+    removes the applied limits.
 
     \b
     Example:

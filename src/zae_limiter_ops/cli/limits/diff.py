@@ -1,4 +1,4 @@
-"""Plans and drift as text: one line for each target, its limits below, and a summary."""
+"""Plans and drift as text: a line for each target with its limits below, and a summary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 
 
 def print_plan(plan: Document) -> None:
-    """Print every change, and how many there are."""
+    """Print every change, and the number of changes."""
     for change in plan["changes"]:
         _print_marked(MARKS[change["action"]], str(_target(change)))
         for mark, line in _setting_lines(change["before"], change["after"]):
@@ -39,7 +39,7 @@ def print_applied(result: Document) -> None:
 
 
 def print_drift(drifts: list[Document]) -> None:
-    """Print how each target differs from the manifest, and the last change of it."""
+    """Print the difference of each target from the manifest, and its last change."""
     for drift in drifts:
         declared, live = drift["declared"], drift["live"]
         mark = "-" if live is None else "+" if declared is None else "~"
@@ -47,20 +47,19 @@ def print_drift(drifts: list[Document]) -> None:
         for inner, line in _setting_lines(declared, live):
             _print_marked(inner, line, indent=4)
     if not drifts:
-        print_line("no drift: everything is as the manifest says")
+        print_line("no drift: the stored settings match the manifest")
         return
     by_hand = sum(drift["cause"] == "by_hand" for drift in drifts)
     print_line("")
     print_line(
         f"drift: {count_of(len(drifts), 'difference')}, {format_number(by_hand)} by hand; "
-        "+ is stored and not declared, - is declared and not stored"
+        "+ marks a stored setting that is not declared, - a declared setting that is not stored"
     )
 
 
 def _reason(drift: Document) -> str:
     if drift["cause"] == "by_hand":
-        what = "deleted" if drift["live"] is None else "changed"
-        reason = f"{what} by hand"
+        reason = "deleted by hand" if drift["live"] is None else "changed by hand"
     else:
         reason = "not applied yet"
     if drift["changed_at"] is None:
@@ -94,7 +93,7 @@ def _target(document: Document) -> Target:
 
 
 def _setting_lines(before: Document | None, after: Document | None) -> Iterator[tuple[str, str]]:
-    """Return the fields of a setting that differ, each with its mark."""
+    """Yield the fields of a setting that differ, each with its mark."""
     old, new = _fields(before), _fields(after)
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
@@ -106,7 +105,7 @@ def _setting_lines(before: Document | None, after: Document | None) -> Iterator[
 
 
 def _fields(setting: Document | None) -> dict[str, str]:
-    """Return what a setting has, described field by field."""
+    """Return a description of each field of a setting."""
     if setting is None:
         return {}
     from zae_limiter_ops.manifest.declarations import LimitDecl

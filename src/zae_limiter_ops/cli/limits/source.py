@@ -1,4 +1,4 @@
-"""Manifests of the ``limits`` commands: read from files, folders or stdin, and written."""
+"""Manifests of the ``limits`` commands, read from files, folders or stdin, and written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.errors import WRONG_USAGE, did_you_mean
 from zae_limiter_ops.cli.shared.formatting import count_of, printable
-from zae_limiter_ops.cli.shared.tables import print_hint, print_line
+from zae_limiter_ops.cli.shared.tables import print_hint
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from zae_limiter_ops.manifest.problems import ManifestError
 
 STDIN = "-"
-MAX_COMPARED = 2000  # names: each comparison takes microseconds, and all pairs are compared
-SUFFIXES = (".json", ".yaml", ".yml")  # of the files that a folder is read for
+MAX_COMPARED = 2000  # names: all pairs are compared, and each comparison takes microseconds
+SUFFIXES = (".json", ".yaml", ".yml")  # of the files that are read from a folder
 
 manifest_option = click.option(
     "--file",
@@ -35,22 +35,6 @@ manifest_option = click.option(
 )
 
 
-def check_result_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
-    """Refuse a folder where the name of a file is wanted."""
-    if file is not None and file.is_dir():  # an empty name is the working directory
-        raise click.BadParameter("must be the name of a file", ctx, param)
-    return file
-
-
-result_file_option = click.option(
-    "--file",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=check_result_file,
-    help="File to write to; otherwise it is printed.",
-)
-
-
 class WrongManifest(click.ClickException):
     """A manifest with mistakes, each of which was printed on a line of its own."""
 
@@ -58,7 +42,7 @@ class WrongManifest(click.ClickException):
 
 
 def read_manifest(files: tuple[str, ...], output: str = "table") -> LimitsManifest:
-    """Read all files as one manifest; print every mistake if there are any."""
+    """Read all files as one manifest; print all mistakes."""
     from zae_limiter_ops.manifest.problems import ManifestError
     from zae_limiter_ops.manifest.reading import read_files
 
@@ -82,7 +66,7 @@ def _reported(error: ManifestError, output: str) -> WrongManifest:
 
 
 def _texts(name: str) -> Iterator[tuple[str, str]]:
-    """Return the texts behind one value of ``--file``, with their names."""
+    """Yield the texts of one value of ``--file``, with their names."""
     from zae_limiter_ops.manifest.yaml_text import MAX_CHARACTERS
 
     if name == STDIN:
@@ -106,7 +90,7 @@ def _read(path: Path) -> str:
 
     try:
         with path.open(encoding="utf-8") as file:
-            return file.read(MAX_CHARACTERS + 1)  # of a longer text, the reader says so
+            return file.read(MAX_CHARACTERS + 1)  # the reader refuses a longer text
     except UnicodeDecodeError:
         raise _bad_file(f"{str(path)!r} is not text in UTF-8") from None
 
@@ -122,7 +106,7 @@ def _bad_file(reason: str) -> click.BadParameter:
 
 
 def _hint_at_parents(manifest: LimitsManifest, output: str) -> None:
-    """Warn of parents that look mistyped: the real one would not be charged."""
+    """Warn of parents that look mistyped: the intended parent would not be charged."""
     parents = {entity.parent for entity in manifest.entities.values() if entity.parent is not None}
     names = parents | manifest.entities.keys()
     for parent in sorted(parents - manifest.entities.keys()):
@@ -132,31 +116,22 @@ def _hint_at_parents(manifest: LimitsManifest, output: str) -> None:
 
 
 def in_namespace(store: StoreLocation, manifest: LimitsManifest) -> StoreLocation:
-    """Return the store at the manifest's namespace, which wins over the environment."""
+    """Return the store with the manifest's namespace, which wins over the environment."""
     if manifest.namespace is None or manifest.namespace == store.namespace:
         return store
     source = click.get_current_context().get_parameter_source("namespace")
     if store.namespace is not None and source is ParameterSource.COMMANDLINE:
         raise click.UsageError(
             f"--namespace is {store.namespace!r}, but the manifest is for {manifest.namespace!r}; "
-            "leave one of them out"
+            "leave out one of the two"
         )
     return store._replace(namespace=manifest.namespace)
-
-
-def write_text(text: str, file: Path | None, what: str) -> None:
-    """Write to the file, or print."""
-    if file is None:
-        click.echo(text, nl=False)
-        return
-    file.write_text(text, encoding="utf-8")
-    print_line(f"{what} written to {file}")
 
 
 def as_yaml(document: dict[str, Any]) -> str:
     """Return a manifest as YAML, in the order of its keys."""
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # ten times as fast, if it was built
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the C version is ten times as fast
     text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True)
     return text

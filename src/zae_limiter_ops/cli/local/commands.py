@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.naming import check_stack_name
 from zae_limiter_ops.cli.local.status import print_env, print_logs, show_status, status_fields
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import Interrupted
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from zae_limiter_ops.local.records import ServerRecord
     from zae_limiter_ops.local.service import LocalService
 
-# As zae_limiter_ops.local.service and docker have them: to list them for --help imports neither.
+# These values repeat those of zae_limiter_ops.local, which --help must not import.
 ENGINES = ("dynoxide", "ministack", "docker")
 IMAGES = ("localstack", "dynamodb-local")
 PORT = 4566
@@ -39,17 +40,11 @@ def local() -> None:
     """
 
 
-def _stack(value: str) -> str:
-    from zae_limiter.naming import check_stack_name
-
-    return check_stack_name(value)
-
-
 @local.command("up")
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="Server to run: dynoxide (DynamoDB, default), ministack (stacks and functions, too), "
+    help="Server to run: dynoxide (DynamoDB, default), ministack (also stacks and functions), "
     "or docker (an image).",
 )
 @click.option(
@@ -66,8 +61,8 @@ def _stack(value: str) -> str:
     "--name",
     "-n",
     metavar="STACK",
-    callback=validation_callback(_stack),
-    help="Provision a limiter of this name: its stack, or its table where there are no stacks.",
+    callback=validation_callback(check_stack_name),
+    help="Provision a limiter of this name: its stack, or its table if the server has no stacks.",
 )
 @output_option
 def start(
@@ -75,11 +70,10 @@ def start(
 ) -> None:
     """Start the server, and provision a limiter on it.
 
-    The server runs on after the command. If it runs already, nothing happens; after a crash, it
-    is started again as it was. A server that is not installed is fetched once: dynoxide through
-    npm, ministack from PyPI, images by Docker.
-    The tables of dynoxide are in a file, which even 'kill -9' does not harm; ministack and
-    LocalStack forget everything when they stop.
+    The server goes on running after the command. If it is running already, nothing happens; after
+    a crash, it is started with the same options. A server that is not installed is fetched once:
+    dynoxide through npm, ministack from PyPI, images by Docker. The tables of dynoxide are in a
+    file, which even 'kill -9' does not harm; ministack and LocalStack lose all data when they stop.
 
     \b
     Examples:
@@ -112,7 +106,7 @@ def start(
 
 @contextmanager
 def _service(output: str, text: str) -> Iterator[LocalService]:
-    """Yield the service, with live progress on a terminal and a line for each step elsewhere."""
+    """Yield the service. Its progress is live on a terminal, and a line per step elsewhere."""
     from zae_limiter_ops.local.service import LocalService
 
     with status(text) as update:
@@ -125,7 +119,7 @@ def _service(output: str, text: str) -> Iterator[LocalService]:
         try:
             yield LocalService(report)
         except KeyboardInterrupt:
-            raise Interrupted("before it was done; run it again") from None
+            raise Interrupted("before it was done; run the command again") from None
 
 
 def _provision(record: ServerRecord, name: str) -> None:
@@ -158,8 +152,8 @@ def _provision(record: ServerRecord, name: str) -> None:
 def stop(delete_data: bool, yes: bool, output: str) -> None:
     """Stop the server that 'local up' has started.
 
-    Its tables are kept, if it has a file or a volume for them. Nothing else is stopped: a server
-    that was started in another way goes on.
+    The tables are kept if the server has a file or a volume for them. A server that was started in
+    another way keeps running.
 
     \b
     Examples:
@@ -170,8 +164,8 @@ def stop(delete_data: bool, yes: bool, output: str) -> None:
     """
     if delete_data:
         confirm(
-            "this deletes the tables of local servers with all limits, buckets and usage in them; "
-            "it cannot be undone",
+            "This deletes the tables of local servers with all limits, buckets and usage in them. "
+            "It cannot be undone",
             "Delete them?",
             yes=yes,
         )

@@ -1,4 +1,4 @@
-"""``zae-limiter local status``, ``logs`` and ``env``: what runs, says, and how it is reached."""
+"""``zae-limiter local status``, ``logs`` and ``env``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from zae_limiter_ops.local.records import ServerRecord
     from zae_limiter_ops.local.service import LocalService
 
-MOST_LINES = 1_000_000  # they are held in memory
-LAST_WORDS = 5  # lines of the log of a server that has ended
+MOST_LINES = 1_000_000  # the lines are held in memory
+LAST_LINES = 5  # of the log of a server that has ended
 
 
 @click.command("status")
@@ -31,7 +31,7 @@ LAST_WORDS = 5  # lines of the log of a server that has ended
 def show_status(ctx: click.Context, output: str) -> None:
     """Show which server runs, and whether it answers.
 
-    Exits with 1 if none runs, or if it does not answer.
+    The command exits with 1 if no server runs, or if the server does not answer.
 
     \b
     Example:
@@ -58,7 +58,7 @@ def show_status(ctx: click.Context, output: str) -> None:
 
 
 def status_fields(data: dict[str, Any]) -> list[tuple[str, object]]:
-    """Return what a status says, in words."""
+    """Return the fields of a status, for people."""
     engine = " ".join(filter(None, (data["engine"], data["image"], data["version"])))
     answers = data["answers_in_ms"]
     since_s = time.time() - datetime.fromisoformat(data["started_at"]).timestamp()
@@ -69,23 +69,23 @@ def status_fields(data: dict[str, Any]) -> list[tuple[str, object]]:
         ("url", data["url"]),
         ("started", f"{format_duration(int(since_s))} ago" if since_s >= 1 else "just now"),
         ("limiters", ", ".join(data["stacks"]) or None),
-        ("data", data["data"] or "in memory: it is gone when the server stops"),
+        ("data", data["data"] or "in memory, until the server stops"),
         ("log", data["log"]),
     ]
 
 
 def _explain_end(service: LocalService, record: ServerRecord | None) -> None:
-    """Print the last words of a server that has ended by itself."""
+    """Print the last lines of the log of a server that has ended by itself."""
     if record is None or record.container is not None:
         return
     from zae_limiter_ops.local.logs import last_lines
 
-    for line in last_lines(service.log, LAST_WORDS):
+    for line in last_lines(service.log, LAST_LINES):
         print_line(f"  {line}")
 
 
 @click.command("logs")
-@click.option("--follow", "-f", is_flag=True, help="Print what comes, until the server ends.")
+@click.option("--follow", "-f", is_flag=True, help="Print new lines until the server ends.")
 @click.option(
     "--lines",
     type=click.IntRange(0, MOST_LINES),
@@ -94,7 +94,7 @@ def _explain_end(service: LocalService, record: ServerRecord | None) -> None:
     help="Number of lines to begin with, from the end of the log.",
 )
 def print_logs(follow: bool, lines: int) -> None:
-    """Print what the server has said.
+    """Print the log of the server.
 
     The log is kept after the server has ended. A log of more than 5 MiB begins anew at the next
     start.
@@ -138,7 +138,9 @@ def _print_container_log(container: str, lines: int, *, follow: bool) -> None:
     command = DockerEngine().logs_command(container, lines, follow=follow)
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
     if code:
-        raise click.ClickException(f"docker logs ended with exit code {code}")
+        raise click.ClickException(
+            f"'docker logs' failed with exit code {code}; see its output above"
+        )
 
 
 @click.command("env")

@@ -15,7 +15,7 @@ from zae_limiter_ops.cli.namespace.registry import (
 from zae_limiter_ops.cli.shared.completion import complete_namespace, complete_orphan
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import suggested
-from zae_limiter_ops.cli.shared.formatting import count_rows, format_time, namespace_json
+from zae_limiter_ops.cli.shared.formatting import count_of, format_time
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_free_text,
@@ -24,9 +24,11 @@ from zae_limiter_ops.cli.shared.options import (
     principal_option,
     yes_option,
 )
+from zae_limiter_ops.cli.shared.records import print_records
 from zae_limiter_ops.cli.shared.store import DEFAULT_NAMESPACE
 from zae_limiter_ops.cli.shared.store_options import registry_options
-from zae_limiter_ops.cli.shared.tables import print_fields, print_hint, print_result, print_table
+from zae_limiter_ops.cli.shared.tables import print_fields, print_result
+from zae_limiter_ops.reports.columns import Column, json_of
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -38,6 +40,24 @@ name_argument = click.argument(
 )
 id_argument = click.argument(
     "namespace_id", metavar="ID", callback=check_free_text, shell_complete=complete_orphan
+)
+
+COLUMNS: tuple[Column[Namespace], ...] = (
+    Column(key="namespace_id", value=lambda entry: entry.namespace_id),
+    Column(title="namespace", key="name", value=lambda entry: entry.name),
+    Column(title="id=", value=lambda entry: entry.namespace_id),
+    Column(key="status", value=lambda entry: entry.status),
+    Column(
+        title="created=",
+        key="created_at",
+        value=lambda entry: entry.created_at,
+        format=format_time,
+    ),
+    Column(key="deleted_at", value=lambda entry: entry.deleted_at),
+)
+DELETION_COLUMNS: tuple[Column[Namespace], ...] = (
+    Column(title="deleted=", value=lambda entry: format_time(entry.deleted_at or "")),
+    Column(title="status=", value=lambda entry: entry.status),
 )
 
 
@@ -56,7 +76,7 @@ def namespace() -> None:
 @click.option(
     "--create-table",
     is_flag=True,
-    help="Create the DynamoDB table if it is missing, without a stack.",
+    help="Create a missing DynamoDB table, without a stack.",
 )
 @principal_option
 @registry_options
@@ -70,8 +90,8 @@ def register(
 ) -> None:
     """Register namespaces.
 
-    Existing ones stay as they are. A missing SQLite file is created; a missing DynamoDB table
-    only with --create-table.
+    Existing namespaces stay as they are. The command creates a missing SQLite file, but a missing
+    DynamoDB table only with --create-table.
 
     \b
     Examples:
@@ -103,7 +123,8 @@ def list_namespaces(store: StoreLocation, output: str) -> None:
     """
     with store.registry() as repository:
         namespaces = repository.list_namespaces()
-    _report(output, namespaces)
+    if_none = "no namespace is registered"
+    print_records(output, COLUMNS, namespaces, name="namespaces", if_none=if_none)
 
 
 @namespace.command("show")
@@ -120,7 +141,7 @@ def show_namespace(store: StoreLocation, name: str, output: str) -> None:
     JSON: namespace_id, name, status, created_at, deleted_at.
     """
     with store.registry() as repository:
-        data = namespace_json(find_namespace(repository, name))
+        data = json_of(COLUMNS, find_namespace(repository, name))
     if output == "json":
         print_result(output, data)
     else:
@@ -136,7 +157,7 @@ def show_namespace(store: StoreLocation, name: str, output: str) -> None:
 def delete(store: StoreLocation, name: str, yes: bool, principal: str | None, output: str) -> None:
     """Delete a namespace, recoverably.
 
-    Its name becomes free. Its data stays and can be recovered until it is purged.
+    The name becomes free. The data stays and can be recovered until the namespace is purged.
 
     \b
     Example:
@@ -150,7 +171,7 @@ def delete(store: StoreLocation, name: str, yes: bool, principal: str | None, ou
         opened = "an empty one" if name == DEFAULT_NAMESPACE else "an empty one, or none"
         confirm(
             f"This deletes the namespace {name!r}: clients that open it from now on find {opened}; "
-            "those that have it open keep using it until they close. Its data stays under the id "
+            "clients that have it open use it until they close. Its data stays under the id "
             f"{current.namespace_id} and can be recovered",
             "Delete it?",
             yes=yes,
@@ -201,7 +222,9 @@ def orphans(store: StoreLocation, output: str) -> None:
     """
     with store.registry() as repository:
         namespaces = repository.list_orphan_namespaces()
-    _report(output, namespaces)
+    columns = (*COLUMNS, *DELETION_COLUMNS)
+    if_none = "no deleted namespace has data left"
+    print_records(output, columns, namespaces, name="namespaces", if_none=if_none)
 
 
 @namespace.command()
@@ -236,7 +259,7 @@ def purge(
     print_result(
         output,
         {"namespace_id": namespace_id, "removed_rows": removed},
-        f"purged {namespace_id}: {count_rows(removed)} removed",
+        f"purged {namespace_id}: {count_of(removed, 'row')} removed",
     )
 
 
@@ -245,20 +268,3 @@ def _registry(store: StoreLocation, create_table: bool) -> SyncRepository:
         return store.registry(create=True)
     with status("creating the table"):
         return store.registry(create=True, create_table=True)
-
-
-def _report(output: str, namespaces: list[Namespace]) -> None:
-    if output == "json":
-        print_result(output, {"namespaces": [namespace_json(entry) for entry in namespaces]})
-    elif not namespaces:
-        print_hint(output, "none")
-    else:
-        with_deleted = any(entry.deleted_at for entry in namespaces)
-        heads = ("namespace", "id=", "created=", "deleted=", "status=")
-        columns = len(heads) if with_deleted else 3
-        print_table(heads[:columns], (_row(entry)[:columns] for entry in namespaces))
-
-
-def _row(entry: Namespace) -> tuple[str, ...]:
-    deleted = format_time(entry.deleted_at) if entry.deleted_at else ""
-    return entry.name, entry.namespace_id, format_time(entry.created_at), deleted, entry.status

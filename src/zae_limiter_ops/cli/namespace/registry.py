@@ -1,4 +1,4 @@
-"""Find namespaces in the registry by what was typed, and purge them with progress."""
+"""Find namespaces by the name or id that was typed, and purge them with progress."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.exceptions import (
+    NamespaceNotFoundError,
+    PermissionDenied,
+    RateLimiterUnavailable,
+)
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
-from zae_limiter_ops.cli.shared.formatting import count_rows
+from zae_limiter_ops.cli.shared.formatting import count_of
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -16,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def find_namespace(repository: SyncRepository, name: str) -> Namespace:
-    """Return an active namespace. The error for a mistyped name suggests similar ones."""
-    from zae_limiter.exceptions import NamespaceNotFoundError
-
+    """Return an active namespace. The error for a mistyped name suggests similar names."""
     try:
         return repository.get_namespace(name)
     except NamespaceNotFoundError:
@@ -47,7 +50,7 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
     ids = [orphan.namespace_id for orphan in orphans if orphan.name == namespace_id]
     if ids:
         raise click.ClickException(
-            f"{namespace_id!r} is a name, not an id; ids deleted under that name: {', '.join(ids)}"
+            f"{namespace_id!r} is a name; give the id of the deleted namespace: {', '.join(ids)}"
         )
     suggestion = did_you_mean(namespace_id, [orphan.namespace_id for orphan in orphans])
     if suggestion:
@@ -57,7 +60,9 @@ def find_orphan(repository: SyncRepository, namespace_id: str) -> Namespace | No
 
 def unknown_id(namespace_id: str) -> str:
     orphans = suggested("namespace", "orphans")
-    return f"no deleted namespace has the id {namespace_id!r}; list them: {orphans}"
+    return (
+        f"no deleted namespace has the id {namespace_id!r}; list the deleted namespaces: {orphans}"
+    )
 
 
 def purge_with_progress(
@@ -67,19 +72,13 @@ def purge_with_progress(
 
     Every failure, and an interrupt, states how many rows were removed and how to resume.
     """
-    from zae_limiter.exceptions import (
-        NamespaceNotFoundError,
-        PermissionDenied,
-        RateLimiterUnavailable,
-    )
-
     removed = 0
     with status(f"purging {namespace_id}") as update:
 
         def progress(count: int) -> None:
             nonlocal removed
             removed = count
-            update(f"purging {namespace_id}: {count_rows(count)} removed")
+            update(f"purging {namespace_id}: {count_of(count, 'row')} removed")
 
         try:
             return repository.purge_namespace(namespace_id, progress, principal)
@@ -93,6 +92,6 @@ def purge_with_progress(
 
 def _how_far(namespace_id: str, removed: int) -> str:
     return (
-        f"after at least {count_rows(removed)} were removed for good; remove the rest: "
+        f"after at least {count_of(removed, 'row')} were removed for good; remove the rest: "
         f"{suggested('namespace', 'purge', namespace_id)}"
     )

@@ -1,4 +1,4 @@
-"""Shell completion of names in the store. If the store cannot be read, nothing is suggested."""
+"""Shell completion of names in the store. It suggests nothing if the store cannot be read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter_ops.cli.shared.store import StoreLocation, resolve_url
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
 
 MAX_SUGGESTIONS = 50  # more do not fit a screen
-REQUEST_TIMEOUT_S = 1.0  # the shell blocks meanwhile
+REQUEST_TIMEOUT_S = 1.0  # the shell waits for the suggestions
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -21,14 +23,12 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 def _completer(
     list_names: Callable[[SyncRepository, str, click.Context], Iterable[str]],
 ) -> Complete:
-    """Return a click callback that suggests the names that start with what was typed.
+    """Return a click callback that suggests the names that start with the typed text.
 
-    ``list_names`` gets the context of the words that were typed before.
+    ``list_names`` gets the repository, the typed text, and the context of the words before it.
     """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        from zae_limiter.exceptions import ZAELimiterError
-
         stack_options = {name: ctx.params.get(name) for name in ("stack", "region", "endpoint_url")}
         namespace = None if param.name == "namespace" else ctx.params.get("namespace")
         try:
@@ -43,7 +43,7 @@ def _completer(
 
 
 def _resources(repository: SyncRepository, incomplete: str, ctx: click.Context) -> Iterable[str]:
-    with_entity_limits = set(repository.list_resources_with_entity_configs()) - {"_default_"}
+    with_entity_limits = set(repository.list_resources_with_entity_configs()) - {DEFAULT_RESOURCE}
     return sorted(with_entity_limits.union(repository.list_resources_with_defaults()))
 
 
@@ -58,14 +58,14 @@ def _orphans(repository: SyncRepository, incomplete: str, ctx: click.Context) ->
 def _entities(repository: SyncRepository, incomplete: str, ctx: click.Context) -> Iterable[str]:
     from zae_limiter_ops.cli.shared.lookups import entity_ids_after, view_entity
 
-    # The listing starts after what was typed, which may itself be a whole id.
+    # The listing starts after the typed text, which may itself be a whole id.
     exact = [incomplete] if incomplete and view_entity(repository, incomplete).is_known else []
     return sorted({*exact, *entity_ids_after(repository, incomplete, MAX_SUGGESTIONS)})
 
 
 def _amounts(repository: SyncRepository, incomplete: str, ctx: click.Context) -> Iterable[str]:
     """Return ``rpm=`` for each limit in force, and each limit of the bucket."""
-    # Behind an option that lacks its value, click leaves the arguments unassigned.
+    # Click leaves the arguments unassigned after an option that lacks its value.
     arguments = ctx.args or [ctx.params.get(name) or "" for name in ("entity_id", "resource")]
     if len(arguments) != 2 or not all(arguments):
         return []

@@ -1,4 +1,4 @@
-"""Consoles, questions, live status lines, bars and JSON: how commands write and ask."""
+"""Consoles, questions, live status lines, bars and JSON."""
 
 from __future__ import annotations
 
@@ -45,12 +45,16 @@ def print_json(data: Any) -> None:
 
 
 def confirm(consequences: str, question: str, *, yes: bool) -> None:
-    """State the consequences and ask. Returns only if the answer, or ``yes``, is yes."""
+    """State the consequences and ask for confirmation; raise if the answer is no.
+
+    With ``yes`` nothing is asked.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"{printable(consequences)}. There is no terminal to ask on: add --yes to do it"
+            f"{printable(consequences)}. There is no terminal for the question: "
+            "add --yes to confirm"
         )
     click.echo(folded(f"{printable(consequences)}.", sys.stderr), err=True)
     try:

@@ -1,4 +1,4 @@
-"""How commands fail: one line on stderr that names the next step, and an exit code."""
+"""Errors of commands: one line on stderr that names the next step, and an exit code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, TextIO
 
 import click
 
+from zae_limiter import exceptions
 from zae_limiter.shell_words import PROGRAM, command_line, quoted
 
 WITHOUT_DYNAMODB = "or work without DynamoDB: --url sqlite:///limits.db (or ZAEL_URL)"
 RIGHT_ADDRESS = "check --region, --url or --endpoint-url, and that the server is running"
-# The library's advice names Python arguments; these name the options of the command line instead.
+# The library's advice names Python arguments; these phrases name the options of commands instead.
 SHELL_PHRASES = {
     "; pass url='sqlite:///limits.db' or 'memory://' to work without DynamoDB": (
         f"; {WITHOUT_DYNAMODB}"
@@ -32,14 +33,14 @@ _WORD = re.compile(rf"""\(?{_QUOTED}(?:{_QUOTED}|[^\s'"])*|\S+""")
 # Commands that do not take --namespace.
 STACK_COMMANDS = ("check", "delete", "deploy", "list", "status", "upgrade")
 ALL_NAMESPACES = ("loadtest", "namespace", "version", *STACK_COMMANDS)
-DONE, FAILED, WRONG_USAGE, LIMITED, INTERRUPTED = (
-    0,
-    1,
-    2,
-    3,
-    130,
-)  # 130 is the shell's code for Ctrl-C
-CHANGES = LIMITED  # 3 is the code of an answer that was asked for, be it a limit or a difference
+
+# Exit codes. The shell itself uses 130 for Ctrl-C.
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+LIMITED = 3
+CHANGES = 3  # like LIMITED, the answer to a question: --exit-code, --detailed-exitcode
+INTERRUPTED = 130
 
 
 class GivenOptions:
@@ -63,8 +64,8 @@ class GivenOptions:
 def suggested(*words: str, options: Sequence[str] = ()) -> str:
     """Return a command line for a hint of the command that runs now.
 
-    ``words`` are the command and its arguments. The hint names the line after a colon, and ends it
-    with a semicolon or the end of the line.
+    ``words`` are the command and its arguments. A hint writes the command line after a colon, and
+    a semicolon or the end of the hint follows it.
     """
     ctx = click.get_current_context(silent=True)
     given = ctx.find_object(GivenOptions) if ctx is not None else None
@@ -72,7 +73,7 @@ def suggested(*words: str, options: Sequence[str] = ()) -> str:
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C during a command; the message states what had been done."""
+    """Ctrl-C during a command; the message states the progress until then."""
 
     exit_code = INTERRUPTED
 
@@ -101,7 +102,7 @@ def run(app: click.Command, args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _report(f"error: {error.format_message()}", error.exit_code)
     except click.Abort:
-        return _report("interrupted; every change is made whole or not at all", INTERRUPTED)
+        return _report("interrupted; every change was made completely or not at all", INTERRUPTED)
     except Exception as error:
         if os.environ.get("ZAEL_DEBUG") == "1":
             raise
@@ -117,8 +118,6 @@ def _with_help(error: click.UsageError) -> str:
 
 def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     """Return the line and the exit code for an error that click does not know."""
-    from zae_limiter import exceptions
-
     if isinstance(error, exceptions.ValidationError):
         return f"error: {error}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
@@ -126,19 +125,17 @@ def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     if isinstance(error, OSError) and error.filename is not None:
         return f"error: {error.filename}: {error.strerror}; choose another file", FAILED
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"error: {error.strerror}; free some space and run it again", FAILED
+        return f"error: {error.strerror}; free some space and run the command again", FAILED
     cause = f"{type(error).__name__}: {error}"
-    return f"error: {cause}; run it again with ZAEL_DEBUG=1 and report what it prints", FAILED
+    return f"error: {cause}; run the command again with ZAEL_DEBUG=1 and report its output", FAILED
 
 
 def _in_shell_terms(error: Exception, given: GivenOptions) -> str:
     """Return the message of a library error with commands and options as advice."""
-    from zae_limiter import exceptions
-
     if isinstance(error, exceptions.NamespaceNotFoundError):
         return (
-            f"namespace {error.namespace!r} is not registered; list those that are: "
-            f"{given.command('namespace', 'list')}; list deleted ones: "
+            f"namespace {error.namespace!r} is not registered; list the registered namespaces: "
+            f"{given.command('namespace', 'list')}; list the deleted namespaces: "
             f"{given.command('namespace', 'orphans')}; register it: "
             f"{given.command('namespace', 'register', error.namespace)}"
         )
@@ -191,9 +188,9 @@ def _report(message: str, code: int) -> int:
 
 
 def folded(line: str, stream: TextIO) -> str:
-    """Fold a line between words at the width of a terminal; anywhere else it stays one line.
+    """Fold a line between words at the width of a terminal; elsewhere the line stays as it is.
 
-    Commands and quoted names stay whole, so that they can be copied: the terminal breaks them.
+    Commands and quoted names stay whole, so that people can copy them.
     """
     if not stream.isatty():
         return line

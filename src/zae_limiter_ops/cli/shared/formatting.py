@@ -1,4 +1,4 @@
-"""Values as text for people, and as JSON values for programs."""
+"""Values as text for people, and as values of JSON for programs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.naming import DEFAULT_RESOURCE
+
 if TYPE_CHECKING:
-    from zae_limiter.models.entity import Entity, Namespace
     from zae_limiter.models.limit import Limit
 
-# As in zae_limiter.naming, which is not imported here: help must not import the library.
-DEFAULT_RESOURCE = "_default_"
 NOT_REGISTERED = "in use, not registered"
 # Configuration levels by the value of their ConfigSource.
 LEVELS = {
@@ -31,11 +30,12 @@ def printable(text: object) -> str:
 
 
 def format_number(value: int) -> str:
+    """Return ``12,000``."""
     return f"{value:,}"
 
 
 def format_short_number(value: int) -> str:
-    """Three digits and a unit letter, for narrow columns and axes: ``12.3k``."""
+    """Return three digits and a unit letter, for narrow columns and axes: ``12.3k``."""
     for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -43,7 +43,7 @@ def format_short_number(value: int) -> str:
 
 
 def format_rate(limit: Limit) -> str:
-    """``1,000/min``, ``1/90s``: the period as ``-l`` takes it; ``in flight, 60s`` for slots."""
+    """Return ``1,000/min`` or ``1/90s``, as ``-l`` takes it; ``in flight, 60s`` for slots."""
     from zae_limiter.models.notation import format_period
 
     if limit.lease_ttl is not None:
@@ -52,14 +52,8 @@ def format_rate(limit: Limit) -> str:
 
 
 def describe_limits(limits: Iterable[Limit]) -> str:
-    """``rpm 60/min, tpm 10,000/min (burst 15,000), parallel 20 in flight``, or ``none``."""
+    """Return ``rpm 60/min, tpm 10,000/min (burst 15,000), parallel 20 in flight``, or ``none``."""
     return ", ".join(map(_describe_limit, limits)) or "none"
-
-
-def describe_change(before: Iterable[Limit], after: Iterable[Limit], *, changed: bool) -> str:
-    """Return the stored limits, and those before, or that nothing has changed."""
-    earlier = f"before: {describe_limits(before)}" if changed else "unchanged"
-    return f"{describe_limits(after)} ({earlier})"
 
 
 def _describe_limit(limit: Limit) -> str:
@@ -72,7 +66,7 @@ def _describe_limit(limit: Limit) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """``now``, ``0.25 s``, ``3 min 20 s``, ``2 d 4 h``, ``never``."""
+    """Return ``now``, ``0.25 s``, ``3 min 20 s``, ``2 d 4 h`` or ``never``."""
     if math.isinf(seconds):
         return "never"
     if seconds <= 0:
@@ -92,64 +86,40 @@ def format_duration(seconds: float) -> str:
 
 
 def format_hour(start: str) -> str:
-    """The hour that starts at an ISO time: ``2026-01-31 08:00Z``."""
+    """Return the hour that starts at an ISO time: ``2026-01-31 08:00Z``."""
     return f"{start[:10]} {start[11:16]}Z"
 
 
 def format_time(time: str) -> str:
-    """An ISO time to the second: ``2026-01-31 08:15:30Z``."""
+    """Return an ISO time to the second: ``2026-01-31 08:15:30Z``."""
     return f"{time[:10]} {time[11:19]}Z"
 
 
 def format_tokens(milli: int) -> str:
-    """Tokens without trailing zeros: ``1,200``, ``0.5``, ``-3`` for a debt."""
+    """Return tokens without trailing zeros: ``1,200``, ``0.5``, ``-3`` for a debt."""
     whole, rest = divmod(abs(milli), 1000)
     text = format_number(whole) + (f".{rest:03d}".rstrip("0") if rest else "")
     return f"-{text}" if milli < 0 else text
 
 
 def describe_resource(resource: str) -> str:
+    """Return the quoted name; ``any resource`` for the limits on all other resources."""
     return "any resource" if resource == DEFAULT_RESOURCE else f"{resource!r}"
 
 
 def count_of(count: int, thing: str, things: str = "") -> str:
-    """``1 row``, ``2,000 rows``; ``things`` is the plural where an s does not do."""
+    """Return ``1 row`` or ``2,000 rows``; ``things`` is a plural that does not end in s."""
     return f"1 {thing}" if count == 1 else f"{format_number(count)} {things or thing + 's'}"
-
-
-def count_rows(count: int) -> str:
-    return count_of(count, "row")
 
 
 # --- for programs ----------------------------------------------------------------------------
 
 
 def limits_json(limits: Iterable[Limit] | None) -> list[dict[str, Any]]:
+    """Return the limits as JSON; an empty list for None."""
     return [limit.to_dict() for limit in limits or ()]
 
 
-def entity_json(entity: Entity) -> dict[str, Any]:
-    """Return the JSON; ``created_at`` is empty for an id that was used but never created."""
-    return {
-        "entity_id": entity.id,
-        "name": entity.name,
-        "parent_id": entity.parent_id,
-        "cascade": entity.cascade,
-        "metadata": dict(entity.metadata),
-        "created_at": entity.created_at,
-    }
-
-
-def namespace_json(namespace: Namespace) -> dict[str, Any]:
-    return {
-        "namespace_id": namespace.namespace_id,
-        "name": namespace.name,
-        "status": namespace.status,
-        "created_at": namespace.created_at,
-        "deleted_at": namespace.deleted_at,
-    }
-
-
 def seconds_json(seconds: float) -> float | None:
-    """Return None for infinity, which strict JSON does not have: null means never."""
+    """Return None, which means never, for infinity: strict JSON has no infinity."""
     return None if math.isinf(seconds) else seconds

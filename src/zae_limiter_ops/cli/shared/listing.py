@@ -8,18 +8,28 @@ from typing import Any, Generic, TypeVar
 
 import click
 
-from zae_limiter_ops.cli.shared.tables import PlainTable, cells_of, print_table
+from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.shared.records import print_columns
+from zae_limiter_ops.cli.shared.tables import (
+    print_hint,
+    print_plain_rows,
+    printable_cells,
+    start_plain_table,
+)
+from zae_limiter_ops.reports.columns import Column, cells_of, json_of, titles_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 FIRST_PAGE = 100  # small, so that the first rows are printed at once
 PAGE = 1000  # large, so that long listings take few reads
 
 
 class Pages(Generic[T]):
-    """Iterates over the pages of a listing, up to ``limit`` items in all (None: no limit).
+    """Iterates over the pages of a listing, up to ``limit`` records in all (None: no limit).
 
-    After the last page ``next_cursor`` is where to continue; None at the end of the listing.
+    After the last page ``next_cursor`` is the cursor of the next one; None at the end of the
+    listing.
     """
 
     def __init__(
@@ -31,48 +41,64 @@ class Pages(Generic[T]):
         self._fetch = fetch
         self._limit = limit
         self.next_cursor = cursor
-        self.item_count = 0
+        self.record_count = 0
 
     @property
     def is_over(self) -> bool:
         """Whether the page that was read last is the last one."""
-        return self.next_cursor is None or self.item_count == self._limit
+        return self.next_cursor is None or self.record_count == self._limit
 
     def __iter__(self) -> Iterator[list[T]]:
         is_over = False
         while not is_over:
-            size = PAGE if self.item_count else FIRST_PAGE
+            size = PAGE if self.record_count else FIRST_PAGE
             if self._limit is not None:
-                size = min(size, self._limit - self.item_count)
+                size = min(size, self._limit - self.record_count)
             page, self.next_cursor = self._fetch(size, self.next_cursor)
-            self.item_count += len(page)
+            self.record_count += len(page)
             is_over = self.is_over
             if page:
                 yield page
 
 
+def print_pages(output: str, name: str, columns: Sequence[Column[T]], pages: Pages[T]) -> None:
+    """Print a table, or JSON with the records under ``name``; a hint names the next page."""
+    if output == "json":
+        stream_json(name, pages, lambda record: json_of(columns, record))
+        end_json(next_cursor=pages.next_cursor)
+        return
+    stream_table(columns, pages, lambda record: [record])
+    print_next_page(output, pages)
+
+
+def print_next_page(output: str, pages: Pages[T]) -> None:
+    """Print the option that continues the listing, unless the listing is complete."""
+    if pages.next_cursor is not None:
+        print_hint(output, f"more: add --all, or --cursor {quoted(pages.next_cursor)}")
+
+
 def stream_table(
-    heads: Sequence[str],
+    columns: Sequence[Column[R]],
     pages: Pages[T],
-    rows: Callable[[T], Iterable[Sequence[object]]],
+    rows: Callable[[T], Iterable[R]],
     *,
     styles: dict[str, str] | None = None,
 ) -> None:
-    """Print a table of any length, a page at a time; an item may have several rows.
+    """Print a table of any length, a page at a time; ``rows`` returns the rows of a record.
 
-    A single page is printed like any other table; of several pages the first one decides how
-    wide the columns are.
+    A single page is printed like any other table. The first of several pages decides how wide
+    the columns are.
     """
     table = None
     for page in pages:
+        records = [row for record in page for row in rows(record)]
         if table is None and pages.is_over:
-            print_table(heads, (row for item in page for row in rows(item)), last_styles=styles)
+            print_columns(columns, records, styles=styles)
             return
-        cells = [cells_of(row) for item in page for row in rows(item)]
+        cells = [printable_cells(cells_of(columns, record)) for record in records]
         if table is None:
-            table = PlainTable(heads, cells)
-            table.print_head()
-        table.print_rows(cells)
+            table = start_plain_table(titles_of(columns), cells)
+        print_plain_rows(table, cells)
 
 
 def stream_json(name: str, pages: Iterable[list[T]], to_json: Callable[[T], Any]) -> None:
@@ -80,7 +106,7 @@ def stream_json(name: str, pages: Iterable[list[T]], to_json: Callable[[T], Any]
     click.echo(f'{{\n  "{name}": [', nl=False)
     first = True
     for page in pages:
-        texts = [_indented(to_json(item)) for item in page]
+        texts = [_indented(to_json(record)) for record in page]
         click.echo(("" if first else ",") + ",".join(texts), nl=False)
         first = False
     click.echo("]" if first else "\n  ]", nl=False)

@@ -1,4 +1,4 @@
-"""Entities and buckets with the limits in force, read from the store as data."""
+"""Entities and buckets with the limits in force, read from the store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
     from zae_limiter.models.limit import Limit
 
-# Suggestions for a mistyped id must be cheap in stores with very many entities: one page of ids
-# from where the id would be sorted, after characters that are rarely mistyped, and on a few
-# resources only.
+# Suggestions for a mistyped id must be cheap in stores with very many entities. So they come from
+# one page of ids that share the first characters, which are rarely mistyped, and from a few
+# resources.
 SUGGESTION_PAGE = 200
 TRUSTED_PREFIX = 3
 MAX_SEARCHED_RESOURCES = 5
@@ -32,14 +32,14 @@ class ShownLimits:
     """The limits in force for an entity on a resource, and their configuration level."""
 
     entity_id: str
-    resource: str  # ``_default_``: any resource that is not listed
+    resource: str  # ``_default_`` stands for all resources that are not listed
     source: ConfigSource | None
     limits: tuple[Limit, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ParentView:
-    """Whether the parent of an entity was created, and which limits are in force for it."""
+    """The parent of an entity: whether it was created, and the kind of its limits in force."""
 
     exists: bool
     limits: str  # own, defaults or none
@@ -74,7 +74,7 @@ def view_entity(
 ) -> EntityView:
     """Return the entity with the limits in force on every resource that has limits or a bucket.
 
-    If it cascades, those of its parent follow.
+    If the entity cascades, the limits of its parent follow.
     """
     entity = repository.get_entity(entity_id)
     in_force = _all_in_force(repository, charged_entities(entity_id, entity), resource)
@@ -92,7 +92,7 @@ def view_entity(
 def _all_in_force(
     repository: SyncRepository, entity_ids: list[str], resource: str | None
 ) -> list[ShownLimits]:
-    """Return the limits in force on one resource, or on all that have limits or a bucket."""
+    """Return the limits in force on one resource, or on all with limits or a bucket."""
     resources = [resource] if resource else _resources(repository, entity_ids)
     in_force = []
     for entity_id in entity_ids:
@@ -138,11 +138,11 @@ def _limits_on_other_resources(repository: SyncRepository, entity_id: str) -> Sh
 
 @dataclass(frozen=True, slots=True)
 class BucketView:
-    """One limit of a bucket, as it was when it was read."""
+    """One limit of a bucket, with its level at the time of the read."""
 
     state: BucketState
-    from_call: bool  # the limit was passed by calls, in addition to the stored one
-    limits_changed: bool  # other limits have come into force since the last acquire
+    from_call: bool  # calls have passed the limit, in addition to the stored one
+    limits_changed: bool  # the limits in force have changed since the last acquire
     last_used_hour: str | None  # start of the last hour with consumption
 
     @property
@@ -151,19 +151,23 @@ class BucketView:
 
     @property
     def retry_after_seconds(self) -> float:
-        """Until one token can be taken, provided that nothing else is charged.
+        """The time until one token can be taken, provided that nothing else is charged.
 
-        Of slots, the time after which it is worth asking again. Not before the end of a pause.
+        For slots, the time after which a caller should ask again. The time is never shorter than
+        the rest of a pause.
         """
         seconds = min(self._until(MILLI), RETRY_S) if self._has_slots else self._until(MILLI)
         return max(seconds, self.paused_seconds)
 
     def holds(self, amount: int) -> bool:
-        """Whether an amount could be taken now."""
+        """Return whether an amount could be taken now."""
         return self.fits_after_seconds(amount) == 0
 
     def fits_after_seconds(self, amount: int) -> float:
-        """Until an amount can be taken, provided that nothing else is charged; inf if never."""
+        """Return the time until an amount can be taken; infinite if it never can.
+
+        The time holds provided that nothing else is charged.
+        """
         if amount * MILLI > self.state.capacity_milli:
             return math.inf
         seconds = self._until(amount * MILLI)
@@ -171,7 +175,7 @@ class BucketView:
 
     @property
     def paused_seconds(self) -> float:
-        """For how long the bucket is still paused; 0 if it is not."""
+        """The remaining time of the pause; 0 if the bucket is not paused."""
         until_ms = self.state.paused_until_ms
         return 0.0 if until_ms is None else max(0, until_ms - self.state.last_refill_ms) / 1000
 
@@ -183,12 +187,12 @@ class BucketView:
 
     @property
     def used_share(self) -> float:
-        """What is missing of the capacity: 1 if it is empty, more in debt."""
+        """The used share of the capacity: 1 for an empty bucket, more in debt."""
         return 1 - self.state.tokens_milli / self.state.capacity_milli
 
     @property
     def full_after_seconds(self) -> float:
-        """Until it is full; of slots, until all expire that are held now, if none is renewed."""
+        """The time until the bucket is full; for slots, until all held slots expire."""
         return self._until(self.state.capacity_milli)
 
     @property
@@ -206,7 +210,7 @@ class BucketView:
 def view_buckets(
     repository: SyncRepository, entity_id: str, resource: str | None = None
 ) -> list[BucketView]:
-    """Return all buckets of an entity, or the one on ``resource``, limit by limit."""
+    """Return the limits of all buckets of an entity, or of its bucket on ``resource``."""
     states = repository.get_buckets(entity_id, resource)
     names = dict.fromkeys(state.resource for state in states)
     last = {name: last_used_hour(repository, entity_id, name) for name in names}
@@ -214,7 +218,7 @@ def view_buckets(
     views, seen = [], set[tuple[str, str]]()
     for state in states:
         key = (state.resource, state.limit_name)
-        # The stored limit comes first; a second one of that name was passed by calls.
+        # The stored limit comes first; calls have passed a second limit of that name.
         from_call = key in seen
         changed = not from_call and state.limit not in in_force[state.resource]
         views.append(BucketView(state, from_call, changed, last[state.resource]))
@@ -223,20 +227,20 @@ def view_buckets(
 
 
 def last_used_hour(repository: SyncRepository, entity_id: str, resource: str) -> str | None:
-    """Return the start of the last hour with consumption; None if it is unknown."""
+    """Return the start of the last hour with consumption; None if the hour is unknown."""
     summary = repository.get_usage_summary(entity_id, resource, "hourly")
     return summary.max_window_start or repository.get_last_use(entity_id, resource)
 
 
 def is_known_entity(repository: SyncRepository, entity_id: str) -> bool:
-    """Whether an entity was created, has limits of its own, or has buckets."""
+    """Return whether an entity was created, has limits of its own, or has buckets."""
     if repository.get_buckets(entity_id):
         return True
     return view_entity(repository, entity_id).is_known
 
 
 def is_known_resource(repository: SyncRepository, resource: str) -> bool:
-    """Whether a resource has defaults, limits of entities, or buckets."""
+    """Return whether a resource has defaults, limits of entities, or buckets."""
     return (
         resource in repository.list_resources_with_defaults()
         or resource in repository.list_resources_with_entity_configs()
@@ -245,12 +249,12 @@ def is_known_resource(repository: SyncRepository, resource: str) -> bool:
 
 
 def similar_entities(repository: SyncRepository, entity_id: str) -> list[str]:
-    """Return ids that start like this one, as far as a few cheap reads return them."""
+    """Return some ids that start like this one, from a few cheap reads."""
     return entity_ids_after(repository, entity_id[:TRUSTED_PREFIX], SUGGESTION_PAGE)
 
 
 def similar_resources(repository: SyncRepository) -> list[str]:
-    """Return names of resources, as far as a few cheap reads return them."""
+    """Return some names of resources, from a few cheap reads."""
     states, _ = repository.list_buckets(SUGGESTION_PAGE)
     return sorted(
         {
@@ -263,9 +267,10 @@ def similar_resources(repository: SyncRepository) -> list[str]:
 
 
 def entity_ids_after(repository: SyncRepository, start: str, limit: int) -> list[str]:
-    """Return ids that sort after ``start``, of entities that were created or have own limits.
+    """Return ids after ``start`` of entities that were created or have limits of their own.
 
-    Not all of them: where a store lists entities unordered, only the first page is read.
+    The result is incomplete for a store that lists entities unordered: only its first page is
+    read.
     """
     pages = (repository.list_entities(limit, cursor) for cursor in {"", start})
     entity_ids = {entity.id for entities, _ in pages for entity in entities}

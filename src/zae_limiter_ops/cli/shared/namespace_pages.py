@@ -1,15 +1,18 @@
-"""Listings of one namespace or of all: ``--all-namespaces``, and hints to other namespaces."""
+"""Listings of one namespace or of all of them, and hints to other namespaces."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from zae_limiter.exceptions import NamespaceNotFoundError, PermissionDenied
+from zae_limiter_ops.cli.shared.listing import Pages
 from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.reports.columns import Column, of_part
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
@@ -25,33 +28,39 @@ all_namespaces_option = click.option(
     "--all-namespaces",
     "-A",
     is_flag=True,
-    help="All namespaces of the store, one after the other; not with --namespace.",
+    help="Read all namespaces of the store, one after the other; not with --namespace.",
 )
 
 
 class InNamespace(NamedTuple, Generic[T]):
-    """Something that was found, and the namespace that holds it."""
+    """A found item, and the namespace that holds it."""
 
     namespace: str
     item: T
 
 
+def _item_of(found: InNamespace[T]) -> T:
+    return found.item
+
+
 class Namespaces:
-    """The namespaces that a command reads: the one that its options name, or all of them."""
+    """The namespaces that a command reads: the namespace of its options, or all of them."""
 
     def __init__(self, repository: SyncRepository, *, are_all: bool) -> None:
         self.repository = repository
         self.are_all = are_all
         self._repositories = {repository.namespace_name: repository}
 
-    @property
-    def head(self) -> tuple[str, ...]:
-        """The head of the column of namespaces, if a table needs one."""
-        return ("namespace",) if self.are_all else ()
+    def columns(self, columns: Sequence[Column[T]]) -> list[Column[InNamespace[T]]]:
+        """Return the columns of found items, with their namespaces first.
 
-    def cell(self, namespace: str) -> tuple[str, ...]:
-        """Return the cell of the column of namespaces, if a table has one."""
-        return (namespace,) if self.are_all else ()
+        Tables and CSV name the namespaces only if the command reads all of them.
+        """
+        name = "namespace" if self.are_all else None
+        namespace: Column[InNamespace[T]] = Column(
+            title=name, key="namespace", csv=name, value=lambda found: found.namespace
+        )
+        return [namespace, *of_part(columns, _item_of)]
 
     def __iter__(self) -> Iterator[SyncRepository]:
         """Yield a repository for each namespace, sorted by name."""
@@ -68,8 +77,8 @@ class Namespaces:
     ) -> tuple[list[InNamespace[T]], str | None]:
         """Return at most ``size`` items and the next cursor, None at the end.
 
-        The cursor of all namespaces names the one in which the next page starts. If that one was
-        deleted meanwhile, the page starts in the namespace after it.
+        The cursor of all namespaces names the namespace in which the next page starts. If that
+        namespace was deleted meanwhile, the page starts in the namespace after it.
         """
         first, position = self._start(cursor)
         found: list[InNamespace[T]] = []
@@ -78,7 +87,7 @@ class Namespaces:
             if self.are_all and name < first:
                 continue
             if len(found) == size:
-                # A cursor leads to the next item: an empty namespace would be an empty page.
+                # A cursor must lead to an item: the page of an empty namespace would be empty.
                 if fetch(repository, 1, None)[0]:
                     return found, f"{name}{DELIMITER}"
                 continue
@@ -89,8 +98,14 @@ class Namespaces:
                 return found, f"{name}{DELIMITER}{after}" if self.are_all else after
         return found, None
 
+    def pages(
+        self, fetch: Fetch[T], limit: int | None, cursor: str | None
+    ) -> Pages[InNamespace[T]]:
+        """Return the pages of a listing from ``cursor`` on."""
+        return Pages(lambda size, after: self.page(fetch, size, after), limit, cursor)
+
     def hint(self, output: str, fetch: Fetch[T], *, with_all: bool = True) -> None:
-        """Print a hint if another namespace holds what was looked for in vain.
+        """Print a hint if the namespace holds nothing and another namespace does.
 
         ``with_all`` says whether the command has the option ``--all-namespaces``.
         """
@@ -100,20 +115,18 @@ class Namespaces:
         if not holders:
             return
         if len(holders) == 1:
-            advice = f"namespace {holders[0]!r} has some: use --namespace {holders[0]}"
+            advice = f"namespace {holders[0]!r} has matches: use --namespace {holders[0]}"
             print_hint(output, advice + (", or --all-namespaces" if with_all else ""))
             return
         names = f"{', '.join(map(repr, holders[:-1]))} and {holders[-1]!r}"
         option = "--all-namespaces" if with_all else "--namespace NAME"
-        print_hint(output, f"namespaces {names} have some: use {option}")
+        print_hint(output, f"namespaces {names} have matches: use {option}")
 
     def _holders(self, fetch: Fetch[T]) -> list[str]:
-        """Return other namespaces that hold something, among the first and among permitted ones.
+        """Return the names of other namespaces that hold something, among the first few.
 
-        Who may read one namespace alone gets no hint: the command itself has succeeded.
+        A caller who may read only one namespace gets no hint: the command itself has succeeded.
         """
-        from zae_limiter.exceptions import PermissionDenied
-
         holders = []
         try:
             for namespace in self.repository.list_namespaces()[:MAX_SEARCHED]:
@@ -129,13 +142,13 @@ class Namespaces:
             return "", cursor
         name, delimiter, position = cursor.partition(DELIMITER)
         if not delimiter:
-            raise click.UsageError(f"{cursor!r} must be what the previous page returned")
+            raise click.UsageError(
+                f"{cursor!r} is not a cursor; give the cursor that the previous page returned"
+            )
         return name, position or None
 
     def _open(self, name: str) -> SyncRepository | None:
-        """Return the repository of a namespace; None if it was deleted meanwhile."""
-        from zae_limiter.exceptions import NamespaceNotFoundError
-
+        """Return the repository of a namespace; None if the namespace was deleted."""
         if name not in self._repositories:
             try:
                 self._repositories[name] = self.repository.namespace(name)
@@ -153,6 +166,6 @@ def open_namespaces(store: StoreLocation, all_namespaces: bool) -> Iterator[Name
         return
     source = click.get_current_context().get_parameter_source("namespace")
     if source is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--all-namespaces reads them all; leave out --namespace")
+        raise click.UsageError("--all-namespaces reads all namespaces; leave out --namespace")
     with store.registry() as repository:
         yield Namespaces(repository, are_all=True)

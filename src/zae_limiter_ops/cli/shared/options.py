@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from zae_limiter.naming import process_author
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.naming import (
+    DEFAULT_RESOURCE,
+    check_cursor,
+    check_entity_id,
+    check_namespace,
+    check_resource,
+    check_resource_or_default,
+    check_text,
+    process_author,
+)
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 
 
@@ -16,14 +26,12 @@ def validation_callback(
 ) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a click callback that reports the library's ValidationError as wrong usage.
 
-    ``shown`` is how a message shows the value.
+    ``shown`` formats the value for the message.
     """
 
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if value is None:
             return None
-        from zae_limiter.exceptions import ValidationError
-
         try:
             return check(value)
         except ValidationError as error:
@@ -33,18 +41,12 @@ def validation_callback(
 
 
 def _text(value: str) -> str:
-    from zae_limiter.exceptions import ValidationError
-    from zae_limiter.naming import check_text
-
     if not value.strip():
         raise ValidationError("text", value, "must not be empty")
     return check_text(value, "text") or ""
 
 
 def _cursor(value: str) -> str:
-    from zae_limiter.exceptions import ValidationError
-    from zae_limiter.naming import check_cursor
-
     if not value.strip():
         raise ValidationError("cursor", value, "must not be empty")
     return check_cursor(value) or ""
@@ -63,7 +65,7 @@ output_option = click.option(
     help="Output format: a table for people, JSON for programs.",
 )
 if_missing_option = click.option(
-    "--if-missing", is_flag=True, help="Leave alone what is stored already; for scripts."
+    "--if-missing", is_flag=True, help="Keep the stored setting if there is one; for scripts."
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
@@ -84,7 +86,7 @@ def page_options(things: str, thing: str, metavar: str) -> Callable[[Any], Any]:
     options = (
         count_option(things),
         click.option(
-            "--all", "list_all", is_flag=True, help=f"List all {things}, whatever --limit says."
+            "--all", "list_all", is_flag=True, help=f"List all {things}; --limit is ignored."
         ),
         click.option(
             "--cursor",
@@ -110,43 +112,23 @@ principal_option = click.option(
     default=process_author,
     show_default="user and host of the process",
     callback=check_free_text,
-    help="Name that the audit log gives as the author of the change.",
+    help="Author of the change in the audit log.",
 )
 
 
 # --- names -----------------------------------------------------------------------------------
 
 
-def _namespace(value: str) -> str:
-    from zae_limiter.naming import check_namespace
-
+def _namespaces(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if isinstance(value, tuple):
+        return tuple(map(check_namespace, value))
     return check_namespace(value)
 
 
-def _entity_id(value: str) -> str:
-    from zae_limiter.naming import check_entity_id
-
-    return check_entity_id(value)
-
-
-def _resource(value: str) -> str:
-    from zae_limiter.naming import check_resource
-
-    return check_resource(value)
-
-
-def _resource_or_default(value: str) -> str:
-    from zae_limiter.naming import check_resource_or_default
-
-    return check_resource_or_default(value)
-
-
-check_entity = validation_callback(_entity_id)
-check_resource_name = validation_callback(_resource)
-check_any_resource = validation_callback(_resource_or_default)
-check_namespace_name = validation_callback(
-    lambda value: tuple(map(_namespace, value)) if isinstance(value, tuple) else _namespace(value)
-)
+check_entity = validation_callback(check_entity_id)
+check_resource_name = validation_callback(check_resource)
+check_any_resource = validation_callback(check_resource_or_default)
+check_namespace_name = validation_callback(_namespaces)
 
 entity_argument = click.argument(
     "entity_id", metavar="ENTITY", callback=check_entity, shell_complete=complete_entity
@@ -154,14 +136,21 @@ entity_argument = click.argument(
 resource_argument = click.argument(
     "resource", metavar="RESOURCE", callback=check_resource_name, shell_complete=complete_resource
 )
+optional_resource_argument = click.argument(
+    "resource",
+    metavar="[RESOURCE]",
+    required=False,
+    callback=check_resource_name,
+    shell_complete=complete_resource,
+)
 resource_or_default_option = click.option(
     "--resource",
     "-r",
     metavar="NAME",
-    default="_default_",
+    default=DEFAULT_RESOURCE,
     callback=check_any_resource,
     shell_complete=complete_resource,
-    help="Limits on this resource only; otherwise on all resources without their own.",
+    help="Resource of the limits; default: all resources without limits of their own.",
 )
 resource_filter = click.option(
     "--resource",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter_ops.cli.shared.completion import complete_amount
 from zae_limiter_ops.cli.shared.options import validation_callback
 
@@ -29,20 +30,19 @@ class LimitType(click.ParamType["Limit"]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Limit:
-        from zae_limiter.exceptions import ValidationError
         from zae_limiter.models.limit import Limit
 
         try:
             return Limit.parse(value)
         except ValidationError as error:
-            _, _, part = error.field.partition(".")  # empty: it is not a limit at all
+            _, _, part = error.field.partition(".")  # empty if the text is no limit at all
             self.fail(f"{value!r}: {f'{part} {error.reason}'.lstrip()}", param, ctx)
 
 
 def _limits(value: tuple[Limit, ...]) -> tuple[Limit, ...]:
     from zae_limiter.models.limit import check_limits
 
-    return check_limits(value) if value else ()  # click itself asks for what is required
+    return check_limits(value) if value else ()  # click itself reports a missing option
 
 
 def _limits_option(*, required: bool) -> Callable[[F], F]:
@@ -79,7 +79,6 @@ class AmountType(click.ParamType[tuple[str, int]]):
 
 
 def _amounts(value: tuple[tuple[str, int], ...]) -> dict[str, int]:
-    from zae_limiter.exceptions import ValidationError
     from zae_limiter.models.limit import check_amounts
 
     amounts = dict(value)

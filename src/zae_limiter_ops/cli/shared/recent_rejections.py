@@ -1,4 +1,4 @@
-"""Buckets that have rejected callers lately, from the counts of usage."""
+"""The buckets that have rejected callers lately, from the counts of usage."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PAGE = 1000  # hours of one read
 
 @dataclass(slots=True)
 class RecentRejections:
-    """Acquires that one bucket rejected in this hour and the last.
+    """The acquires that one bucket rejected in this hour and the last.
 
-    ``through_children`` of them were acquires of children. ``asked`` is the largest rejected amount
-    of each limit.
+    ``through_children`` counts the rejected acquires of children, which are part of ``rejected``.
+    ``asked`` is the largest rejected amount of each limit.
     """
 
     entity_id: str

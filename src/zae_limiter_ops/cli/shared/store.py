@@ -1,19 +1,22 @@
-"""Which store a command works on, and how it is opened. A mistyped name creates nothing."""
+"""The store that a command works on. A mistyped name creates nothing."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import urlencode
 
 import click
 
+from zae_limiter.exceptions import NamespaceNotFoundError
+from zae_limiter.store_url import StoreUrl, parse_url
 from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
 
 if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter.settings import Provision
-    from zae_limiter.store_url import StoreUrl
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
@@ -27,7 +30,7 @@ StackPlace: TypeAlias = tuple[str, str | None, str | None]  # name, region, endp
 class StoreLocation(NamedTuple):
     """The store and namespace that the options and the environment name; not opened yet."""
 
-    url: str | None = None  # None: nothing is named, so it is the default stack
+    url: str | None = None  # None if nothing is named: the default stack
     namespace: str | None = None
 
     def open(
@@ -37,9 +40,11 @@ class StoreLocation(NamedTuple):
         provision: Provision = "never",
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> SyncRepository:
-        """Open the store. Only ``create`` creates a missing file; no namespace is created."""
+        """Open the store. A missing namespace is an error.
+
+        A missing file is an error, too, unless ``create`` is set.
+        """
         from zae_limiter._sync.repository import SyncRepository
-        from zae_limiter.exceptions import NamespaceNotFoundError
 
         self._check_file(create)
         builder = SyncRepository.builder().namespace(self.namespace).url(self.url)
@@ -64,8 +69,6 @@ class StoreLocation(NamedTuple):
     @property
     def missing_file(self) -> str | None:
         """The SQLite file of the store if it does not exist and its folder does."""
-        from pathlib import Path
-
         parsed = self._parsed_url()
         path = Path(parsed.place)
         is_creatable = parsed.engine == "sqlite" and path.absolute().parent.is_dir()
@@ -91,14 +94,10 @@ class StoreLocation(NamedTuple):
             return [namespace.name for namespace in repository.list_namespaces()]
 
     def _parsed_url(self) -> StoreUrl:
-        from zae_limiter.store_url import parse_url
-
         return parse_url(self.url or f"dynamodb://{DEFAULT_STACK}")
 
     def _check_file(self, create: bool) -> None:
-        """Raise if a SQLite file is missing and not to be created; note what is created."""
-        from pathlib import Path
-
+        """Raise if a SQLite file is missing and must not be created; announce a new file."""
         parsed = self._parsed_url()
         if parsed.engine == "memory" and create:
             click.echo("note: memory:// forgets everything when this command ends", err=True)
@@ -121,8 +120,6 @@ def resolve_url(url: str | None, stack_options: Mapping[str, str | None]) -> str
     env_stack = os.environ.get("ZAEL_STACK")
     if not any(stack_options.values()) and (url or not env_stack):
         return url
-    from urllib.parse import urlencode
-
     keys = ("region", "endpoint_url")
     query_options = {key: stack_options[key] for key in keys if stack_options.get(key)}
     query = f"?{urlencode(query_options)}" if query_options else ""

@@ -1,4 +1,4 @@
-"""Options that name the store: ``--url``, or those of a DynamoDB stack."""
+"""Options that name the store: ``--url``, or the options of a DynamoDB stack."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from zae_limiter.naming import check_stack_name
+from zae_limiter.store_url import check_region, masked_url, parse_url
 from zae_limiter_ops.cli.shared.completion import complete_namespace
 from zae_limiter_ops.cli.shared.errors import GivenOptions
 from zae_limiter_ops.cli.shared.options import check_namespace_name, validation_callback
@@ -18,39 +20,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _url(value: str) -> str:
-    from zae_limiter.store_url import parse_url
-
     parsed = parse_url(value)
-    _region(parsed.options.get("region"))
+    check_region(parsed.options.get("region"))
     _endpoint(parsed.options.get("endpoint_url"))
     return value
 
 
-def _stack(value: str) -> str:
-    from zae_limiter.naming import check_stack_name
-
-    return check_stack_name(value)
-
-
 def _check_stack_option(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     try:
-        return validation_callback(_stack, _masked)(ctx, param, value)
+        return validation_callback(check_stack_name, _masked)(ctx, param, value)
     except click.BadParameter as error:
         message = f"{error.message}{_display_name_hint(ctx)}"
         raise click.BadParameter(message, ctx, param) from error
 
 
 def _display_name_hint(ctx: click.Context) -> str:
-    """Return a hint for a command that has two options of which either could be the name."""
+    """Return a hint for a command that has two options for a name."""
     if all(param.name != "display_name" for param in ctx.command.params):
         return ""
     return "; --name is the stack, and --display-name the name shown to people"
-
-
-def _region(value: str | None) -> str | None:
-    from zae_limiter.store_url import check_region
-
-    return check_region(value)
 
 
 def _endpoint(value: str | None) -> str | None:
@@ -62,8 +50,6 @@ def _endpoint(value: str | None) -> str | None:
 
 
 def _masked(value: str) -> str:
-    from zae_limiter.store_url import masked_url
-
     return repr(masked_url(value))
 
 
@@ -83,13 +69,13 @@ namespace_option = click.option(
     metavar="NAME",
     callback=check_namespace_name,
     shell_complete=complete_namespace,
-    help="Namespace of the store; 'default' unless given.",
+    help="Namespace of the store; default: 'default'.",
 )
 
 
 def region_option(text: str) -> Callable[[F], F]:
     return click.option(
-        "--region", metavar="REGION", callback=validation_callback(_region), help=text
+        "--region", metavar="REGION", callback=validation_callback(check_region), help=text
     )
 
 
@@ -141,7 +127,7 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
         source = ctx.get_parameter_source("url")
         if url and any(stack_options.values()) and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                "--url names the store; leave out --name, --region, --endpoint-url"
+                "--url names the store already; leave out --name, --region and --endpoint-url"
                 + _display_name_hint(ctx)
             )
         return command(
@@ -155,7 +141,7 @@ def _with_store(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
 
 
 def _remember_given(ctx: click.Context) -> None:
-    """Keep the options of the command line for the commands that hints suggest."""
+    """Remember the options of the command line for the commands that hints suggest."""
     given = ctx.find_object(GivenOptions)
     if given is None:  # a command that is invoked by itself, without the program around it
         return

@@ -1,10 +1,10 @@
-"""Tables, lines and fields on stdout, hints on stderr."""
+"""Lines, fields and tables on stdout, hints on stderr."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,15 @@ import click
 
 from zae_limiter_ops.cli.shared.console import make_console, print_json
 from zae_limiter_ops.cli.shared.errors import folded
-from zae_limiter_ops.cli.shared.formatting import format_rate, printable
+from zae_limiter_ops.cli.shared.formatting import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from zae_limiter.models.limit import Limit
+    from zae_limiter_ops.reports.plain_table import PlainTable
 
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
-MAX_UNFOLDED = 24  # columns of one word; a longer one is folded where the terminal is narrow
-GAP = "  "
+MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
 ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
 
@@ -46,28 +45,21 @@ def print_line(line: str, *, styles: dict[str, str] | None = None) -> None:
 
 
 def print_hint(output: str, line: str) -> None:
-    """Print advice on stderr, where it is no part of the result; nothing for programs."""
+    """Print advice on stderr, where it is no part of the result. Programs get no advice."""
     if output != "json":
         click.echo(folded(printable(line), sys.stderr), err=True)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names and values, one to a line, without those that are None."""
+    """Print a line with name and value for each field that is not None."""
     shown = [(name, value) for name, value in fields if value is not None]
     width = max(len(name) for name, _ in shown)
     for name, value in shown:
         print_line(f"{name.ljust(width)}  {value}")
 
 
-def print_limits(limits: Iterable[Limit]) -> None:
-    print_table(
-        ("limit", "rate>", "burst>"),
-        ((limit.name, format_rate(limit), f"{limit.capacity:,}") for limit in limits),
-    )
-
-
 def print_table(
-    heads: Sequence[str],
+    titles: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
     indent: int = 0,
@@ -75,20 +67,20 @@ def print_table(
 ) -> None:
     """Print aligned columns; nothing is cut off.
 
-    A head that ends in ``>`` aligns its column to the right; one that ends in ``>`` or ``=``
+    A title that ends in ``>`` aligns its column to the right; a title that ends in ``>`` or ``=``
     keeps its cells on one line. On a terminal other long cells wrap; in pipes, and in long
-    tables, no line is wrapped.
+    tables, no line is wrapped. ``last_styles`` colour cells by how they begin.
     """
-    cells = [cells_of(row) for row in rows]
+    cells = [printable_cells(row) for row in rows]
     if len(cells) <= MAX_RICH_ROWS and _is_terminal():
-        _print_rich_table(heads, cells, indent, last_styles or {})
+        _print_rich_table(titles, cells, indent, last_styles or {})
         return
-    table = PlainTable(heads, cells, indent)
-    table.print_head()
-    table.print_rows(cells)
+    table = start_plain_table(titles, cells, indent)
+    print_plain_rows(table, cells)
 
 
-def cells_of(row: Sequence[object]) -> list[str]:
+def printable_cells(row: Sequence[object]) -> list[str]:
+    """Return the cells as texts that cannot control the terminal."""
     return [printable("" if cell is None else cell) for cell in row]
 
 
@@ -96,18 +88,50 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
+# --- plain text, for pipes and for long tables -----------------------------------------------
+
+
+def start_plain_table(
+    titles: Sequence[str], first_rows: Sequence[Sequence[str]], indent: int = 0
+) -> PlainTable:
+    """Print the head of a table whose columns are as wide as the first rows need."""
+    from zae_limiter_ops.reports.plain_table import PlainTable
+
+    table = PlainTable(titles, first_rows, indent)
+    click.echo(f"{table.head}\n{table.rule(_rule_character())}")
+    return table
+
+
+def print_plain_rows(table: PlainTable, rows: Iterable[Sequence[str]]) -> None:
+    """Print the rows of a table after its head."""
+    lines = (table.line(row) for row in rows)
+    while batch := list(islice(lines, ROWS_PER_WRITE)):
+        click.echo("\n".join(batch))
+
+
+def _rule_character() -> str:
+    try:
+        "─".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "-"
+    return "─"
+
+
+# --- for terminals ---------------------------------------------------------------------------
+
+
 def _print_rich_table(
-    heads: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
+    titles: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
 ) -> None:
     from rich.padding import Padding
 
     console = make_console()
-    table = rich_table(heads, cells, styles, width=console.width - indent)
+    table = rich_table(titles, cells, styles, width=console.width - indent)
     console.print(Padding(table, (0, 0, 0, indent)))
 
 
 def rich_table(
-    heads: Sequence[str],
+    titles: Sequence[str],
     rows: Iterable[Sequence[object]],
     styles: dict[str, str],
     *,
@@ -116,7 +140,7 @@ def rich_table(
 ) -> Table:
     """Return a table for a terminal of ``width``; ``styles`` colour cells by how they begin.
 
-    Cells are folded between words. If the table is too wide even so, cells that were to stay on
+    Cells are folded between words. If the table is still too wide, cells that should stay on
     one line are folded, too, except for numbers.
     """
     from rich import box
@@ -126,17 +150,17 @@ def rich_table(
     table = Table(
         box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=caption
     )
-    cells = [cells_of(row) for row in rows]
-    columns = [[head.rstrip(">="), *column] for head, *column in zip(heads, *cells, strict=True)]
-    kept = [head.endswith((">", "=")) for head in heads]
+    cells = [printable_cells(row) for row in rows]
+    columns = [[title.rstrip(">="), *column] for title, *column in zip(titles, *cells, strict=True)]
+    kept = [title.endswith((">", "=")) for title in titles]
     least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
-    if sum(least) + len(heads) - 1 > width:
-        kept = [head.endswith(">") for head in heads]
+    if sum(least) + len(titles) - 1 > width:
+        kept = [title.endswith(">") for title in titles]
         least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
-    for head, no_wrap, min_width in zip(heads, kept, least, strict=True):
+    for title, no_wrap, min_width in zip(titles, kept, least, strict=True):
         table.add_column(
-            head.rstrip(">="),
-            justify="right" if head.endswith(">") else "left",
+            title.rstrip(">="),
+            justify="right" if title.endswith(">") else "left",
             overflow="fold",
             no_wrap=no_wrap,
             min_width=min_width,
@@ -148,6 +172,8 @@ def rich_table(
 
 def _least_width(column: list[str], no_wrap: bool) -> int:
     """Return the width that a column needs if its cells are folded between words, or not at all."""
+    from zae_limiter_ops.reports.plain_table import text_width
+
     if no_wrap:
         return max(map(text_width, column))
     words = (word for cell in column for word in cell.split())
@@ -156,50 +182,3 @@ def _least_width(column: list[str], no_wrap: bool) -> int:
 
 def _style(cell: str, styles: dict[str, str]) -> str:
     return next((style for start, style in styles.items() if cell.startswith(start)), "")
-
-
-class PlainTable:
-    """Columns of plain text, as wide as the rows given first need: later rows may stick out."""
-
-    def __init__(
-        self, heads: Sequence[str], first_rows: Sequence[Sequence[str]], indent: int = 0
-    ) -> None:
-        self._titles = [head.rstrip(">=") for head in heads]
-        self._aligned_right = [head.endswith(">") for head in heads]
-        columns = zip(self._titles, *first_rows, strict=True)
-        self._widths = [max(map(text_width, column)) for column in columns]
-        self._indent = " " * indent
-
-    def print_head(self) -> None:
-        total = sum(self._widths) + len(GAP) * (len(self._widths) - 1)
-        click.echo("\n".join((self._line(self._titles), self._indent + _rule() * total)))
-
-    def print_rows(self, rows: Iterable[Sequence[str]]) -> None:
-        lines = (self._line(row) for row in rows)
-        while batch := list(islice(lines, ROWS_PER_WRITE)):
-            click.echo("\n".join(batch))
-
-    def _line(self, cells: Sequence[str]) -> str:
-        return (self._indent + GAP.join(self._padded(cells))).rstrip()
-
-    def _padded(self, cells: Sequence[str]) -> Iterator[str]:
-        for cell, width, right in zip(cells, self._widths, self._aligned_right, strict=True):
-            space = " " * (width - text_width(cell))
-            yield space + cell if right else cell + space
-
-
-def text_width(text: str) -> int:
-    """Return the number of terminal columns that ``text`` takes."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
-
-
-def _rule() -> str:
-    try:
-        "─".encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return "-"
-    return "─"

@@ -1,4 +1,4 @@
-"""``zae-limiter cfn-template`` and ``lambda-export``: for deployments by other tools."""
+"""``zae-limiter cfn-template`` and ``lambda-export``, for deployments with other tools."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ from pathlib import Path
 
 import click
 
+from zae_limiter_ops.cli.shared.result_files import (
+    check_result_file,
+    result_file_option,
+    write_text,
+)
 from zae_limiter_ops.cli.shared.tables import print_line
 
 
-def _checked(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
-    if file is not None and file.is_dir():  # an empty name is the working directory
-        raise click.BadParameter("must be the name of a file", ctx, param)
-    return file
-
-
 @click.command("cfn-template")
-@click.option(
-    "--file",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=_checked,
-    help="File to write to; otherwise it is printed.",
-)
+@result_file_option
 def cfn_template(file: Path | None) -> None:
     """Print the CloudFormation template.
 
-    Its parameters are the options of 'deploy'. The functions in it raise an error until they get
-    their code: 'zae-limiter upgrade' brings it, or upload what 'lambda-export' writes.
+    The parameters of the template are the options of 'deploy'. Its functions raise an error until
+    they get their code: run 'zae-limiter upgrade', or upload the file of 'lambda-export'.
 
     \b
     Example:
@@ -35,12 +28,7 @@ def cfn_template(file: Path | None) -> None:
     """
     from zae_limiter_ops.infra.template import as_yaml
 
-    text = as_yaml()
-    if file is None:
-        click.echo(text, nl=False)
-        return
-    file.write_text(text, encoding="utf-8")
-    print_line(f"template written to {file}")
+    write_text(as_yaml(), file, "template")
 
 
 @click.command("lambda-export")
@@ -48,7 +36,7 @@ def cfn_template(file: Path | None) -> None:
     "--output",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    callback=_checked,
+    callback=check_result_file,
     default="lambda.zip",
     show_default=True,
     help="File to write to.",
@@ -63,7 +51,7 @@ def cfn_template(file: Path | None) -> None:
 def lambda_export(file: Path, function: str) -> None:
     """Write the code of a function to a file.
 
-    The zip contains what the function imports and nothing else; the same version always makes
+    The zip contains exactly the modules that the function imports; the same version always makes
     the same bytes.
 
     \b

@@ -25,7 +25,7 @@ REFRESHES_PER_S = 4
 
 @contextmanager
 def stack_progress(title: str) -> Iterator[Callable[[StackEvent], None]]:
-    """Show events on stderr during the block; the yielded function takes one."""
+    """Show events on stderr during the block; the yielded function takes an event."""
     if not sys.stderr.isatty():
         yield _print_event
         return

@@ -6,38 +6,31 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zae_limiter.naming import check_limit_name
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.namespace_pages import all_namespaces_option, open_namespaces
 from zae_limiter_ops.cli.shared.options import count_option, resource_filter, validation_callback
 from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.cli.usage.charts import draw_usage, write_ranking_page, write_usage_page
 from zae_limiter_ops.cli.usage.options import UsageOptions, file_option, usage_options
 from zae_limiter_ops.cli.usage.output import (
     NO_USAGE,
-    draw_usage,
-    print_csv,
-    print_page,
     print_ranking,
-    print_ranking_csv,
     print_summaries,
-    print_summary,
-    print_summary_csv,
     print_windows,
-    ranking_json,
-    snapshot_json,
-    summaries_json,
 )
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.shared.store import StoreLocation
     from zae_limiter_ops.cli.usage.reads import Summaries, Windows
 
-# A chart needs all windows in memory; this many are eleven years of hours of one entity.
+# A chart needs all windows in memory. These are eleven years of hours of one entity.
 MAX_CHART_WINDOWS = 100_000
 DEFAULT_RANKED = 10
-KEY_DELIMITERS = 3  # in the key of a page of one namespace
+KEY_DELIMITERS = 3  # in a page key of one namespace
 
 
 @click.group(cls=CommandGroup)
@@ -56,7 +49,7 @@ def _next_key(value: str) -> str:
     name, _, rest = value.partition(DELIMITER)
     has_namespace = bool(name) and value.count(DELIMITER) in (1, KEY_DELIMITERS + 1)
     key = rest if has_namespace else value
-    if key or not has_namespace:  # nothing after a namespace: the page starts at its first window
+    if key or not has_namespace:  # a namespace alone: the page starts at its first window
         page_of((), UsageQuery.parse(None, None, None), 1, key)
     return value
 
@@ -81,11 +74,11 @@ def list_usage(
 ) -> None:
     """List usage windows, oldest first.
 
-    Shows the net tokens of each limit, adjustments and refunds included, the admitted calls, and
-    the calls that were rejected or waited (approximate): of an entity, of a resource, of both, or
-    of the whole namespace. Tokens that a parent used through its children are in its own row and
-    in theirs; charts count them once, and show the largest entities by name. With
-    --all-namespaces the windows of each namespace follow those of the one before.
+    The list shows the net tokens of each limit, adjustments and refunds included, the admitted
+    calls, and the calls that were rejected or waited (approximate). It covers an entity, a
+    resource, both, or the whole namespace. Tokens that a parent used through its children are in
+    the row of the parent and in the rows of the children; charts count them once, and show the
+    largest entities by name. With --all-namespaces the namespaces follow one another.
 
     \b
     Examples:
@@ -117,17 +110,13 @@ def list_usage(
             print_hint("table", NO_USAGE)
             if next_key is None:
                 namespaces.hint("table", reader.of_namespace)
+    is_part = next_page is not None
     if options.output == "html":
-        print_page(options, windows, summaries, namespaces, is_part=next_page is not None)
+        write_usage_page(options, windows, summaries, namespaces, is_part=is_part)
     elif options.is_chart:
-        draw_usage(options, windows, namespaces, is_part=next_page is not None)
-    elif options.output == "json":
-        data = [snapshot_json(*window) for window in windows]
-        print_result("json", {"snapshots": data, "next_key": next_page})
-    elif options.output == "csv":
-        print_csv(windows, namespaces)
-    elif windows:
-        print_windows(windows, options.window, namespaces)
+        draw_usage(options, windows, namespaces, is_part=is_part)
+    else:
+        print_windows(options, windows, namespaces, next_page)
     if next_page is not None and not options.reads_all:
         print_hint(options.output, f"more: add --next-key {quoted(next_page)}")
 
@@ -139,9 +128,10 @@ def list_usage(
 def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -> None:
     """Show totals, and averages per hour, day or month with usage.
 
-    The total of one entity is all that it has used. Over several entities each token counts once:
-    what parents used through their children is shown apart. With --all-namespaces each namespace
-    has its own totals; JSON is then namespaces, a list of what is named below.
+    The total of one entity contains all its tokens. Over several entities each token counts once:
+    the tokens that parents used through their children have a column of their own. With
+    --all-namespaces each namespace has its own totals, and the JSON is an object with one field,
+    namespaces: a list of objects with the fields below.
 
     \b
     Examples:
@@ -167,25 +157,14 @@ def summary(store: StoreLocation, options: UsageOptions, all_namespaces: bool) -
         if not has_usage and options.output != "json":
             print_hint("table", NO_USAGE)
             namespaces.hint("table", reader.of_namespace)
+    is_part = next_page is not None
     if options.output == "html":
-        print_page(options, windows, summaries, namespaces, is_part=next_page is not None)
-    elif options.is_chart:
-        draw_usage(options, windows, namespaces, is_part=next_page is not None)
-    if options.output == "json":
-        print_result("json", summaries_json(summaries, namespaces))
-    elif options.output == "csv":
-        print_summary_csv(summaries, namespaces)
-    elif options.output == "table" and has_usage:
-        if all_namespaces:
-            print_summaries(summaries, options)
-        else:
-            print_summary(summaries[0].item, options)
-
-
-def _limit_name(value: str) -> str:
-    from zae_limiter.naming import check_limit_name
-
-    return check_limit_name(value)
+        write_usage_page(options, windows, summaries, namespaces, is_part=is_part)
+        return
+    if options.is_chart:
+        draw_usage(options, windows, namespaces, is_part=is_part)
+    if options.output in ("table", "json", "csv"):
+        print_summaries(options, summaries, namespaces)
 
 
 def _span(value: str) -> str:
@@ -199,8 +178,8 @@ def _span(value: str) -> str:
 @click.option(
     "--by",
     metavar="LIMIT",
-    callback=validation_callback(_limit_name),
-    help="Rank by the tokens of this limit, such as tpm; otherwise by admitted calls.",
+    callback=validation_callback(check_limit_name),
+    help="Rank by the tokens of this limit, such as tpm; default: by admitted calls.",
 )
 @click.option(
     "--last",
@@ -208,7 +187,7 @@ def _span(value: str) -> str:
     default="24h",
     show_default=True,
     callback=validation_callback(_span),
-    help="Of which span of time until now, such as 24h or 7d; rounded to whole hours.",
+    help="Span of time until now, such as 24h or 7d; rounded to whole hours.",
 )
 @resource_filter
 @click.option(
@@ -223,7 +202,7 @@ def _span(value: str) -> str:
     type=click.Choice(("table", "json", "csv", "html")),
     default="table",
     show_default=True,
-    help="Output format; html is one page without outside parts, to mail.",
+    help="Output format; html is one self-contained page.",
 )
 @file_option("File of the page, with --output html.")
 @all_namespaces_option
@@ -240,8 +219,8 @@ def top(
 ) -> None:
     """List the entities that used most.
 
-    They are ranked by what they used themselves. Parents, for which the use of their children
-    counts, too, are listed apart.
+    The ranking counts the tokens that entities used themselves. Parents have a list of their own,
+    which also counts the tokens of their children.
 
     \b
     Examples:
@@ -262,9 +241,7 @@ def top(
         if not (ranking.consumers or ranking.parents) and output in ("table", "csv"):
             print_hint("table", NO_USAGE)
             namespaces.hint("table", ranked_windows(ranking, resource))
-    if output == "json":
-        print_result("json", ranking_json(ranking))
-    elif output == "csv":
-        print_ranking_csv(ranking, namespaces)
+    if output == "html":
+        write_ranking_page(ranking, namespaces, resource, file)
     else:
-        print_ranking(ranking, namespaces, resource, file, as_page=output == "html")
+        print_ranking(output, ranking, namespaces)

@@ -1,4 +1,4 @@
-"""Options of the usage commands: which windows, and how they are shown."""
+"""Options of the usage commands: the windows, and the form of output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UsageOptions(NamedTuple):
 
     @property
     def first_window(self) -> str | None:
-        """The start of the window that contains ``start``, which is listed, too."""
+        """The start of the first listed window, which contains ``start``."""
         if self.start is None:
             return None
         from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
@@ -54,11 +54,11 @@ class UsageOptions(NamedTuple):
 
     @property
     def reads_all(self) -> bool:
-        """Whether all windows are shown, not a page of them."""
+        """Whether the output shows all windows instead of a page."""
         return self.is_chart or self.output == "html"
 
     def check(self) -> None:
-        """Raise if options contradict each other, or the library for a chart is missing."""
+        """Raise if options contradict each other, or if the library for charts is missing."""
         from zae_limiter.models.timestamps import ms_from_iso
 
         start, end, output = self.start, self.end, self.output
@@ -109,7 +109,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--start",
         metavar="TIME",
         callback=validation_callback(_iso_time),
-        help="Only windows from the one of this ISO time on, such as 2026-01-31T08:00Z.",
+        help="First window: the window of this ISO time, such as 2026-01-31T08:00Z.",
     ),
     click.option(
         "--end",
@@ -125,8 +125,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=click.Choice(("table", "json", "csv", "html", "png", "svg")),
         default="table",
         show_default=True,
-        help="Output format; html is one page without outside parts, to mail; png and svg are "
-        "charts and need the extra 'report'.",
+        help="Output format; html is one self-contained page; png and svg are charts and need the "
+        "extra 'report'.",
     ),
     file_option("File of the chart or page, with --output png, svg or html."),
 )

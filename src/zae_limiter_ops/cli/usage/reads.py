@@ -1,4 +1,4 @@
-"""Usage of one namespace or of all, read from the store as data for the usage commands."""
+"""Usage of one namespace or of all namespaces, read from the store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LOOKED_AT = 100  # windows of a namespace, for a hint
 
 
 class LocatedRanking(NamedTuple):
-    """A ``UsageRanking`` whose entities know their namespaces."""
+    """A ``UsageRanking`` with the namespaces of its entities."""
 
     by: str | None
     start_time: str
@@ -78,7 +78,7 @@ def rank_usage(
 ) -> LocatedRanking:
     """Return the largest consumers of all namespaces together.
 
-    They are among the largest of their own namespaces, so those are all that is needed.
+    A consumer that is among the largest of all is among the largest of its own namespace, too.
     """
     from zae_limiter.usage.ranking import own_amount, used_amount
 
@@ -115,9 +115,9 @@ def rank_usage(
 
 
 def ranked_windows(ranking: LocatedRanking, resource: str | None) -> Fetch[UsageSnapshot]:
-    """Return a function that finds windows which such a ranking of a namespace would count.
+    """Return a function that finds windows which the ranking of a namespace would count.
 
-    It looks at the first windows only: a hint must be cheaper than a ranking.
+    The function reads the first windows only: a hint must be cheaper than a ranking.
     """
 
     def fetch(
@@ -140,7 +140,7 @@ def ranked_windows(ranking: LocatedRanking, resource: str | None) -> Fetch[Usage
 
 
 def windows_in_full(windows: Windows, namespaces: Namespaces) -> list[UsageSnapshot]:
-    """Return windows for a chart: entities of several namespaces are ``namespace/entity``."""
+    """Return windows for a chart; with several namespaces, ids are ``namespace/entity``."""
     if not namespaces.are_all:
         return [window for _, window in windows]
     return [
@@ -150,7 +150,7 @@ def windows_in_full(windows: Windows, namespaces: Namespaces) -> list[UsageSnaps
 
 
 def ranking_in_full(ranking: LocatedRanking, namespaces: Namespaces) -> UsageRanking:
-    """Return a ranking for a page: entities of several namespaces are ``namespace/entity``."""
+    """Return a ranking for a page; with several namespaces, ids are ``namespace/entity``."""
     from zae_limiter.models.usage import UsageRanking
 
     def named(usages: list[InNamespace[EntityUsage]]) -> list[EntityUsage]:
@@ -168,7 +168,7 @@ def ranking_in_full(ranking: LocatedRanking, namespaces: Namespaces) -> UsageRan
 
 
 class Sums(NamedTuple):
-    """What the summaries of several namespaces add up to."""
+    """The sums of the summaries of several namespaces."""
 
     snapshot_count: int
     total: dict[str, int]

@@ -81,7 +81,7 @@ def test_a_change_that_fails_halfway_says_how_far_it_came(cli, url, opened, comm
     stack = parse_url(url).place
     with proxy.fault("deny", when=is_second_write):
         line = cli("bucket", *command, "--url", store_url(stack, proxy.url)).error(1)
-    assert "after gpt-4; not done: gpt-5" in line
+    assert "done before the failure: gpt-4; not done: gpt-5" in line
     assert "run the command again" in line
     changed = {event.resource for event in opened.get_audit_events("key-7") if event.resource}
     assert "gpt-4" in changed

@@ -140,7 +140,7 @@ def test_a_listing_can_be_interrupted(big):
         screen.press(CTRL_C)
         assert screen.wait() == 130, screen.output[-300:]
     assert "Traceback" not in screen.output
-    assert screen.output.rstrip().endswith("every change is made whole or not at all")
+    assert screen.output.rstrip().endswith("every change was made completely or not at all")
 
 
 def test_a_mistyped_entity_is_found_out_fast(big, run):
@@ -162,7 +162,7 @@ def test_deleting_the_parent_of_very_many_asks_soon(big, run):
     found = run("entity", "delete", "project", "--url", big.url)
     assert (
         "1,000 or more entities under it ('key-000000', 'key-000001', 'key-000002', ...) "
-        "will still have it as parent: those that cascade charge 'project' under the defaults"
+        "will still have it as parent: children that cascade charge 'project' under the defaults"
     ) in found.err
     assert run("entity", "delete", "project", "--yes", "--url", big.url).code == 0
 

@@ -62,7 +62,10 @@ def test_from_an_empty_store_to_drift_and_back(shell, manifest, engine):
     assert shell.run("limits", "plan", "-f", manifest, "--detailed-exitcode").code == 3
     refused = shell.run("limits", "apply", "-f", manifest)
     assert refused.code == 2
-    assert "This changes 1 stored setting. There is no terminal to ask on: add --yes" in refused.err
+    assert (
+        "This changes 1 stored setting. There is no terminal for the question: add --yes"
+        in refused.err
+    )
     shell("limits", "apply", "-f", manifest, "--auto-approve")
     assert shell("limits", "plan", "-f", manifest, "--detailed-exitcode").code == 0
     assert shell("limits", "diff", "-f", manifest, "--detailed-exitcode").code == 0

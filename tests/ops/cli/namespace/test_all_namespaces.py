@@ -214,7 +214,7 @@ def test_a_hint_names_the_namespaces_that_hold_it(cli, command, namespaces):
     assert (found.code, found.out) == (0, "")
     noun = "namespaces" if " and " in namespaces else "namespace"
     has = "have" if " and " in namespaces else "has"
-    assert f"{noun} {namespaces} {has} some" in found.err
+    assert f"{noun} {namespaces} {has} matches" in found.err
     words = command.replace("--namespace b", "").split()
     if command != "bucket show key-4":
         assert "--all-namespaces" in found.err
@@ -262,14 +262,16 @@ def test_who_may_read_one_namespace_gets_no_hint_to_others(cli, url, command, ma
         own = ("--url", store_url(parse_url(url).place, proxy.url), "--namespace", "b")
         ran = cli(*command.split(), *own)
     assert (ran.code, ran.out) == (0, ""), ran.err
-    assert "have some" not in ran.err
-    assert "has some" not in ran.err
+    assert "have matches" not in ran.err
+    assert "has matches" not in ran.err
 
 
 @on_both_engines
 def test_a_hint_of_a_ranking_names_who_used_that_limit(cli):
-    assert "'a', 'c' and 'default' have some" in cli("usage", "top", "-N", "b", "--by", "rpm").err
-    assert "some" not in cli("usage", "top", "-N", "b", "--by", "tpm").err
+    assert (
+        "'a', 'c' and 'default' have matches" in cli("usage", "top", "-N", "b", "--by", "rpm").err
+    )
+    assert "matches" not in cli("usage", "top", "-N", "b", "--by", "tpm").err
 
 
 def test_a_namespace_deleted_between_two_pages_is_skipped(cli):

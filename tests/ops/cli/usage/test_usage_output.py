@@ -146,7 +146,7 @@ def test_without_a_subject_it_is_that_of_the_whole_namespace(cli, used, engine):
         repository.register_namespace("empty")
     found = cli("usage", "list", "-N", "empty", "--url", used)
     assert (found.code, found.out) == (0, "")
-    assert "no usage is recorded for that" in found.err
+    assert "no usage is recorded for this selection" in found.err
 
 
 @on_both_engines
@@ -154,7 +154,7 @@ def test_without_a_subject_it_is_that_of_the_whole_namespace(cli, used, engine):
 def test_where_nothing_is_recorded_it_says_so(cli, engine, command):
     found = cli("usage", *command.split())
     assert (found.code, found.out) == (0, "")
-    assert "no usage is recorded for that" in found.err
+    assert "no usage is recorded for this selection" in found.err
 
 
 # --- pictures --------------------------------------------------------------------------------

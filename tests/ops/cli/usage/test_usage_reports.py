@@ -183,7 +183,7 @@ def test_a_page_of_the_largest_consumers_goes_to_a_file(cli, family, tmp_path):
 
 def test_a_page_of_nothing_says_so(cli, family):
     text = cli("usage", "list", "-e", "nobody", "--output", "html", "--url", family).out
-    assert "No usage is recorded for that." in Page(text).texts
+    assert "No usage is recorded for this selection." in Page(text).texts
 
 
 def test_a_page_of_many_windows_stays_small():

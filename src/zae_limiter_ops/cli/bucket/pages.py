@@ -1,19 +1,14 @@
-"""Buckets of a namespace for ``bucket list``: read in pages, selected, as rows and as JSON."""
+"""The buckets of ``bucket list``: read in pages, selected and sorted."""
 
 from __future__ import annotations
 
 import heapq
-import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.models.bucket import BucketState
-from zae_limiter.models.timestamps import MILLI
-from zae_limiter_ops.cli.shared.console import ASCII, UNICODE
-from zae_limiter_ops.cli.shared.formatting import format_duration, format_tokens
 from zae_limiter_ops.cli.shared.listing import PAGE
 from zae_limiter_ops.cli.shared.lookups import BucketView
 from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
@@ -22,60 +17,55 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
     from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
-BAR_WIDTH = 10  # characters: half of one is five per cent
-HEADS = (
-    "entity",
-    "resource",
-    "limit",
-    "level>",
-    "of>",
-    "filled=",
-    "used>",
-    "1 token=",
-    "debt>",
-    "rejected>",
-)
-# In place of the time until one token, for buckets that have rejected callers lately.
-LIMITED_HEADS = (
-    "entity",
-    "resource",
-    "limit",
-    "level>",
-    "of>",
-    "filled=",
-    "used>",
-    "asked>",
-    "fits=",
-    "rejected>",
-    "refused by",
-)
-# By the beginning of a cell: a limit that has to be waited for, or can never be.
-STYLES = {"in ": "red", "paused": "red", "never": "red"}
-
 
 @dataclass(frozen=True, slots=True)
 class ListedBucket:
-    """One bucket with those of its limits that are listed; at least one."""
+    """A bucket with one or more of its limits."""
 
     entity_id: str
     resource: str
     limits: tuple[BucketView, ...]
     namespace: str
-    recent: RecentRejections | None = None  # of a bucket that is listed for them
-    refused_by: tuple[str, ...] = ()  # whose buckets have rejected its callers
+    recent: RecentRejections | None = None  # None unless the bucket is listed for its rejections
+    refused_by: tuple[str, ...] = ()  # the entities whose buckets have rejected its callers
 
     @property
     def rejected(self) -> int:
-        """Calls that the bucket rejected in the running hour; of ``recent`` also in the last."""
+        """The rejected calls of the running hour; with ``recent``, also of the hour before."""
         return self.limits[0].state.rejected if self.recent is None else self.recent.rejected
 
     @property
+    def rows(self) -> list[ListedLimit]:
+        """The limits, each with its bucket."""
+        return [ListedLimit(self, view) for view in self.limits]
+
+    @property
     def used_share(self) -> float:
+        """The largest used share of a limit."""
         return max(view.used_share for view in self.limits)
 
     @property
     def retry_after_seconds(self) -> float:
+        """The longest waiting time of a limit."""
         return max(view.retry_after_seconds for view in self.limits)
+
+
+class ListedLimit(NamedTuple):
+    """One limit of a listed bucket."""
+
+    bucket: ListedBucket
+    view: BucketView
+
+    @property
+    def asked(self) -> int | None:
+        """The largest amount that was rejected lately; None if there is none."""
+        recent = self.bucket.recent
+        return None if recent is None else recent.asked.get(self.view.state.limit_name)
+
+    @property
+    def asked_after_seconds(self) -> float:
+        """The time until ``asked`` fits; infinite if it never does."""
+        return self.view.fits_after_seconds(self.asked or 0)
 
 
 class BucketPages(NamedTuple):
@@ -86,25 +76,18 @@ class BucketPages(NamedTuple):
     resource: str | None
 
     def fetch(self, size: int, cursor: str | None) -> tuple[list[ListedBucket], str | None]:
+        """Return a page of buckets and the next cursor, None at the end."""
         found, next_cursor = self.namespaces.page(self.of_namespace, size, cursor)
         return [bucket for _, bucket in found], next_cursor
 
     def of_namespace(
         self, repository: SyncRepository, size: int, cursor: str | None
     ) -> tuple[list[ListedBucket], str | None]:
+        """Return a page of the buckets of one namespace, and the next cursor."""
         states, next_cursor = repository.list_buckets(
             size, cursor, entity_id=self.entity_id, resource=self.resource
         )
         return list(_buckets(states, repository.namespace_name)), next_cursor
-
-    def heads(self, bucket_filter: BucketFilter) -> tuple[str, ...]:
-        """Return the heads of the columns of ``rows``."""
-        return (*self.namespaces.head, *bucket_filter.heads)
-
-    def rows(self, bucket: ListedBucket) -> Iterator[tuple[object, ...]]:
-        """Yield a row for each limit."""
-        for row in bucket_rows(bucket):
-            yield (*self.namespaces.cell(bucket.namespace), *row)
 
     def all(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
         """Yield every bucket; ``on_page`` is called with the number of buckets read so far."""
@@ -118,7 +101,7 @@ class BucketPages(NamedTuple):
     def limited(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
         """Yield the buckets that have rejected callers in this hour or the last.
 
-        Of an entity that its parent has stopped, the parent's bucket follows.
+        With one entity, the bucket of a parent that has rejected its calls follows.
         """
         for repository in self.namespaces:
             yield from self._limited_of(repository, on_page)
@@ -143,7 +126,10 @@ def _limited_bucket(
     recent: RecentRejections,
     of_parent: RecentRejections | None = None,
 ) -> ListedBucket:
-    """Return the bucket with the limits that were asked for, and whose buckets have refused."""
+    """Return the bucket with the limits that rejected calls asked for.
+
+    ``refused_by`` names the entities whose buckets held too few tokens.
+    """
     entity_id, resource = recent.entity_id, recent.resource
     views = _views(repository, entity_id, resource)
     asked = tuple(view for view in views if view.state.limit_name in recent.asked)
@@ -159,7 +145,7 @@ def _limited_bucket(
 
 
 def _views(repository: SyncRepository, entity_id: str, resource: str) -> tuple[BucketView, ...]:
-    """Return the limits of a bucket; one that does not exist is full."""
+    """Return the limits of a bucket; a bucket that does not exist is full."""
     states = repository.get_buckets(entity_id, resource)
     if not states:
         limits, _, _ = repository.resolve_limits(entity_id, resource)
@@ -176,37 +162,37 @@ def _parent_of(repository: SyncRepository, entity_id: str) -> str | None:
 
 
 class BucketFilter(NamedTuple):
-    """Which buckets are listed, and in which order; by default all, in that of the store."""
+    """The selection and order of buckets; by default all, in the order of the store."""
 
     limited: bool = False
-    near: float | None = None  # the share of the capacity that is used
+    near: float | None = None  # the least used share of the capacity
     sort: str | None = None
 
     @property
-    def heads(self) -> tuple[str, ...]:
-        """The heads of the table's columns."""
-        return LIMITED_HEADS if self.limited else HEADS
-
-    @property
     def reads_all(self) -> bool:
-        """Whether every bucket has to be read before the first one can be shown."""
+        """Whether all buckets must be read before the first can be shown."""
         return self.limited or self.near is not None or self.sort is not None
 
     def narrow(self, bucket: ListedBucket) -> ListedBucket | None:
-        """Return the bucket with the limits that are wanted; None if there are none."""
+        """Return the bucket with the limits that match; None if no limit does."""
         limits = tuple(view for view in bucket.limits if self._wants(view))
         return replace(bucket, limits=limits) if limits else None
 
     def _wants(self, view: BucketView) -> bool:
         return self.near is None or view.used_share >= self.near
 
-    def top(self, buckets: Iterator[ListedBucket], limit: int) -> tuple[list[ListedBucket], int]:
-        """Return the first ``limit`` buckets, and how many were wanted; the rest is not kept."""
+    def first(
+        self, source: BucketPages, limit: int, on_page: Callable[[int], object]
+    ) -> tuple[list[ListedBucket], int]:
+        """Read all buckets; return the first ``limit`` matches, and the number of all matches.
+
+        ``on_page`` is called with the number of buckets read so far.
+        """
         count = 0
 
         def wanted() -> Iterator[ListedBucket]:
             nonlocal count
-            for bucket in buckets:
+            for bucket in source.limited(on_page) if self.limited else source.all(on_page):
                 narrowed = self.narrow(bucket)
                 if narrowed is not None:
                     count += 1
@@ -226,88 +212,7 @@ def _buckets(states: list[BucketState], namespace: str) -> Iterator[ListedBucket
         names: set[str] = set()
         limits = []
         for state in group:
-            # The stored limit comes first; a second one of that name was passed by calls.
+            # The stored limit comes first; calls have passed a second limit of that name.
             limits.append(BucketView(state, state.limit_name in names, False, None))
             names.add(state.limit_name)
         yield ListedBucket(entity_id, resource, tuple(limits), namespace)
-
-
-def bucket_rows(bucket: ListedBucket) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each limit, under ``HEADS`` or ``LIMITED_HEADS``."""
-    for view in bucket.limits:
-        state = view.state
-        level = (
-            bucket.entity_id,
-            bucket.resource,
-            state.limit_name + (" (of calls)" if view.from_call else ""),
-            f"{state.tokens:,}",
-            f"{state.capacity:,}",
-            "".join(_glyphs().bar(1 - view.used_share, BAR_WIDTH)),
-            f"{view.used_share:.0%}",
-        )
-        if bucket.recent is None:
-            yield (
-                *level,
-                _wait(view, view.retry_after_seconds),
-                format_tokens(view.debt_milli) if view.debt_milli else "",
-                f"{state.rejected:,}" if state.rejected else "",
-            )
-        else:
-            asked = bucket.recent.asked.get(state.limit_name)
-            yield (
-                *level,
-                "" if asked is None else f"{asked:,}",
-                _wait(view, view.fits_after_seconds(asked or 0)),
-                f"{bucket.rejected:,}",
-                ", ".join(bucket.refused_by),
-            )
-
-
-def _wait(view: BucketView, seconds: float) -> str:
-    if math.isinf(seconds):
-        return "never"
-    wait = format_duration(seconds)
-    if view.paused_seconds:
-        return f"paused, {wait}"
-    return wait if wait == "now" else f"in {wait}"
-
-
-def _glyphs() -> Any:
-    try:
-        "".join(UNICODE[:3]).encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return ASCII
-    return UNICODE
-
-
-def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
-    return {
-        "namespace": bucket.namespace,
-        "entity_id": bucket.entity_id,
-        "resource": bucket.resource,
-        "rejected": bucket.rejected,
-        "refused_by": list(bucket.refused_by),
-        "limits": [_limit_json(view, bucket.recent) for view in bucket.limits],
-    }
-
-
-def _limit_json(view: BucketView, recent: RecentRejections | None) -> dict[str, Any]:
-    state = view.state
-    asked = None if recent is None else recent.asked.get(state.limit_name)
-    fits_s = None if asked is None else view.fits_after_seconds(asked)
-    return {
-        "limit_name": state.limit_name,
-        "level_milli": state.tokens_milli,
-        "debt_milli": view.debt_milli,
-        "capacity": state.capacity,
-        "refill_amount": state.refill_amount_milli // MILLI,
-        "refill_period_seconds": state.refill_period_ms // 1000,
-        "used_pct": round(100 * view.used_share, 3),
-        "retry_after_seconds": view.retry_after_seconds,
-        "full_after_seconds": view.full_after_seconds,
-        "consumed_milli": state.total_consumed_milli,
-        "from_call": view.from_call,
-        "paused_until": view.paused_until,
-        "asked": asked,
-        "asked_after_seconds": None if fits_s is None or math.isinf(fits_s) else fits_s,
-    }
