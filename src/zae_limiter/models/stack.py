@@ -159,7 +159,9 @@ class StackOptions:
         None, "--aggregator-role-arn", "Existing role that functions run with.", arn_of="iam"
     )
     enable_deletion_protection: bool = _option(
-        False, "--enable-deletion-protection", "Protect the table from deletion."
+        False,
+        "--enable-deletion-protection/--no-deletion-protection",
+        "Protect the table from deletion; default: no.",
     )
     tags: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zae_limiter.models.stack import StackOption, StackOptions, described_options
+from zae_limiter.models.stack import (
+    NAME_FORMAT_GAP,
+    DescribedOption,
+    StackOption,
+    StackOptions,
+    described_options,
+)
 from zae_limiter_ops.infra import names
 
 
@@ -125,6 +132,34 @@ def conditions() -> dict[str, Any]:
 def only_if(condition: str, value: Any) -> dict[str, Any]:
     """Return a property that is left out where a condition does not hold."""
     return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
+
+
+def options_of(values: Mapping[str, str], tags: Mapping[str, str]) -> StackOptions:
+    """Return the options of a stack that has these parameters: the inverse of ``values``."""
+    found: dict[str, Any] = {
+        each.name: _parsed(values[_parameter_name(each.name)], each)
+        for each in DIRECT
+        if _parameter_name(each.name) in values
+    }
+    timeout_s = found.get("lambda_timeout", StackOptions().lambda_timeout)
+    if "LambdaDurationThresholdMs" in values:
+        percent = round(int(values["LambdaDurationThresholdMs"]) / (timeout_s * 10))
+        found["lambda_duration_threshold_pct"] = percent
+    for kind in ("Role", "Policy"):
+        before, after = values.get(f"{kind}NamePrefix", ""), values.get(f"{kind}NameSuffix", "")
+        if before or after:
+            found[f"{kind.lower()}_name_format"] = f"{before}{NAME_FORMAT_GAP}{after}"
+    return StackOptions(**found, tags=dict(tags))
+
+
+def _parsed(text: str, described: DescribedOption) -> str | int | bool | None:
+    """Return the value that a parameter's text stands for."""
+    if isinstance(described.default, bool):
+        return text == YES
+    is_number = _is_number(described.option)
+    if described.default is None and text == _text(None, is_number=is_number):
+        return None
+    return int(text) if is_number else text
 
 
 def values(options: StackOptions) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -76,6 +76,13 @@ class Deployment:
 
     async def close(self) -> None:
         await self.manager.close()
+
+    async def options(self) -> StackOptions | None:
+        """Return the options of the deployed limiter; None if there is none."""
+        if await self.manager.is_served():
+            return await self.manager.options()
+        record = await self.version_record()
+        return None if record is None else _recorded_options(record)
 
     async def deploy(self, options: StackOptions, *, wait: bool = True) -> Deployed:
         """Bring the stack and its functions to these options and this version."""
@@ -243,6 +250,16 @@ class Deployment:
             yield engine
         finally:
             await engine.close()
+
+
+def _recorded_options(record: Mapping[str, Any]) -> StackOptions:
+    """Return the options of a table without a stack, as far as it has any."""
+    defaults = StackOptions()
+    return StackOptions(
+        usage_retention_days=version_record.usage_days_of(record),
+        audit_retention_days=version_record.audit_days_of(record) or defaults.audit_retention_days,
+        snapshot_windows=record.get(table.WINDOWS_OFFERED, defaults.snapshot_windows),
+    )
 
 
 def functions(stack: str) -> dict[str, packages.FunctionPackage]:

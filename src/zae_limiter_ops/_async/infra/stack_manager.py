@@ -101,6 +101,19 @@ class StackManager:
         stack = await self.describe() or {}
         return {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
 
+    async def options(self) -> StackOptions | None:
+        """Return the options that the stack was deployed with; None if there is no stack."""
+        stack = await self.describe()
+        if stack is None or stack["StackStatus"] in progress.FAILED_CREATIONS:
+            return None
+        values = {
+            each["ParameterKey"]: each.get("ParameterValue") or ""
+            for each in stack.get("Parameters", ())
+        }
+        tags = {each["Key"]: each["Value"] for each in stack.get("Tags", ())}
+        tags.pop("ManagedBy", None)
+        return parameters.options_of(values, tags)
+
     async def deploy(self, options: StackOptions, *, wait: bool = True) -> str:
         """Create or update the stack; return "created", "updated" or "unchanged".
 
@@ -234,14 +247,11 @@ class StackManager:
 
     async def _refuse_protected(self) -> None:
         """Raise before anything is deleted if the table cannot be."""
-        stack = await self.describe() or {}
-        values = {
-            each["ParameterKey"]: each.get("ParameterValue") for each in stack.get("Parameters", ())
-        }
-        if values.get("EnableDeletionProtection") == parameters.YES:
+        options = await self.options()
+        if options is not None and options.enable_deletion_protection:
             raise StackOperationError(
                 self.name,
-                "the table is protected from deletion; deploy without --enable-deletion-protection "
+                "the table is protected from deletion; deploy it with --no-deletion-protection "
                 "first",
             )
 

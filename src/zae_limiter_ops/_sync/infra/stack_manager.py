@@ -99,6 +99,19 @@ class SyncStackManager:
         stack = self.describe() or {}
         return {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
 
+    def options(self) -> StackOptions | None:
+        """Return the options that the stack was deployed with; None if there is no stack."""
+        stack = self.describe()
+        if stack is None or stack["StackStatus"] in progress.FAILED_CREATIONS:
+            return None
+        values = {
+            each["ParameterKey"]: each.get("ParameterValue") or ""
+            for each in stack.get("Parameters", ())
+        }
+        tags = {each["Key"]: each["Value"] for each in stack.get("Tags", ())}
+        tags.pop("ManagedBy", None)
+        return parameters.options_of(values, tags)
+
     def deploy(self, options: StackOptions, *, wait: bool = True) -> str:
         """Create or update the stack; return "created", "updated" or "unchanged".
 
@@ -230,14 +243,11 @@ class SyncStackManager:
 
     def _refuse_protected(self) -> None:
         """Raise before anything is deleted if the table cannot be."""
-        stack = self.describe() or {}
-        values = {
-            each["ParameterKey"]: each.get("ParameterValue") for each in stack.get("Parameters", ())
-        }
-        if values.get("EnableDeletionProtection") == parameters.YES:
+        options = self.options()
+        if options is not None and options.enable_deletion_protection:
             raise StackOperationError(
                 self.name,
-                "the table is protected from deletion; deploy without --enable-deletion-protection "
+                "the table is protected from deletion; deploy it with --no-deletion-protection "
                 "first",
             )
 

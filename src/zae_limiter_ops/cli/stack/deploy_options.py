@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from zae_limiter.models.stack import StackOption, described_options
 
@@ -25,14 +26,34 @@ def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     return tags
 
 
-def checked_options(stack: str, options: dict[str, Any]) -> StackOptions:
-    """Return the options; what is wrong with one is reported as wrong usage of its flag."""
+def given_options(options: dict[str, Any], no_pitr: bool) -> dict[str, Any]:
+    """Return the options that the command line names; the others keep the values of the stack."""
+    ctx = click.get_current_context()
+    given = {
+        name: value
+        for name, value in options.items()
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    if no_pitr and "pitr_recovery_days" in given:
+        raise click.UsageError("--no-pitr contradicts --pitr-recovery-days; leave one of them out")
+    return given | ({"pitr_recovery_days": None} if no_pitr else {})
+
+
+def checked_options(
+    stack: str, given: dict[str, Any], deployed: StackOptions | None
+) -> StackOptions:
+    """Return the deployed options, or the defaults, with those that were given in their place.
+
+    What is wrong with an option is reported as wrong usage of its flag.
+    """
+    from dataclasses import replace
+
     from zae_limiter.exceptions import ValidationError
     from zae_limiter.models.stack import StackOptions
     from zae_limiter_ops.infra.names import check_names
 
     try:
-        wanted = StackOptions(**options)
+        wanted = replace(deployed or StackOptions(), **given)
         check_names(stack, wanted)
     except ValidationError as error:
         ctx = click.get_current_context()
@@ -75,7 +96,10 @@ def _metavar(option: StackOption) -> str | None:
 
 
 def stack_option_flags(command: F) -> F:
-    """Pass the options of a stack as keywords."""
+    """Pass the options of a stack as keywords, and ``no_pitr``."""
+    command = click.option(
+        "--no-pitr", is_flag=True, help="Turn point-in-time recovery of the table off."
+    )(command)
     command = click.option(
         "--tag",
         "-t",
