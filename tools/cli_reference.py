@@ -36,15 +36,16 @@ zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
   store something create a missing SQLite file, commands that only read do not; a missing table is
   created by `deploy`, `local up --name` and `namespace register --create-table` only.
 - **Namespace**: `--namespace`, `-N` or `ZAEL_NAMESPACE`, else `default`. It must be registered.
-  `bucket list`, `entity list` and `usage` read all of them with `--all-namespaces`, `-A`. Where
-  they find nothing, a hint names the namespaces that hold some (of the first ten).
+  `bucket list`, `entity list` and `usage` read all of them with `--all-namespaces`, `-A`. If they
+  find nothing, a hint names the namespaces that have matches (among the first ten).
 - **Output**: tables for people, in colour only on a terminal without `NO_COLOR`; `--output json`
-  for programs. The fields of the JSON are listed with each command: some may be added, none is
-  removed or changes its meaning. Tokens are whole unless the name ends in `_milli` (thousandths),
+  for programs. Each command lists the fields of its JSON. New versions may add fields, but they
+  never remove or redefine a field. Tokens are whole unless the name ends in `_milli` (thousandths),
   times are ISO 8601 in UTC, `null` means "none" and, as a waiting time, "never".
   Limits are `name, capacity, refill_amount, refill_period_seconds`.
 - **Changes** are in the audit log with `--principal` (`ZAEL_PRINCIPAL`, else user and host
-  of the process). Commands that remove something state what and ask; `--yes` confirms in scripts.
+  of the process). Commands that remove data state the consequences and ask; `--yes` confirms in
+  scripts.
 - **Errors** are one line on stderr that says what to do next; `ZAEL_DEBUG=1` adds the traceback.
   Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limited (`explain --exit-code`) or changes
   (`limits --detailed-exitcode`), 130 interrupted.

@@ -134,7 +134,7 @@ def terminal(name: str, args: list[str]) -> str:
 def output_of(args: list[str]) -> str:
     """Run a command as on a terminal, and return what it prints."""
     from zae_limiter_ops.cli.app import app
-    from zae_limiter_ops.cli.errors import run
+    from zae_limiter_ops.cli.shared.errors import run
 
     settings = {
         "COLORTERM": "",

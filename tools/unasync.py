@@ -74,6 +74,7 @@ NAMES = {
     "aclose_quietly": "close_quietly",
     "apages": "pages",
     "ainvoke": "invoke",
+    "aserves_stacks": "serves_stacks",
     "apause": "pause",
     "agather": "gather",
     "agather_shielded": "gather_shielded",

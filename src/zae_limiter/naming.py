@@ -22,7 +22,9 @@ MAX_LIMIT_NAME_LENGTH = 64  # part of attribute names, which count for the size 
 MAX_NAMESPACE_LENGTH = 64
 # A cursor names a bucket; that of a listing of all namespaces its namespace, too.
 MAX_CURSOR_LENGTH = MAX_NAMESPACE_LENGTH + MAX_ID_LENGTH + MAX_RESOURCE_LENGTH + len("##")
-MAX_STACK_LENGTH = 55  # leaves room for a suffix in names of at most 64 characters
+MIN_STACK_LENGTH = 3  # DynamoDB's bound for the name of a table
+# Lambda's names have at most 64 characters, and the longest suffix is "-limits-provisioner".
+MAX_STACK_LENGTH = 64 - len("-limits-provisioner")
 
 DEFAULT_RESOURCE = "_default_"  # an entity's limits for every resource without its own
 RESERVED_LIMIT_NAMES = frozenset({"wcu"})  # bookkeeping of the DynamoDB engine in the documents
@@ -117,9 +119,19 @@ def check_namespace(value: object, field: str = "namespace") -> str:
     )
 
 
-def check_stack_name(value: object, field: str = "stack") -> str:
-    """Accept letters, digits and hyphens, starting with a letter: CloudFormation's rule."""
-    return _check_name(value, field, _STACK, MAX_STACK_LENGTH, marks="-")
+def check_stack_name(
+    value: object, field: str = "stack", *, longest: int = MAX_STACK_LENGTH
+) -> str:
+    """Accept 3 to 45 letters, digits and hyphens, starting with a letter.
+
+    The table, the stack and the functions are named after it.
+    """
+    checked = _check_name(value, field, _STACK, longest, marks="-")
+    if len(checked) < MIN_STACK_LENGTH:
+        raise InvalidNameError(
+            field, value, f"must have at least {MIN_STACK_LENGTH} characters, as names of tables"
+        )
+    return checked
 
 
 def _check_name(

@@ -1,6 +1,7 @@
 """The entry point of the Lambda function that reads the table's stream.
 
-Environment: ``TABLE_NAME``; ``ARCHIVE_BUCKET_NAME`` if expired audit events are archived.
+Environment: ``TABLE_NAME``; ``ARCHIVE_BUCKET_NAME`` if expired audit events are archived;
+``URL_SUFFIX``, the domain of AWS's services in this partition.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter_aggregator.processor import RESERVE_S, Processor
 from zae_limiter_aggregator.report import Log
-from zae_limiter_ops.transport.function_wire import FunctionWire
+from zae_limiter_ops.transport.partitions import URL_SUFFIX, dynamodb_endpoint
+from zae_limiter_ops.transport.s3 import ObjectStore
 
 TABLE, ARCHIVE = "TABLE_NAME", "ARCHIVE_BUCKET_NAME"
+CALL_S = 5.0  # for one call with its retries: a batch has a minute by default
 DEFAULT_TIME_S = 60.0  # where the context does not tell how much time is left
 _SETTINGS = (
     TABLE,
@@ -25,9 +29,34 @@ _SETTINGS = (
     "AWS_ENDPOINT_URL_S3",
     "AWS_REGION",
     "AWS_SESSION_TOKEN",
+    URL_SUFFIX,
 )
 
-_warm: dict[tuple[str, ...], tuple[FunctionWire, Processor]] = {}  # at most one
+
+class AwsCalls:
+    """The calls of the aggregator: DynamoDB on its table, and S3. Threads may share it."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self._dynamodb = DynamoClient(
+            table, endpoint_url=dynamodb_endpoint(), request_timeout=CALL_S
+        )
+        self._objects = ObjectStore()
+
+    def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
+        """Call DynamoDB; every write of the aggregator may be repeated."""
+        return self._dynamodb.call(operation, body, repeatable=True)
+
+    def put_object(self, bucket: str, name: str, body: bytes) -> None:
+        self._objects.put(bucket, name, body)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._dynamodb.close()
+        self._objects.close()
+
+
+_warm: dict[tuple[str, ...], tuple[AwsCalls, Processor]] = {}  # at most one
 
 
 def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, list[dict[str, str]]]:
@@ -53,9 +82,9 @@ def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, list[dic
 def close() -> None:
     """End all threads and connections; the next batch starts new ones."""
     while _warm:
-        _, (wire, processor) = _warm.popitem()
+        _, (calls, processor) = _warm.popitem()
         processor.close()
-        wire.close()
+        calls.close()
 
 
 def _processor(environment: Mapping[str, str]) -> Processor:
@@ -63,8 +92,8 @@ def _processor(environment: Mapping[str, str]) -> Processor:
     settings = tuple(environment.get(name, "") for name in _SETTINGS)
     if settings not in _warm:
         close()
-        wire = FunctionWire(environment[TABLE], environment, repeatable=True)
-        _warm[settings] = wire, Processor(wire, environment.get(ARCHIVE) or None)
+        calls = AwsCalls(environment[TABLE])
+        _warm[settings] = calls, Processor(calls, environment.get(ARCHIVE) or None)
     return _warm[settings][1]
 
 

@@ -12,7 +12,7 @@ from zae_limiter.naming import check_principal
 from zae_limiter_ops._sync.provisioner import WAIT_SECONDS
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError
-from zae_limiter_provisioner.table import OpenedProvisioner
+from zae_limiter_provisioner.table import opened_provisioner
 
 if TYPE_CHECKING:
     from zae_limiter_ops._sync.provisioner import Progress, SyncProvisioner
@@ -44,12 +44,12 @@ def _carried_out(payload: Mapping[str, Any], table: str, until: float) -> dict[s
     namespace = namespace_of(payload.get("namespace"), manifest)
     principal = check_principal(payload.get("principal")) or DEFAULT_PRINCIPAL
     if action == "apply":
-        with OpenedProvisioner(table, namespace, principal) as provisioner:
+        with opened_provisioner(table, namespace, principal) as provisioner:
             approved, wait_s = payload.get("revision"), payload.get("wait_seconds")
             return apply(
                 provisioner, manifest, until, approved=approved, wait_seconds=wait_s
             ).to_dict()
-    with OpenedProvisioner(table, namespace, principal) as provisioner:
+    with opened_provisioner(table, namespace, principal) as provisioner:
         if action == "plan":
             return provisioner.plan(manifest).to_dict()
         return {"drift": [drift.to_dict() for drift in provisioner.diff(manifest)]}

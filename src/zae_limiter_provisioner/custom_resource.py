@@ -21,7 +21,7 @@ from zae_limiter.exceptions import (
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_provisioner import actions
-from zae_limiter_provisioner.table import OpenedProvisioner
+from zae_limiter_provisioner.table import opened_provisioner
 
 if TYPE_CHECKING:
     from zae_limiter_ops._sync.provisioner import SyncProvisioner
@@ -59,7 +59,7 @@ class ResourceRequest:
             return self._remove(until)
         manifest, namespace = self._wanted()
         principal = self._principal()
-        with OpenedProvisioner(self._table, namespace, principal) as provisioner:
+        with opened_provisioner(self._table, namespace, principal) as provisioner:
             if self.kind == "Create":
                 provisioner.plan(manifest)  # what fails here has changed nothing
             result = self._apply(provisioner, manifest, namespace, until)
@@ -102,7 +102,7 @@ class ResourceRequest:
         if kind != APPLIED or not namespace:
             return ResourceOutcome(True, "nothing was applied")
         try:
-            with OpenedProvisioner(self._table, namespace, self._principal()) as provisioner:
+            with opened_provisioner(self._table, namespace, self._principal()) as provisioner:
                 actions.apply(provisioner, LimitsManifest(namespace), until)
         except (InfrastructureNotFoundError, NamespaceNotFoundError) as error:
             return ResourceOutcome(True, f"nothing is left to be removed: {error}")

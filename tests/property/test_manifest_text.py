@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.naming import check_entity_id
-from zae_limiter_ops.cli.limits_source import as_yaml
+from zae_limiter_ops.cli.limits.source import as_yaml
 from zae_limiter_ops.manifest import EntityDecl, LimitDecl, LimitsManifest, ResourceDecl
 
 SPECIAL = (

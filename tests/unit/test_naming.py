@@ -14,6 +14,7 @@ from zae_limiter.naming import (
     check_resource_or_default,
     check_stack_name,
 )
+from zae_limiter_ops.infra.names import provisioner_function
 
 USER_NAMES = ("LOGNAME", "USER", "LNAME", "USERNAME")  # where Python looks for the user first
 MODEL_IDS = [
@@ -56,13 +57,20 @@ def test_a_name_must_not_be_empty(check, value):
         (check_resource, 128),
         (check_limit_name, 64),
         (check_namespace, 64),
-        (check_stack_name, 55),
+        (check_stack_name, 45),
     ],
 )
 def test_a_name_has_a_greatest_length(check, longest):
     assert check("a" * longest) == "a" * longest
     with pytest.raises(ValidationError, match=str(longest)):
         check("a" * (longest + 1))
+
+
+def test_a_stack_is_named_like_a_table_and_leaves_room_for_its_functions():
+    assert check_stack_name("abc") == "abc"
+    with pytest.raises(InvalidNameError, match="at least 3 characters"):
+        check_stack_name("ab")
+    assert len(provisioner_function("a" * 45)) == 64
 
 
 @pytest.mark.parametrize("check", CHECKS[1:])

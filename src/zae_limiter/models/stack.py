@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, cast
 
 from zae_limiter.exceptions import ValidationError
 
@@ -20,60 +20,155 @@ NAME_FORMAT_GAP = "{}"
 
 
 @dataclass(frozen=True, slots=True)
+class StackOption:
+    """One option of a stack: its flag, its help, and the values that it takes.
+
+    The flags of ``deploy``, the parameters of the template and the checks of ``StackOptions`` are
+    made from it. ``least`` and ``most`` bound a whole number, ``choices`` lists the only ones,
+    ``arn_of`` names the service whose ARN is taken, ``is_format`` is a pattern with ``{}`` in it.
+    """
+
+    flag: str
+    help: str
+    least: int = 0
+    most: int | None = None
+    choices: tuple[int, ...] = ()
+    arn_of: str | None = None
+    is_format: bool = False
+
+    def check(self, name: str, value: object) -> None:
+        """Raise ValidationError for a value that the option does not take."""
+        if value is None:  # the option is not set; only optional ones have this default
+            return
+        if self.most is not None and not _is_whole(value, self.least, self.most):
+            reason = f"must be a whole number from {self.least} to {self.most}"
+            raise ValidationError(name, value, reason)
+        if self.choices and value not in self.choices:
+            raise ValidationError(
+                name, value, f"must be one of {', '.join(map(str, self.choices))}"
+            )
+        if self.arn_of is not None:
+            _check_arn(str(value), self.arn_of, name)
+        if self.is_format:
+            _check_format(str(value), name)
+
+
+def _option(default: Any, flag: str, text: str, **rules: Any) -> Any:
+    """Declare a field of ``StackOptions`` together with its ``StackOption``."""
+    return field(default=default, metadata={"option": StackOption(flag, text, **rules)})
+
+
+@dataclass(frozen=True, slots=True)
 class StackOptions:
-    """Options of the CloudFormation stack. Each is a parameter of the template.
+    """Options of the CloudFormation stack; ``described_options`` says what each one means.
 
     ``pitr_recovery_days`` None leaves point-in-time recovery off. ``role_name_format`` and
     ``policy_name_format`` contain ``{}``, which stands for the name. ``create_iam`` False creates
     no role and no policy: the functions then need ``aggregator_role_arn``, or are left out.
     """
 
-    snapshot_windows: str = "hourly,daily,monthly"
-    usage_retention_days: int = 90
-    audit_retention_days: int = 90
-    enable_aggregator: bool = True
-    pitr_recovery_days: int | None = None
-    log_retention_days: int = 30
-    lambda_timeout: int = 60
-    lambda_memory: int = 256
-    reserved_concurrency: int | None = None
-    lambda_duration_threshold_pct: int = 80
-    enable_alarms: bool = True
-    alarm_sns_topic: str | None = None
-    permission_boundary: str | None = None
-    role_name_format: str | None = None
-    policy_name_format: str | None = None
-    enable_audit_archival: bool = True
-    audit_archive_glacier_days: int = 90
-    enable_tracing: bool = False
-    create_iam: bool = True
-    create_iam_roles: bool = False
-    aggregator_role_arn: str | None = None
-    enable_deletion_protection: bool = False
+    snapshot_windows: str = _option(
+        ",".join(WINDOWS),
+        "--snapshot-windows",
+        "Windows that usage reports offer, separated by commas.",
+    )
+    usage_retention_days: int = _option(
+        90,
+        "--usage-retention-days",
+        "Days that usage is kept; 0 keeps none.",
+        most=MAX_RETENTION_DAYS,
+    )
+    audit_retention_days: int = _option(
+        90,
+        "--audit-retention-days",
+        "Days that audit events are kept in the table.",
+        least=1,
+        most=MAX_RETENTION_DAYS,
+    )
+    enable_aggregator: bool = _option(
+        True,
+        "--aggregator/--no-aggregator",
+        "Create the function that stores hours of usage as soon as they are over; default: yes.",
+    )
+    pitr_recovery_days: int | None = _option(
+        None,
+        "--pitr-recovery-days",
+        "Enable point-in-time recovery of the table, for this many days.",
+        least=1,
+        most=35,
+    )
+    log_retention_days: int = _option(
+        30,
+        "--log-retention-days",
+        "Days that the logs of functions are kept, as CloudWatch offers them.",
+        choices=DAYS_OF_LOG_RETENTION,
+    )
+    lambda_timeout: int = _option(
+        60, "--lambda-timeout", "Seconds that a function may take for a batch.", least=1, most=900
+    )
+    lambda_memory: int = _option(
+        256, "--lambda-memory", "Memory of functions in MB.", least=128, most=3008
+    )
+    reserved_concurrency: int | None = _option(
+        None,
+        "--reserved-concurrency",
+        "Concurrent executions that are reserved for the aggregator.",
+        least=1,
+        most=1000,
+    )
+    lambda_duration_threshold_pct: int = _option(
+        80,
+        "--lambda-duration-threshold-pct",
+        "Share of the timeout at which a slow function raises an alarm.",
+        least=1,
+        most=100,
+    )
+    enable_alarms: bool = _option(True, "--alarms/--no-alarms", "Create alarms; default: yes.")
+    alarm_sns_topic: str | None = _option(
+        None, "--alarm-sns-topic", "SNS topic that alarms notify.", arn_of="sns"
+    )
+    permission_boundary: str | None = _option(
+        None, "--permission-boundary", "Permission boundary of every role.", arn_of="iam"
+    )
+    role_name_format: str | None = _option(
+        None, "--role-name-format", "Name of roles, such as 'pb-{}-PowerUser'.", is_format=True
+    )
+    policy_name_format: str | None = _option(
+        None, "--policy-name-format", "Name of policies, such as 'pb-{}-Power'.", is_format=True
+    )
+    enable_audit_archival: bool = _option(
+        True,
+        "--audit-archival/--no-audit-archival",
+        "Archive expired audit events in S3; default: yes.",
+    )
+    audit_archive_glacier_days: int = _option(
+        90,
+        "--audit-archive-glacier-days",
+        "Days until archived events move to Glacier.",
+        least=1,
+        most=3650,
+    )
+    enable_tracing: bool = _option(False, "--enable-tracing", "Trace functions with X-Ray.")
+    create_iam: bool = _option(True, "--iam/--no-iam", "Create roles and policies; default: yes.")
+    create_iam_roles: bool = _option(
+        False,
+        "--create-iam-roles",
+        "Create roles for applications, operators and readers, too.",
+    )
+    aggregator_role_arn: str | None = _option(
+        None, "--aggregator-role-arn", "Existing role that functions run with.", arn_of="iam"
+    )
+    enable_deletion_protection: bool = _option(
+        False,
+        "--enable-deletion-protection/--no-deletion-protection",
+        "Protect the table from deletion; default: no.",
+    )
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for each in described_options():
+            each.option.check(each.name, getattr(self, each.name))
         self._check_windows()
-        _check_range(self.usage_retention_days, 0, MAX_RETENTION_DAYS, "usage_retention_days")
-        _check_range(self.audit_retention_days, 1, MAX_RETENTION_DAYS, "audit_retention_days")
-        _check_range(self.lambda_timeout, 1, 900, "lambda_timeout")
-        _check_range(self.lambda_memory, 128, 3008, "lambda_memory")
-        _check_range(self.lambda_duration_threshold_pct, 1, 100, "lambda_duration_threshold_pct")
-        _check_range(self.audit_archive_glacier_days, 1, 3650, "audit_archive_glacier_days")
-        if self.pitr_recovery_days is not None:
-            _check_range(self.pitr_recovery_days, 1, 35, "pitr_recovery_days")
-        if self.reserved_concurrency is not None:
-            _check_range(self.reserved_concurrency, 1, 1000, "reserved_concurrency")
-        if self.log_retention_days not in DAYS_OF_LOG_RETENTION:
-            offered = ", ".join(map(str, DAYS_OF_LOG_RETENTION))
-            raise ValidationError(
-                "log_retention_days", self.log_retention_days, f"must be one of {offered}"
-            )
-        _check_format(self.role_name_format, "role_name_format")
-        _check_format(self.policy_name_format, "policy_name_format")
-        _check_arn(self.alarm_sns_topic, "sns", "alarm_sns_topic")
-        _check_arn(self.aggregator_role_arn, "iam", "aggregator_role_arn")
-        _check_arn(self.permission_boundary, "iam", "permission_boundary")
         if self.create_iam_roles and not self.create_iam:
             raise ValidationError("create_iam_roles", True, "contradicts create_iam=False")
         _check_tags(self.tags)
@@ -91,6 +186,23 @@ class StackOptions:
     def has_functions(self) -> bool:
         """Whether functions can be created: without a role they cannot."""
         return self.create_iam or self.aggregator_role_arn is not None
+
+
+class DescribedOption(NamedTuple):
+    """A field of ``StackOptions``: its name, its default and its description."""
+
+    name: str
+    default: str | int | bool | None
+    option: StackOption
+
+
+def described_options() -> list[DescribedOption]:
+    """Return every option but the tags, in the order of the fields."""
+    return [
+        DescribedOption(each.name, cast(Any, each.default), each.metadata["option"])
+        for each in fields(StackOptions)
+        if each.metadata
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +249,19 @@ class Status:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _check_range(value: object, least: int, most: int, name: str) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ValidationError(name, value, f"must be a whole number from {least} to {most}")
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
 
 
-def _check_format(value: str | None, name: str) -> None:
-    if value is None:
-        return
+def _check_format(value: str, name: str) -> None:
     if value.count(NAME_FORMAT_GAP) != 1:
         raise ValidationError(name, value, "must contain {} once, for the name")
     if len(value) > MAX_FORMAT_LENGTH:
         raise ValidationError(name, value, f"must have at most {MAX_FORMAT_LENGTH} characters")
 
 
-def _check_arn(value: str | None, service: str, name: str) -> None:
-    if value is not None and not (value.startswith("arn:") and f":{service}:" in value):
+def _check_arn(value: str, service: str, name: str) -> None:
+    if not (value.startswith("arn:") and f":{service}:" in value):
         raise ValidationError(name, value, f"must be an ARN of {service.upper()}, arn:aws:…")
 
 

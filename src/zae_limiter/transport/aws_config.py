@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _LOCAL_CREDENTIALS = Credentials("local", "local")
 _LOCAL_REGION = "us-east-1"
 _REGION = re.compile(r"[a-z0-9-]+")
+# Regions of AWS's main partition, whose endpoints follow one pattern.
+_STANDARD_REGION = re.compile(r"(af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]+")
+_ENDPOINT_VARIANTS = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
 _HEADER_SAFE = re.compile(r"[!-~]+")
 
 
@@ -104,15 +107,21 @@ class AwsConfig:
             self._botocore = Session()
         return self._botocore
 
-    def _configured_endpoint(self) -> Endpoint | None:
+    def configured_url(self, service: str) -> str | None:
+        """Return the endpoint that environment or profile name for a service; None for AWS's."""
         if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
             return None
-        url = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or os.environ.get("AWS_ENDPOINT_URL")
+        own_variable = f"AWS_ENDPOINT_URL_{service.upper()}"
+        url: str | None = os.environ.get(own_variable) or os.environ.get("AWS_ENDPOINT_URL")
         if not url and _has_profiles():
             profile = self._session.get_scoped_config()
             services = self._session.full_config.get("services", {})
-            own = services.get(profile.get("services"), {}).get("dynamodb", {})
+            own = services.get(profile.get("services"), {}).get(service, {})
             url = own.get("endpoint_url") or profile.get("endpoint_url")
+        return url or None
+
+    def _configured_endpoint(self) -> Endpoint | None:
+        url = self.configured_url("dynamodb")
         return parse_endpoint(url) if url else None
 
     def _configured_region(self, endpoint: Endpoint | None) -> str | None:
@@ -124,7 +133,13 @@ class AwsConfig:
         return region or None
 
     def _public_endpoint(self, region: str) -> Endpoint:
-        """Ask botocore's list of endpoints; making a client for that takes ten times as long."""
+        """Return the public endpoint; botocore's list is asked where a pattern does not give it.
+
+        Making a client of botocore for that would take ten times as long.
+        """
+        has_variant = _has_profiles() or any(os.environ.get(name) for name in _ENDPOINT_VARIANTS)
+        if _STANDARD_REGION.fullmatch(region) and not has_variant:
+            return parse_endpoint(f"https://dynamodb.{region}.amazonaws.com")
         from botocore.regions import EndpointResolver
 
         variable = self._session.get_config_variable

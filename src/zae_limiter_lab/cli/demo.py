@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter_ops.cli.console import make_console, print_json
-from zae_limiter_ops.cli.errors import DONE, FAILED, Interrupted
-from zae_limiter_ops.cli.formatting import format_number
-from zae_limiter_ops.cli.options import output_option
-from zae_limiter_ops.cli.param_types import Seconds
-from zae_limiter_ops.cli.store_options import registry_options
+from zae_limiter_ops.cli.shared.console import make_console, print_json
+from zae_limiter_ops.cli.shared.errors import DONE, FAILED, Interrupted
+from zae_limiter_ops.cli.shared.formatting import format_number
+from zae_limiter_ops.cli.shared.options import output_option
+from zae_limiter_ops.cli.shared.param_types import Seconds
+from zae_limiter_ops.cli.shared.store_options import registry_options
 
 if TYPE_CHECKING:
     from zae_limiter_lab.cli.demo_live import ProgressView
     from zae_limiter_lab.demo.result import DemoResult
     from zae_limiter_lab.demo.run import DemoOptions
-    from zae_limiter_ops.cli.store import StoreLocation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
 
 MAX_TENANTS = 50  # about 900 callers that try up to 6,000 calls per second
 

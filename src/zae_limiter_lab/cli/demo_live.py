@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from zae_limiter_lab.demo.scenario import DemoEntity, all_entities
-from zae_limiter_ops.cli.console import Glyphs, is_live
-from zae_limiter_ops.cli.formatting import count_of, format_number
+from zae_limiter_ops.cli.shared.console import Glyphs, is_live
+from zae_limiter_ops.cli.shared.formatting import count_of, format_number
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit

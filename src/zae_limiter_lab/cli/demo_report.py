@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from zae_limiter_ops.cli.console import Glyphs
-from zae_limiter_ops.cli.formatting import count_of, format_number, format_short_number
+from zae_limiter_ops.cli.shared.console import Glyphs
+from zae_limiter_ops.cli.shared.formatting import count_of, format_number, format_short_number
 
 if TYPE_CHECKING:
     from zae_limiter_lab.demo.invariant import Window

@@ -16,19 +16,19 @@ from zae_limiter_lab.cli.loadtest_options import (
     workers_option,
 )
 from zae_limiter_lab.cli.loadtest_stack import STACK_COMMANDS
-from zae_limiter_ops.cli.app import CommandGroup
-from zae_limiter_ops.cli.console import print_json
-from zae_limiter_ops.cli.errors import DONE, FAILED, INTERRUPTED, Interrupted, suggested
-from zae_limiter_ops.cli.options import output_option
-from zae_limiter_ops.cli.param_types import Seconds
-from zae_limiter_ops.cli.store_options import store_options
+from zae_limiter_ops.cli.shared.console import print_json
+from zae_limiter_ops.cli.shared.errors import DONE, FAILED, INTERRUPTED, Interrupted, suggested
+from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.options import output_option
+from zae_limiter_ops.cli.shared.param_types import Seconds
+from zae_limiter_ops.cli.shared.store_options import store_options
 
 if TYPE_CHECKING:
     from zae_limiter_lab.cli.loadtest_views import LoadView
     from zae_limiter_lab.loadtest import LoadPlan
     from zae_limiter_lab.loadtest.cloud import LoadTestStack
     from zae_limiter_lab.loadtest.processes import Outcome
-    from zae_limiter_ops.cli.store import StoreLocation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
 
 
 @click.command(cls=CommandGroup)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from zae_limiter_ops.cli.param_types import Seconds
+from zae_limiter_ops.cli.shared.param_types import Seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_USERS = 100_000

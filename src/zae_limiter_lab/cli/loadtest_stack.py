@@ -16,17 +16,21 @@ from zae_limiter_lab.cli.loadtest_options import (
     file_option,
     folder_option,
 )
-from zae_limiter_ops.cli.console import confirm
-from zae_limiter_ops.cli.errors import Interrupted, suggested
-from zae_limiter_ops.cli.formatting import format_time
-from zae_limiter_ops.cli.options import output_option, yes_option
-from zae_limiter_ops.cli.stack_progress import stack_progress
-from zae_limiter_ops.cli.store_options import endpoint_option, region_option, registry_options
-from zae_limiter_ops.cli.tables import print_hint, print_result, print_table
+from zae_limiter_ops.cli.shared.console import confirm
+from zae_limiter_ops.cli.shared.errors import Interrupted, suggested
+from zae_limiter_ops.cli.shared.formatting import format_time
+from zae_limiter_ops.cli.shared.options import output_option, yes_option
+from zae_limiter_ops.cli.shared.store_options import (
+    endpoint_option,
+    region_option,
+    registry_options,
+)
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result, print_table
+from zae_limiter_ops.cli.stack.progress import stack_progress
 
 if TYPE_CHECKING:
     from zae_limiter_lab.loadtest.cloud import LoadTestStack, NetworkPlace
-    from zae_limiter_ops.cli.store import StoreLocation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
 
 _VPC = re.compile(r"vpc-[0-9a-z-]+")
 _SUBNET = re.compile(r"subnet-[0-9a-z-]+")

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.exceptions import InfrastructureError, ZAELimiterError
 from zae_limiter.models.stack import StackOptions
+from zae_limiter.naming import MAX_STACK_LENGTH
 from zae_limiter.shell_words import command_line
 from zae_limiter_lab.loadtest import LoadTestError
 from zae_limiter_lab.loadtest.builder import ImageBuilder
@@ -43,6 +44,8 @@ class LoadStackInfo(NamedTuple):
 
 class LoadStackManager(SyncStackManager):
     """A stack manager with the template and the parameters of load tests."""
+
+    longest_name = MAX_STACK_LENGTH + len(SUFFIX)  # of a limiter whose name is as long as it may be
 
     def __init__(
         self,
@@ -228,6 +231,11 @@ def list_load_stacks(
     """Return the load-test stacks of a region by name."""
     control = Control(region, endpoint_url)
     try:
+        if not control.serves_stacks():
+            raise InfrastructureError(
+                "load tests on AWS are CloudFormation stacks, and this endpoint has no "
+                "CloudFormation; run a load test on this machine: zae-limiter loadtest run"
+            )
         pages = control.pages("cloudformation", "describe_stacks")
     finally:
         control.close()

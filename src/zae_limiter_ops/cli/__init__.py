@@ -1,8 +1,8 @@
-"""The command line. A command parses, calls one function, renders.
+"""The command line. A command parses its options, calls one function, and renders the answer.
 
-Each command group has a module (``app`` lists them). They share ``options``, print with
-``tables`` and ``console``, and fail as ``errors`` says. Modules import only click at the top and
-the rest when a command runs, so that ``--help`` is fast.
+Each group of commands has a folder; ``app`` lists the commands, and ``shared`` holds the options,
+tables and errors of all. Modules import only click at the top and the rest when a command runs,
+so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ def main() -> int:
     """Run the command line on ``sys.argv`` and return the exit code."""
     try:
         from zae_limiter_ops.cli.app import app
-        from zae_limiter_ops.cli.errors import run
+        from zae_limiter_ops.cli.shared.errors import run
 
         return run(app)
     except KeyboardInterrupt:

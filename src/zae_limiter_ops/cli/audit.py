@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.app import CommandGroup
-from zae_limiter_ops.cli.console import status
-from zae_limiter_ops.cli.formatting import describe_limits, format_time, format_tokens
-from zae_limiter_ops.cli.options import (
+from zae_limiter_ops.cli.shared.console import status
+from zae_limiter_ops.cli.shared.formatting import describe_limits, format_time, format_tokens
+from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.options import (
     check_entity,
     check_free_text,
     check_namespace_name,
@@ -19,12 +19,14 @@ from zae_limiter_ops.cli.options import (
     count_option,
     output_option,
 )
-from zae_limiter_ops.cli.store_options import store_options
-from zae_limiter_ops.cli.tables import print_hint, print_result, print_table
+from zae_limiter_ops.cli.shared.records import print_records
+from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.reports.columns import Column
 
 if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent
-    from zae_limiter_ops.cli.store import StoreLocation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
 
 
 @click.group(cls=CommandGroup)
@@ -53,7 +55,7 @@ def audit() -> None:
     "--of-namespace",
     metavar="NAME",
     callback=check_namespace_name,
-    help="Lifecycle events of a namespace, purged ones included.",
+    help="Lifecycle events of this namespace, even if it is purged.",
 )
 @count_option("events")
 @click.option(
@@ -76,8 +78,8 @@ def list_events(
 ) -> None:
     """List audit events, newest first.
 
-    Without a filter: all events of the namespace. On DynamoDB that reads the keys of everything
-    in the namespace, which takes a while in a large one.
+    Without a filter, the command lists all events of the namespace. On DynamoDB it then reads
+    the keys of all items of the namespace, which takes a while in a large one.
 
     \b
     Examples:
@@ -95,30 +97,17 @@ def list_events(
     with store.open() as repository:
         subject = _subject(entity_id, resource, of_system, of_namespace)
         with status("reading the audit log"):
-            # One more than wanted shows whether there is a next page.
+            # One event more than wanted shows whether there is a next page.
             events = repository.get_audit_events(subject, limit + 1, start_event_id)
     next_event_id = events[limit - 1].event_id if len(events) > limit else None
-    events = events[:limit]
-    if output == "json":
-        data = [_event_json(event) for event in events]
-        print_result(output, {"events": data, "next_event_id": next_event_id})
-        return
-    if events:
-        print_table(
-            ("when=", "who", "what=", "of", "details"),
-            (
-                (
-                    format_time(event.timestamp),
-                    event.principal,
-                    event.action,
-                    event.entity_id,
-                    _details(event),
-                )
-                for event in events
-            ),
-        )
-    else:
-        print_hint(output, "no audit events are stored")
+    print_records(
+        output,
+        COLUMNS,
+        events[:limit],
+        name="events",
+        if_none="no audit events are stored",
+        next_event_id=next_event_id,
+    )
     if next_event_id is not None:
         print_hint(output, f"more: add --start-event-id {quoted(next_event_id)}")
 
@@ -126,7 +115,7 @@ def list_events(
 def _subject(
     entity_id: str | None, resource: str | None, of_system: bool, of_namespace: str | None
 ) -> str | None:
-    """Return the subject that the options name; None: all of the namespace."""
+    """Return the subject that the options name; None stands for all of the namespace."""
     from zae_limiter.models.audit import SYSTEM_SUBJECT, namespace_subject, resource_subject
 
     if resource is not None:
@@ -137,7 +126,7 @@ def _subject(
 
 
 def _details(event: AuditEvent) -> str:
-    """Describe the change in one line; for most actions, list the details as stored."""
+    """Describe the change in one line; most actions show their details as stored."""
     details = dict(event.details)
     on = f"on {event.resource}: " if event.resource and not event.entity_id.startswith("$") else ""
     if event.action in ("limits_set", "limits_deleted"):
@@ -181,13 +170,13 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _event_json(event: AuditEvent) -> dict[str, Any]:
-    return {
-        "event_id": event.event_id,
-        "timestamp": event.timestamp,
-        "action": event.action,
-        "entity_id": event.entity_id,
-        "principal": event.principal,
-        "resource": event.resource,
-        "details": event.details,
-    }
+COLUMNS: tuple[Column[AuditEvent], ...] = (
+    Column(key="event_id", value=lambda event: event.event_id),
+    Column(title="when=", key="timestamp", value=lambda event: event.timestamp, format=format_time),
+    Column(title="who", key="principal", value=lambda event: event.principal),
+    Column(title="what=", key="action", value=lambda event: event.action),
+    Column(title="of", key="entity_id", value=lambda event: event.entity_id),
+    Column(key="resource", value=lambda event: event.resource),
+    Column(key="details", value=lambda event: event.details),
+    Column(title="details", value=_details),
+)

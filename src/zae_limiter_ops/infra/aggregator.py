@@ -7,6 +7,7 @@ from typing import Any
 
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.parameters import only_if
+from zae_limiter_ops.transport.partitions import URL_SUFFIX
 
 Resource = dict[str, Any]
 
@@ -65,10 +66,24 @@ def log_group(function: str, condition: str) -> Resource:
 
 
 def function(
-    name: str, description: str, *, condition: str, prefix: str, properties: Resource
+    name: str,
+    description: str,
+    *,
+    condition: str,
+    prefix: str,
+    properties: Resource,
+    variables: Resource | None = None,
 ) -> Resource:
-    """Return a function that works on the table; ``prefix`` is that of its role and log group."""
+    """Return a function that works on the table; ``prefix`` is that of its role and log group.
+
+    ``variables`` are added to the environment that every function has.
+    """
     own_role = {"Fn::GetAtt": [f"{prefix}Role", "Arn"]}
+    environment = {
+        "TABLE_NAME": {"Ref": "Table"},
+        URL_SUFFIX: {"Ref": "AWS::URLSuffix"},
+        **(variables or {}),
+    }
     return {
         "Type": "AWS::Lambda::Function",
         "Condition": condition,
@@ -83,6 +98,7 @@ def function(
             "Role": {"Fn::If": ["HasOwnRole", {"Ref": "AggregatorRoleArn"}, own_role]},
             "MemorySize": {"Ref": "LambdaMemory"},
             "TracingConfig": {"Mode": {"Fn::If": ["HasTracing", "Active", "PassThrough"]}},
+            "Environment": {"Variables": environment},
             **properties,
         },
     }
@@ -90,7 +106,6 @@ def function(
 
 def _function() -> Resource:
     archive = {"Fn::If": ["HasArchive", {"Ref": "AuditArchive"}, ""]}
-    variables = {"TABLE_NAME": {"Ref": "Table"}, "ARCHIVE_BUCKET_NAME": archive}
     concurrency = only_if("HasConcurrency", {"Ref": "ReservedConcurrency"})
     return function(
         names.aggregator_function(_STACK),
@@ -100,8 +115,8 @@ def _function() -> Resource:
         properties={
             "Timeout": {"Ref": "LambdaTimeout"},
             "ReservedConcurrentExecutions": concurrency,
-            "Environment": {"Variables": variables},
         },
+        variables={"ARCHIVE_BUCKET_NAME": archive},
     )
 
 

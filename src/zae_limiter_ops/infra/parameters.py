@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from zae_limiter.models.stack import DAYS_OF_LOG_RETENTION, MAX_RETENTION_DAYS, StackOptions
+from zae_limiter.models.stack import (
+    NAME_FORMAT_GAP,
+    DescribedOption,
+    StackOption,
+    StackOptions,
+    described_options,
+)
 from zae_limiter_ops.infra import names
 
 
 class Parameter(NamedTuple):
-    """A parameter and the text of its default."""
+    """A parameter, the text of its default, and the rules that CloudFormation checks."""
 
     name: str
     default: str
@@ -18,58 +25,59 @@ class Parameter(NamedTuple):
 
 
 YES, NO = "true", "false"
-_SWITCH: dict[str, Any] = {"AllowedValues": [YES, NO]}
+# CloudFormation cannot compute or cut text, so these options reach the template in another form.
+OTHER_FORM = ("lambda_duration_threshold_pct", "role_name_format", "policy_name_format")
 
 
-def _whole(least: int, most: int) -> dict[str, Any]:
-    return {"Type": "Number", "MinValue": least, "MaxValue": most}
+def _parameter_name(field: str) -> str:
+    return field.title().replace("_", "")
 
 
-# A parameter that is empty or 0 leaves its part out.
+def _text(value: str | int | bool | None, *, is_number: bool) -> str:
+    """Return the text of a value; an option that is not set is 0 or empty."""
+    if isinstance(value, bool):
+        return YES if value else NO
+    if value is None:
+        return "0" if is_number else ""
+    return str(value)
+
+
+def _is_number(option: StackOption) -> bool:
+    return option.most is not None or bool(option.choices)
+
+
+def _rules(default: object, option: StackOption) -> dict[str, Any]:
+    if isinstance(default, bool):
+        return {"AllowedValues": [YES, NO]}
+    if option.choices:
+        return {"Type": "Number", "AllowedValues": [str(each) for each in option.choices]}
+    if option.most is not None:
+        least = 0 if default is None else option.least  # 0 stands for an option that is not set
+        return {"Type": "Number", "MinValue": least, "MaxValue": option.most}
+    return {}
+
+
+DIRECT = tuple(each for each in described_options() if each.name not in OTHER_FORM)
 PARAMETERS = (
-    Parameter("SnapshotWindows", "hourly,daily,monthly", "Windows that reports offer", {}),
-    Parameter(
-        "UsageRetentionDays",
-        "90",
-        "Days that usage is kept; 0: none",
-        _whole(0, MAX_RETENTION_DAYS),
+    *(
+        Parameter(
+            _parameter_name(each.name),
+            _text(each.default, is_number=_is_number(each.option)),
+            each.option.help,
+            _rules(each.default, each.option),
+        )
+        for each in DIRECT
     ),
-    Parameter(
-        "AuditRetentionDays", "90", "Days that audit events are kept", _whole(1, MAX_RETENTION_DAYS)
-    ),
-    Parameter("EnableAggregator", YES, "Create the aggregator function", _SWITCH),
-    Parameter("PitrRecoveryDays", "0", "Days of point-in-time recovery; 0: off", _whole(0, 35)),
-    Parameter(
-        "LogRetentionDays",
-        "30",
-        "Days that logs are kept",
-        {"Type": "Number", "AllowedValues": [str(days) for days in DAYS_OF_LOG_RETENTION]},
-    ),
-    Parameter("LambdaTimeout", "60", "Seconds that a function may take", _whole(1, 900)),
-    Parameter("LambdaMemory", "256", "Memory of a function in MB", _whole(128, 3008)),
-    Parameter("ReservedConcurrency", "0", "Reserved concurrency; 0: none", _whole(0, 1000)),
     Parameter(
         "LambdaDurationThresholdMs",
         "48000",
-        "Alarm if the aggregator takes longer, in milliseconds",
-        _whole(1, 900000),
+        "Alarm if the aggregator takes longer, in milliseconds.",
+        {"Type": "Number", "MinValue": 1, "MaxValue": 900000},
     ),
-    Parameter("EnableAlarms", YES, "Create the alarms", _SWITCH),
-    Parameter("AlarmSnsTopic", "", "ARN of the SNS topic that alarms notify", {}),
-    Parameter("PermissionBoundary", "", "ARN of the boundary of every role", {}),
-    Parameter("RoleNamePrefix", "", "Text before the name of each role", {}),
-    Parameter("RoleNameSuffix", "", "Text after the name of each role", {}),
-    Parameter("PolicyNamePrefix", "", "Text before the name of each policy", {}),
-    Parameter("PolicyNameSuffix", "", "Text after the name of each policy", {}),
-    Parameter("EnableAuditArchival", YES, "Archive expired audit events in S3", _SWITCH),
-    Parameter(
-        "AuditArchiveGlacierDays", "90", "Days until archives move to Glacier", _whole(1, 3650)
-    ),
-    Parameter("EnableTracing", NO, "Trace the functions with X-Ray", _SWITCH),
-    Parameter("CreateIam", YES, "Create roles and policies", _SWITCH),
-    Parameter("CreateIamRoles", NO, "Create roles for applications, too", _SWITCH),
-    Parameter("AggregatorRoleArn", "", "ARN of an existing role of the functions", {}),
-    Parameter("EnableDeletionProtection", NO, "Protect the table from deletion", _SWITCH),
+    Parameter("RoleNamePrefix", "", "Text before the name of each role.", {}),
+    Parameter("RoleNameSuffix", "", "Text after the name of each role.", {}),
+    Parameter("PolicyNamePrefix", "", "Text before the name of each policy.", {}),
+    Parameter("PolicyNameSuffix", "", "Text after the name of each policy.", {}),
 )
 
 
@@ -126,38 +134,50 @@ def only_if(condition: str, value: Any) -> dict[str, Any]:
     return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
 
 
+def options_of(values: Mapping[str, str], tags: Mapping[str, str]) -> StackOptions:
+    """Return the options of a stack that has these parameters: the inverse of ``values``."""
+    found: dict[str, Any] = {
+        each.name: _parsed(values[_parameter_name(each.name)], each)
+        for each in DIRECT
+        if _parameter_name(each.name) in values
+    }
+    timeout_s = found.get("lambda_timeout", StackOptions().lambda_timeout)
+    if "LambdaDurationThresholdMs" in values:
+        percent = round(int(values["LambdaDurationThresholdMs"]) / (timeout_s * 10))
+        found["lambda_duration_threshold_pct"] = percent
+    for kind in ("Role", "Policy"):
+        before, after = values.get(f"{kind}NamePrefix", ""), values.get(f"{kind}NameSuffix", "")
+        if before or after:
+            found[f"{kind.lower()}_name_format"] = f"{before}{NAME_FORMAT_GAP}{after}"
+    return StackOptions(**found, tags=dict(tags))
+
+
+def _parsed(text: str, described: DescribedOption) -> str | int | bool | None:
+    """Return the value that a parameter's text stands for."""
+    if isinstance(described.default, bool):
+        return text == YES
+    is_number = _is_number(described.option)
+    if described.default is None and text == _text(None, is_number=is_number):
+        return None
+    return int(text) if is_number else text
+
+
 def values(options: StackOptions) -> dict[str, str]:
     """Return the value of every parameter for these options."""
     role_before, role_after = names.split_format(options.role_name_format)
     policy_before, policy_after = names.split_format(options.policy_name_format)
     threshold_ms = options.lambda_timeout * 10 * options.lambda_duration_threshold_pct
-    given: dict[str, str | int | bool] = {
-        "SnapshotWindows": options.snapshot_windows,
-        "UsageRetentionDays": options.usage_retention_days,
-        "AuditRetentionDays": options.audit_retention_days,
-        "EnableAggregator": options.enable_aggregator,
-        "PitrRecoveryDays": options.pitr_recovery_days or 0,
-        "LogRetentionDays": options.log_retention_days,
-        "LambdaTimeout": options.lambda_timeout,
-        "LambdaMemory": options.lambda_memory,
-        "ReservedConcurrency": options.reserved_concurrency or 0,
-        "LambdaDurationThresholdMs": threshold_ms,
-        "EnableAlarms": options.enable_alarms,
-        "AlarmSnsTopic": options.alarm_sns_topic or "",
-        "PermissionBoundary": options.permission_boundary or "",
+    direct = {
+        _parameter_name(each.name): _text(
+            getattr(options, each.name), is_number=_is_number(each.option)
+        )
+        for each in DIRECT
+    }
+    return {
+        **direct,
+        "LambdaDurationThresholdMs": str(threshold_ms),
         "RoleNamePrefix": role_before,
         "RoleNameSuffix": role_after,
         "PolicyNamePrefix": policy_before,
         "PolicyNameSuffix": policy_after,
-        "EnableAuditArchival": options.enable_audit_archival,
-        "AuditArchiveGlacierDays": options.audit_archive_glacier_days,
-        "EnableTracing": options.enable_tracing,
-        "CreateIam": options.create_iam,
-        "CreateIamRoles": options.create_iam_roles,
-        "AggregatorRoleArn": options.aggregator_role_arn or "",
-        "EnableDeletionProtection": options.enable_deletion_protection,
-    }
-    return {
-        name: (YES if value else NO) if isinstance(value, bool) else str(value)
-        for name, value in given.items()
     }

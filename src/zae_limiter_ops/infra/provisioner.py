@@ -30,10 +30,7 @@ def resources() -> dict[str, Resource]:
             "Applies manifests of limits",
             condition="CanRun",
             prefix="Provisioner",
-            properties={
-                "Timeout": TIMEOUT_S,
-                "Environment": {"Variables": {"TABLE_NAME": {"Ref": "Table"}}},
-            },
+            properties={"Timeout": TIMEOUT_S},
         ),
     }
 

@@ -1,14 +1,22 @@
-"""Usage as one HTML page that needs nothing else: no script, no font, no picture from elsewhere.
+"""Usage as one self-contained HTML page, which can be mailed or archived.
 
-Made to be mailed or archived: charts are inline SVG, and all texts are escaped.
+Charts are inline SVG, all texts are escaped, and the page loads nothing from other places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import TypeVar
 
 from zae_limiter.models.usage import EntityUsage, UsageRanking, UsageSnapshot, UsageSummary
+from zae_limiter_ops.reports.columns import Column, cells_of, titles_of
+from zae_limiter_ops.reports.usage_columns import (
+    entity_columns,
+    limit_totals,
+    total_columns,
+    window_columns,
+)
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
     UsageChart,
@@ -18,16 +26,18 @@ from zae_limiter_ops.reports.usage_series import (
     shortened,
     usage_chart,
 )
-from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours, through_children_text
+from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours
 
-MAX_ROWS = 1000  # windows in the table: a page of about 300 kB, which mail programs still show
+T = TypeVar("T")
+
+MAX_ROWS = 1000  # windows of the table: a page of about 300 kB, which mail programs show
 MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
-# The chart in units of its own, about pixels; the page scales it to its width.
+# The size of a chart in its own units, about pixels; the page scales the chart to its width.
 WIDTH, HEIGHT = 900, 200
 LEFT, RIGHT, TOP, BOTTOM = 80, 10, 10, 24  # room for the labels of both axes
 Y_TICKS, MAX_LABELS = 4, 8
 
-# Programs that honour it load nothing from elsewhere, even if a text got past the escaping.
+# With this policy browsers load nothing from other places, even if an escape were missing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:960px;padding:0 1em;"
@@ -50,11 +60,11 @@ def usage_page(
 ) -> str:
     """Return a page with totals, a chart for each limit, and a table of the windows.
 
-    ``place`` is where the entities are, such as a namespace, for the headline.
+    ``place`` names the place of the entities in the headline, such as a namespace.
     """
     chart = usage_chart(windows, window_type, LARGEST_IN_COLOUR, place)
     if chart is None:
-        return _page("Usage", ["<p>No usage is recorded for that.</p>"])
+        return _page("Usage", ["<p>No usage is recorded for this selection.</p>"])
     unit = chart.series[0].unit
     parts = [
         f"<p>{_count(summary.window_count, unit)} with usage.</p>",
@@ -79,7 +89,7 @@ def ranking_page(subject: str, ranking: UsageRanking) -> str:
         _entities(ranking.consumers) if ranking.consumers else "<p>No usage is recorded.</p>",
     ]
     if ranking.parents:
-        parts += ["<h2>Parents, with what came through children</h2>", _entities(ranking.parents)]
+        parts += ["<h2>Parents, with the tokens of their children</h2>", _entities(ranking.parents)]
     parts.append(f'<p class="q">{_APPROXIMATE} Times are in UTC.</p>')
     return _page(f"Largest consumers of {subject}", parts)
 
@@ -99,78 +109,40 @@ def _page(title: str, parts: Iterable[str]) -> str:
 
 
 def _totals(summary: UsageSummary, unit: str) -> str:
-    rows = [
-        (
-            name,
-            f"{total:,}",
-            f"{summary.through_children.get(name, 0):,}",
-            f"{summary.average[name]:,.1f}",
-        )
-        for name, total in sorted(summary.total.items())
-    ]
-    heads = ("limit", "total", "through children", f"average per {unit}")
+    totals = sorted(limit_totals(summary), key=lambda total: total.limit_name)
     were = "was" if summary.rejected == 1 else "were"
     rejected = (
         f"<p>{_count(summary.rejected, 'call')} {were} rejected, {summary.waited:,} waited.</p>"
     )
-    return _table(heads, rows, texts=1) + rejected
+    return _table(total_columns(totals, unit), totals) + rejected
 
 
 def _windows(windows: Sequence[UsageSnapshot]) -> str:
-    names = sorted({name for snapshot in windows for name in snapshot.counters})
-    heads = ("window", "entity", "resource", *names, "calls", "rejected", "waited")
-    heads += ("through children",)
-    rows = (
-        (
-            snapshot.window_start,
-            snapshot.entity_id,
-            snapshot.resource,
-            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
-            f"{snapshot.total_events:,}",
-            f"{snapshot.rejected:,}",
-            f"{snapshot.waited:,}",
-            through_children_text(snapshot.through_children),
-        )
-        for snapshot in windows[:MAX_ROWS]
-    )
-    left_out = ""
-    if len(windows) > MAX_ROWS:
-        left_out = f"<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
-    return _table(heads, rows, texts=3, kind="w") + left_out
+    table = _table(window_columns(windows), windows[:MAX_ROWS], kind="w")
+    if len(windows) <= MAX_ROWS:
+        return table
+    return f"{table}<p>The first {MAX_ROWS:,} of {len(windows):,} windows are listed.</p>"
 
 
 def _entities(usages: Sequence[EntityUsage]) -> str:
-    names = sorted({name for usage in usages for name in usage.counters})
-    heads = ("entity", *names, "calls", "rejected", "waited", "through children")
-    rows = (
-        (
-            usage.entity_id,
-            *(f"{usage.counters.get(name, 0):,}" for name in names),
-            f"{usage.total_events:,}",
-            f"{usage.rejected:,}",
-            f"{usage.waited:,}",
-            through_children_text(usage.through_children),
-        )
-        for usage in usages
-    )
-    return _table(heads, rows, texts=1)
+    return _table(entity_columns(usages, "entity"), usages)
 
 
-def _table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int, kind: str = ""
-) -> str:
-    """Return a table; columns after the first ``texts`` are aligned to the right."""
+def _table(columns: Sequence[Column[T]], records: Iterable[T], *, kind: str = "") -> str:
+    """Return a table; ``kind`` is its class."""
+    titles = titles_of(columns)
+    right = [title.endswith(">") for title in titles]
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}>{escape(cell)}</{tag}>"
-            if index < texts
-            else f'<{tag} class="n">{escape(cell)}</{tag}>'
-            for index, cell in enumerate(cells)
+            f'<{tag} class="n">{escape(cell)}</{tag}>'
+            if is_right
+            else f"<{tag}>{escape(cell)}</{tag}>"
+            for cell, is_right in zip(cells, right, strict=True)
         )
 
-    body = "\n".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    head = f"<tr>{line('th', heads)}</tr>"
+    head = f"<tr>{line('th', [title.rstrip('>=') for title in titles])}</tr>"
+    body = "\n".join(f"<tr>{line('td', cells_of(columns, record))}</tr>" for record in records)
     return f'<table class="{kind}">\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
@@ -196,7 +168,7 @@ def _legend(chart: UsageChart) -> str:
 
 
 def svg_chart(series: UsageSeries) -> str:
-    """Return stacked bars over windows as an SVG element; negative ones hang below zero."""
+    """Return stacked bars over windows as an SVG element; negative bars hang below zero."""
     ticks = axis_ticks(series, Y_TICKS)
     low, high = ticks[0], ticks[-1]
 
@@ -227,7 +199,7 @@ def _step(series: UsageSeries) -> float:
 
 
 def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
-    """Return a group of shapes for each part, with a text for each bar if there are few."""
+    """Return a group of shapes for each part; if there are few bars, each has a text."""
     step = _step(series)
     drawn = sum(amount != 0 for part in series.parts for amount in part.totals)
     groups = []

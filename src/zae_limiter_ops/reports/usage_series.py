@@ -1,4 +1,4 @@
-"""Usage as series over time, for charts: stacks of entities, and which windows to label."""
+"""Usage as series over time, for charts: stacks of entities, and labels of windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zae_limiter.models.usage import UsageSnapshot, WindowType
 HOUR_S = 3600
 MONDAY_HOUR = 4 * 24  # the first Monday of 1970, in hours; weeks are labelled at their Mondays
 STEPS = {WindowType.HOURLY: timedelta(hours=1), WindowType.DAILY: timedelta(days=1)}
-LONGEST_MONTH = timedelta(days=31)  # added to the first of any month, it reaches the next one
+LONGEST_MONTH = timedelta(days=31)  # the first of any month plus this is in the next month
 
 LABEL_LENGTH = 40  # of an id in a legend or title
 REJECTED = ""  # in the place of a limit's name, which is never empty
@@ -28,7 +28,7 @@ class SeriesKind(StrEnum):
 
 
 class UsagePart(NamedTuple):
-    """The share of one entity in a series, or of the rest: all entities that are not named."""
+    """The share of one entity in a series, or of the rest: all entities without a name."""
 
     label: str
     totals: tuple[int, ...]
@@ -38,10 +38,10 @@ class UsagePart(NamedTuple):
 class UsageSeries(NamedTuple):
     """Usage of one limit per window, or rejected calls, divided by entity; gaps are zeros.
 
-    Over several entities each token counts once: for the entity that used it, not for the parent
-    of that entity. ``through_children`` is the part of one entity's tokens that its children used,
-    ``most_rejected`` names the entity with most rejected calls; it may be part of the rest, which
-    is chosen by tokens.
+    Over several entities each token counts once: for the entity that used it, and not for its
+    parent. ``through_children`` is the part of one entity's tokens that its children used.
+    ``most_rejected`` names the entity with the most rejected calls. That entity may be part of the
+    rest, because tokens decide about the named entities.
     """
 
     limit_name: str
@@ -76,12 +76,12 @@ class UsageSeries(NamedTuple):
 
     @property
     def quantity(self) -> str:
-        """What the numbers are: ``tokens`` or ``calls``."""
+        """The counted thing: ``tokens`` or ``calls``."""
         return "calls" if self.kind is SeriesKind.REJECTED else "tokens"
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The lowest and the highest point of the stacks; parts below zero hang under it."""
+        """The lowest and the highest point of the stacks; negative parts hang below zero."""
         low = high = 0
         for amounts in zip(*(part.totals for part in self.parts), strict=True):
             low = min(low, sum(amount for amount in amounts if amount < 0))
@@ -89,7 +89,7 @@ class UsageSeries(NamedTuple):
         return low, high
 
     def stacks(self) -> Iterator[list[tuple[int, int]]]:
-        """Yield, part by part, the bottom and the top of its bar in each window."""
+        """Yield the bottoms and tops of the bars of each part, one bar for each window."""
         above, below = [0] * len(self.starts), [0] * len(self.starts)
         for part in self.parts:
             bars = []
@@ -105,7 +105,7 @@ class UsageSeries(NamedTuple):
         return self.starts[index].strftime(style)
 
     def end(self, index: int) -> datetime:
-        """Return when the window at ``index`` ends."""
+        """Return the end of the window at ``index``."""
         return next_start(self.starts[index], WindowType(self.window_type))
 
 
@@ -126,8 +126,8 @@ def usage_chart(
 ) -> UsageChart | None:
     """Return series for each limit, sorted by name, and for rejected calls; None without usage.
 
-    The ``largest`` entities are parts of their own: those with the largest share of any limit's
-    tokens. ``place`` is where the entities are, such as a namespace, for the headline.
+    The ``largest`` entities are parts of their own: the entities with the largest share of any
+    limit's tokens. ``place`` names the place of the entities in the headline, such as a namespace.
     """
     selected = [snapshot for snapshot in snapshots if snapshot.window_type == window_type]
     if not selected:
@@ -244,7 +244,7 @@ def _range(first: datetime, last: datetime, window: WindowType) -> tuple[datetim
 
 
 def next_start(start: datetime, window: WindowType) -> datetime:
-    """Return where the window after the one at ``start`` starts."""
+    """Return the start of the window after the window at ``start``."""
     if window is WindowType.MONTHLY:
         return (start + LONGEST_MONTH).replace(day=1)
     return start + STEPS[window]

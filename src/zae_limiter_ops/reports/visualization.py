@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from textwrap import wrap
@@ -15,6 +15,13 @@ from typing import Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot
+from zae_limiter_ops.reports.columns import Column, cells_of, titles_of
+from zae_limiter_ops.reports.plain_table import PlainTable
+from zae_limiter_ops.reports.usage_columns import (
+    CALL_COLUMNS,
+    limit_columns,
+    through_children_columns,
+)
 from zae_limiter_ops.reports.usage_series import (
     LABEL_LENGTH,
     UsageChart,
@@ -30,7 +37,7 @@ from zae_limiter_ops.reports.usage_series import (
 
 
 class UsageFormatter(StrEnum):
-    """How ``format_usage_snapshots`` shows usage."""
+    """The forms of ``format_usage_snapshots``."""
 
     TABLE = "table"
     PLOT = "plot"
@@ -45,8 +52,8 @@ def format_usage_snapshots(
 ) -> str:
     """Return usage as a text: a table of all windows, or a bar chart for each limit.
 
-    A chart needs plotext; it shows the windows of the type that the first snapshot has, with
-    the bars of the largest entities on top of each other, and the rest on top of them.
+    A chart needs plotext. It shows the windows that have the type of the first snapshot, as stacked
+    bars: the largest entities first, and the rest on top of them.
     """
     if formatter not in tuple(UsageFormatter):
         names = ", ".join(UsageFormatter)
@@ -63,40 +70,19 @@ def format_usage_snapshots(
 
 def _table(snapshots: Sequence[UsageSnapshot]) -> str:
     """Return one line per window; amounts are aligned to the right."""
-    names = sorted({name for snapshot in snapshots for name in snapshot.counters})
-    header = ["window", "type", "entity", "resource", *names, "events", "rejected", "waited"]
-    has_children = any(any(snapshot.through_children.values()) for snapshot in snapshots)
-    if has_children:
-        header.append("through children")
-    rows = [
-        [
-            snapshot.window_start,
-            str(snapshot.window_type),
-            snapshot.entity_id,
-            snapshot.resource,
-            *(f"{snapshot.counters.get(name, 0):,}" for name in names),
-            f"{snapshot.total_events:,}",
-            f"{snapshot.rejected:,}",
-            f"{snapshot.waited:,}",
-            *([through_children_text(snapshot.through_children)] if has_children else ()),
-        ]
-        for snapshot in snapshots
+    columns: list[Column[UsageSnapshot]] = [
+        Column(title="window", value=lambda window: window.window_start),
+        Column(title="type", value=lambda window: window.window_type),
+        Column(title="entity", value=lambda window: window.entity_id),
+        Column(title="resource", value=lambda window: window.resource),
+        *limit_columns(snapshots),
+        Column(title="events>", value=lambda window: window.total_events),
+        *CALL_COLUMNS,
+        *through_children_columns(snapshots),
     ]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    texts = 4  # columns before the amounts
-    return "\n".join(
-        "  ".join(
-            cell.ljust(size) if index < texts else cell.rjust(size)
-            for index, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [header, *rows]
-    )
-
-
-def through_children_text(through_children: Mapping[str, int]) -> str:
-    """Return what came through children in one cell of a table: ``rpm 3, tpm 120``."""
-    used = {name: amount for name, amount in sorted(through_children.items()) if amount}
-    return ", ".join(f"{name} {amount:,}" for name, amount in used.items())
+    rows = [cells_of(columns, snapshot) for snapshot in snapshots]
+    table = PlainTable(titles_of(columns), rows)
+    return "\n".join((table.head, *map(table.line, rows)))
 
 
 # --- in the terminal -------------------------------------------------------------------------
@@ -105,12 +91,12 @@ PANEL_LINES = 13  # two panels fit a terminal of 30 lines
 MIN_WIDTH = 40  # narrower panels have no room for bars and labels
 Y_TICKS = 5  # a label on every second or third line of a panel
 LABEL_COLUMNS = 13  # "01-31 08:00" and a gap
-EDGE_COLUMNS = 5  # by which plotext moves labels at the edges inwards
+EDGE_COLUMNS = 5  # plotext moves labels at the edges inwards by so many columns
 MIN_WINDOWS = 12  # the axis has room for this many, so that a single bar does not fill the panel
-# Shades that neighbours in a stack are told apart by; the last one is that of the rest.
+# The shades of the parts of a stack; the last shade stands for the rest.
 SHADES, ASCII_SHADES = "█▓▒░", "#=+."
 LARGEST_IN_TERMINAL = len(SHADES) - 1
-LEGEND_COLUMNS = 24  # of a long id: three entries fit a line of 100
+LEGEND_COLUMNS = 24  # the length of a long id: three entries fit a line of 100
 TO_ASCII = str.maketrans("─│┌┐└┘┤┬├┴┼", "-|++++|+|++")
 
 
@@ -123,7 +109,7 @@ def plot_chart(
 ) -> str:
     """Return a text of at most ``width`` columns: headline, legend, and a panel for each limit.
 
-    Limits have scales of their own; ``format_value`` formats the numbers of the axis.
+    Each limit has a scale of its own; ``format_value`` formats the numbers of the axis.
     """
     width = max(MIN_WIDTH, width)
     ellipsis = "..." if ascii_only else "…"
@@ -140,7 +126,7 @@ def plot_chart(
 
 
 def _markers(parts: Sequence[UsagePart], ascii_only: bool) -> list[str]:
-    """Return the characters that parts are drawn with."""
+    """Return the characters that draw the parts."""
     if len(parts) == 1:
         return ["#" if ascii_only else "hd"]  # blocks of a quarter of a character
     shades = ASCII_SHADES if ascii_only else SHADES
@@ -191,7 +177,7 @@ def _panel(
 
 
 def _bars(canvas: Any, tops: list[int], width: int, marker: str) -> Any:
-    """Return bars, with gaps if there is room; a filled line if bars would be too thin and slow."""
+    """Return bars, with gaps if there is room; or a filled line for very many windows."""
     count = len(tops)
     if count > width:
         return canvas.signal(list(range(count)), tops, marker=marker).fillx()
@@ -217,7 +203,7 @@ DOTS_PER_INCH = 120
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 REST_COLOUR = "#B0B0B0"
 LARGEST_IN_COLOUR = len(COLOURS)
-MAX_BARS = 400  # windows; more are drawn as areas: bars would be thinner than a dot, and slow
+MAX_BARS = 400  # more windows are drawn as areas: bars would be thinner than a dot, and slow
 
 
 def colours(parts: Sequence[UsagePart]) -> list[str]:

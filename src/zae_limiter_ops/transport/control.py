@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
 import socket
 import threading
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
+from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.endpoint_urls import parse_endpoint
 
 CONNECT_S = 3.0
@@ -24,6 +26,9 @@ ATTEMPTS = 6  # the control plane throttles; botocore backs off between attempts
 INVOKE_S = 910.0  # of one answer of a function, which may take 900
 MAX_PAYLOAD = 6_000_000  # bytes that Lambda takes for a function that is waited for
 LOCAL_REGION = "us-east-1"
+# Domains of AWS's own endpoints, in all partitions; those of VPC endpoints end alike.
+AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws", ".ic.gov")
+ANY_STACK = "zae-limiter"  # whose absence is an answer, too
 _INVOKE = "lambda, invoked"  # a client of its own, which waits longer
 _DENIED = ("AccessDenied", "Unauthorized", "InvalidClientTokenId", "SignatureDoesNotMatch")
 
@@ -46,11 +51,13 @@ class Control:
     """A control plane of one region or endpoint. Calls block; any thread may make them."""
 
     def __init__(self, region: str | None = None, endpoint_url: str | None = None) -> None:
-        self.region = region
+        # botocore itself does not read AWS_REGION, which the data plane reads first.
+        self.region = region or os.environ.get("AWS_REGION") or None
         self.endpoint_url = endpoint_url
         self._clients: dict[str, Any] = {}
         self._session: Any = None
         self._unknown_region: InfrastructureError | None = None
+        self._serves_stacks: bool | None = None
         self._lock = threading.Lock()
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
@@ -65,7 +72,46 @@ class Control:
             raise _refused(service, operation, error) from error
         except BotoCoreError as error:
             raise self._failed(service, error) from error
+        except Exception as error:  # such as botocore's error for an answer that it cannot parse
+            raise InfrastructureError(
+                f"the answer of {service} to {operation} cannot be read ({type(error).__name__}); "
+                "check the endpoint and any proxy before it"
+            ) from error
         return answer
+
+    def serves_stacks(self) -> bool:
+        """Return whether stacks exist where the table is; ask the endpoint once, if need be."""
+        if self._serves_stacks is None:
+            self._serves_stacks = self._settings_say()
+        if self._serves_stacks is None:
+            self._serves_stacks = self._answers()
+        return self._serves_stacks
+
+    def _answers(self) -> bool:
+        """Ask for a stack; a server without CloudFormation refuses in any way of its own."""
+        try:
+            self.call("cloudformation", "describe_stacks", StackName=ANY_STACK)
+        except PermissionDenied:
+            return True
+        except ControlError as error:
+            return error.is_throttling or "does not exist" in error.reason
+        except InfrastructureError:
+            return False
+        return True
+
+    def _settings_say(self) -> bool | None:
+        """Tell whether CloudFormation is where the table is, as far as the settings say.
+
+        True: the table is on AWS. False: DynamoDB has an endpoint of its own, such as a local
+        server, and CloudFormation has none. None: the endpoint must be asked.
+        """
+        config = AwsConfig()
+        url = self.endpoint_url or config.configured_url("dynamodb")
+        if url is None or parse_endpoint(url).host.endswith(AWS_DOMAINS):
+            return True
+        if self.endpoint_url is None and config.configured_url("cloudformation") is None:
+            return False
+        return None
 
     def pages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
         """Call an operation until there is no further page."""
@@ -121,7 +167,8 @@ class Control:
             self._session.register_component("data_loader", _service_models())
         session = self._session
         options: dict[str, Any] = {"region_name": self.region}
-        if self.endpoint_url and parse_endpoint(self.endpoint_url).is_local:
+        url = self.endpoint_url or AwsConfig().configured_url(service)
+        if url and parse_endpoint(url).is_local:
             options["region_name"] = (
                 self.region or session.get_config_variable("region") or LOCAL_REGION
             )
@@ -182,6 +229,9 @@ class AControl(Control):
 
     async def apages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
         return await asyncio.to_thread(self.pages, service, operation, **parameters)
+
+    async def aserves_stacks(self) -> bool:
+        return await asyncio.to_thread(self.serves_stacks)
 
     async def ainvoke(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(self.invoke, function, payload)

@@ -1,7 +1,8 @@
-"""PutObject of S3: one signed request, and what its response means."""
+"""PutObject of S3, for functions and deployments that store one object at a time."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from hashlib import sha256
@@ -9,11 +10,20 @@ from hmac import digest
 from typing import NamedTuple
 from urllib.parse import quote
 
+from zae_limiter.exceptions import RateLimiterUnavailable
+from zae_limiter.transport.access import find_destination
+from zae_limiter.transport.aws_config import AwsConfig
+from zae_limiter.transport.calls import Deadline, Retries
+from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
-from zae_limiter.transport.messages import Destination, HttpResponse
+from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse
+from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key
+from zae_limiter.transport.threads import Http, sleep
+from zae_limiter_ops.transport.partitions import url_suffix
 
 SERVICE = "s3"
+PUT_S = 5.0  # for one object with its retries: a batch of the aggregator has a minute by default
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,80})</Code>")
 _THROTTLED = frozenset({"SlowDown", "ServiceUnavailable", "RequestLimitExceeded"})
 _LATER = frozenset({"RequestTimeout", "OperationAborted"})  # succeed when they are repeated
@@ -90,3 +100,43 @@ def check_put(response: HttpResponse, path: str) -> None:
     if response.status in (401, 403):
         raise Denied(f"{message}; check the rights of the role and the bucket's policy", code=code)
     raise Refused(f"{message}; check that the bucket exists and is in this region", code=code)
+
+
+class ObjectStore:
+    """Puts objects into buckets, with the credentials of the environment. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._config = AwsConfig()
+        self._http = Http()
+
+    def put(self, bucket: str, name: str, body: bytes) -> None:
+        """Put a gzipped object into a bucket; another put of the same object changes nothing."""
+        endpoint, region, path = self._place(bucket, name)
+        destination = find_destination(endpoint, self._config)
+        credentials, _ = self._config.credentials(endpoint.is_local)
+        stored = S3Object(path, body, "application/gzip")
+        retries = Retries(Deadline(PUT_S), repeatable=True)
+        while True:
+            timeout, connect_timeout = retries.timeouts()
+            message = put_object(destination, region, stored, credentials, time.time())
+            try:
+                response = self._http.send(destination, message, timeout, connect_timeout)
+                check_forwarded(response, destination)
+                check_put(response, f"{bucket}/{name}")
+                return
+            except RateLimiterUnavailable as error:
+                sleep(retries.pause_after(error))
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        self._http.close()
+
+    def _place(self, bucket: str, name: str) -> tuple[Endpoint, str, str]:
+        """Return endpoint, region and path; AWS has a host for each bucket."""
+        url = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        if url:
+            endpoint, region = self._config.endpoint_and_region(parse_endpoint(url), None)
+            return endpoint, region, f"/{bucket}/{name}"
+        _, region = self._config.endpoint_and_region(None, None)
+        host = f"{bucket}.s3.{region}.{url_suffix(region)}"
+        return parse_endpoint(f"https://{host}"), region, f"/{name}"

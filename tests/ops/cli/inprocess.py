@@ -7,7 +7,7 @@ import pytest
 
 from tests.ops.cli.terminal import only_line
 from zae_limiter_ops.cli.app import app
-from zae_limiter_ops.cli.errors import run
+from zae_limiter_ops.cli.shared.errors import run
 
 
 class Ran(NamedTuple):

@@ -35,7 +35,7 @@ def test_every_command_has_help_with_an_example(command):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_says_of_each_command_what_its_help_begins_with(name):
     command = app.get_command(click.Context(app), name)
-    assert command.get_short_help_str(200) == COMMANDS[name]
+    assert command.get_short_help_str(200) == COMMANDS[name].summary
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
@@ -87,7 +87,7 @@ def test_wrong_usage_is_one_line_that_leads_to_the_help(args, words):
     assert line.endswith("see 'zae-limiter --help'")
 
 
-HEAVY = {"asyncio", "botocore", "rich", "sqlite3", "yaml", "zae_limiter.models"}
+HEAVY = {"asyncio", "botocore", "rich", "sqlite3", "yaml"}
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_entity_show_says_whether_the_parent_is_registered_and_has_limits(cli, o
     )
     text = cli("entity", "show", "key-8").out
     assert (
-        "parent   projct-1, charged by every acquire; NOT registered: check its id; "
+        "parent   projct-1, charged by every acquire; NOT registered: check the id; "
         "limited by the defaults\n"
     ) in text
     data = cli("entity", "show", "key-8", "--output", "json").json
@@ -177,7 +177,7 @@ def test_deleting_a_parent_names_its_children_and_what_becomes_of_them(cli, open
     ran = cli("entity", "delete", "project-1", "--yes")
     assert ran.out == "deleted 'project-1'\n"
     assert "6 entities under it ('child-0', 'child-1', 'child-2', ...)" in ran.err
-    assert "those that cascade charge 'project-1' under the defaults" in ran.err
+    assert "children that cascade charge 'project-1' under the defaults" in ran.err
     assert "zae-limiter entity set-parent" in ran.err
     assert cli("entity", "delete", "child-0", "--yes").err == ""
 
@@ -266,7 +266,7 @@ def test_pause_shows_everywhere_until_it_is_lifted(cli, opened):
 def test_a_bucket_that_was_never_used_can_be_paused(cli):
     found = cli("bucket", "pause", "key-8", "gpt-4", "30")
     assert "paused on gpt-4" in found.out
-    assert "'key-8' was not known before (did you mean 'key-7'?)" in found.err
+    assert "'key-8' was not known before this pause (did you mean 'key-7'?)" in found.err
 
 
 @on_both_engines

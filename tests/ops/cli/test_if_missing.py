@@ -24,7 +24,7 @@ def test_what_is_stored_already_is_kept_if_only_missing_limits_are_to_be_set(cli
 def test_an_entity_that_exists_is_kept_if_only_a_missing_one_is_to_be_created(cli):
     assert "created" in cli("entity", "create", "key-8", "--display-name", "A", "--if-missing").out
     again = cli("entity", "create", "key-8", "--display-name", "B", "--if-missing")
-    assert (again.code, again.out) == (0, "'key-8' exists already: kept as it is\n")
+    assert (again.code, again.out) == (0, "'key-8' exists already, so it is kept as it is\n")
     shown = cli("entity", "create", "key-8", "--if-missing", "--output", "json")
     assert json.loads(shown.out)["name"] == "A"
     assert cli("entity", "create", "key-8").code == 1

@@ -87,7 +87,7 @@ def test_without_a_terminal_it_asks_for_the_option(args, cli, url):
     before = state(url)
     line = cli(*args).error(2)
     assert ASKING[args] in line
-    assert "add --yes to do it" in line
+    assert "add --yes to confirm" in line
     assert state(url) == before
 
 

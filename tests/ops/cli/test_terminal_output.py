@@ -66,7 +66,9 @@ def test_a_full_disk_is_not_a_bug_to_report(cli):
             text=True,
         )
     assert ran.returncode == 1
-    assert ran.stderr == "error: No space left on device; free some space and run it again\n"
+    assert (
+        ran.stderr == "error: No space left on device; free some space and run the command again\n"
+    )
 
 
 def test_the_version_names_the_default_stack():

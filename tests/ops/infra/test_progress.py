@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from zae_limiter_ops.cli.stack_progress import ResourceTable
+from zae_limiter_ops.cli.stack.progress import ResourceTable
 from zae_limiter_ops.infra import progress
 from zae_limiter_ops.infra.progress import StackEvent
 

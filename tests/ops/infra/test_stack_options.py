@@ -4,11 +4,14 @@ from dataclasses import fields
 
 import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zae_limiter import RepositoryBuilder, SyncRepositoryBuilder, ValidationError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter_ops.cli.app import app
 from zae_limiter_ops.infra import names, parameters
+from zae_limiter_ops.infra.protection import less_protection
 
 FIELDS = {field.name: field for field in fields(StackOptions)}
 # The value of these parameters is computed from several options, or from a part of one.
@@ -81,6 +84,40 @@ def test_every_option_is_a_flag_of_deploy_with_its_default(name):
     assert deploy_defaults()[name] == getattr(StackOptions(), name)
 
 
+@given(
+    st.fixed_dictionaries({}, optional={name: st.just(EXAMPLES[name]) for name in EXAMPLES}),
+    st.integers(1, 900),
+    st.integers(1, 100),
+)
+def test_a_stack_tells_the_options_that_it_was_deployed_with(chosen, timeout_s, percent):
+    if chosen.get("create_iam") is False:
+        chosen.pop("create_iam_roles", None)
+    chosen |= {"lambda_timeout": timeout_s, "lambda_duration_threshold_pct": percent}
+    options = StackOptions(**chosen)
+    assert parameters.options_of(parameters.values(options), options.tags) == options
+
+
+LESS = {
+    "enable_deletion_protection": (True, False),
+    "pitr_recovery_days": (35, None),
+    "usage_retention_days": (90, 30),
+    "audit_retention_days": (90, 30),
+    "log_retention_days": (30, 14),
+    "permission_boundary": (EXAMPLES["permission_boundary"], None),
+    "enable_alarms": (True, False),
+    "alarm_sns_topic": (EXAMPLES["alarm_sns_topic"], None),
+    "enable_audit_archival": (True, False),
+}
+
+
+@pytest.mark.parametrize("name", LESS)
+def test_a_change_that_protects_less_is_named_and_its_reverse_is_not(name):
+    more, less = (StackOptions(**{name: value}) for value in LESS[name])
+    assert len(less_protection(more, less)) == 1
+    assert less_protection(less, more) == []
+    assert less_protection(more, more) == []
+
+
 @pytest.mark.parametrize("builder", [RepositoryBuilder, SyncRepositoryBuilder])
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_option_is_a_method_of_the_builder(builder, name):
@@ -123,4 +160,4 @@ def test_a_format_that_makes_names_too_long_is_refused_before_anything_is_create
     options = StackOptions(role_name_format="x" * 30 + "{}")
     names.check_names("a" * 20, options)
     with pytest.raises(ValidationError, match="role_name_format"):
-        names.check_names("a" * 55, options)
+        names.check_names("a" * 45, options)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zae_limiter_ops.cli.local import ENGINES, PORT
-from zae_limiter_ops.cli.local import IMAGES as OFFERED_IMAGES
+from zae_limiter_ops.cli.local.commands import ENGINES, PORT
+from zae_limiter_ops.cli.local.commands import IMAGES as OFFERED_IMAGES
 from zae_limiter_ops.local import PORT as DEFAULT_PORT
 from zae_limiter_ops.local import docker, service
 from zae_limiter_ops.local.docker import IMAGES, DockerEngine, run_arguments

@@ -121,6 +121,31 @@ def test_an_update_keeps_code_and_data(deployment, opening):
     assert [hour.window_type for hour in hours] == ["hourly", "hourly"]
 
 
+def test_a_deployment_keeps_the_options_that_it_does_not_name(command, deployment):
+    first = ("--enable-deletion-protection", "--pitr-recovery-days", 35, "--tag", "team=search")
+    assert command("deploy", *first).code == 0
+    assert command("deploy", "--lambda-memory", 512, "--lambda-timeout", 30).code == 0
+    assert deployment.options() == StackOptions(
+        enable_deletion_protection=True,
+        pitr_recovery_days=35,
+        lambda_memory=512,
+        lambda_timeout=30,
+        tags={"team": "search"},
+    )
+    line = command("deploy", "--no-deletion-protection", "--no-pitr").error(2)
+    assert "the table is no longer protected from deletion" in line
+    assert "point-in-time recovery goes from 35 days to off" in line
+    assert "add --allow-less-protection" in line
+    assert deployment.options().enable_deletion_protection, "nothing was changed"
+    planned = command("deploy", "--no-deletion-protection", "--plan")
+    assert "less protection: the table is no longer protected from deletion" in planned.err
+    less = ("--no-deletion-protection", "--no-pitr", "--allow-less-protection")
+    assert command("deploy", *less).code == 0
+    assert deployment.options() == StackOptions(
+        lambda_memory=512, lambda_timeout=30, tags={"team": "search"}
+    )
+
+
 def test_without_waiting_the_second_run_finishes_it(command, deployment):
     assert command("deploy", "--no-wait", "--output", "json").out.count('"begun"') == 1
     wait_until(lambda: deployment.manager.status() == "CREATE_COMPLETE")
@@ -159,7 +184,7 @@ def test_a_table_of_another_program_is_refused(deployment, command):
 def test_a_protected_table_keeps_its_stack(command, deployment):
     deployment.deploy(StackOptions(enable_deletion_protection=True))
     line = command("delete", "--yes").error(1)
-    assert "deploy without --enable-deletion-protection first" in line
+    assert "deploy it with --no-deletion-protection first" in line
     assert deployment.manager.status() == "CREATE_COMPLETE"
     deployment.deploy(StackOptions())
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
-from zae_limiter._async.engines.dynamodb.provisioning import make_table
+from zae_limiter._async.engines.dynamodb.provisioning import make_table, remove_table
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.dynamodb import table, version_record
@@ -23,7 +23,7 @@ from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.aio import asleep  # unasync: remove
-from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackManager
+from zae_limiter_ops._async.infra.stack_manager import TABLE_ONLY, OnEvent, StackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import AControl, ControlError
 
@@ -77,6 +77,13 @@ class Deployment:
     async def close(self) -> None:
         await self.manager.close()
 
+    async def options(self) -> StackOptions | None:
+        """Return the options of the deployed limiter; None if there is none."""
+        if await self.manager.is_served():
+            return await self.manager.options()
+        record = await self.version_record()
+        return None if record is None else _recorded_options(record)
+
     async def deploy(self, options: StackOptions, *, wait: bool = True) -> Deployed:
         """Bring the stack and its functions to these options and this version."""
         if not await self.manager.is_served():
@@ -125,8 +132,19 @@ class Deployment:
             return "", ()
         return "updated" if changes else "unchanged", await self._outdated_functions()
 
+    async def state(self) -> str | None:
+        """Return the status of the stack, TABLE_ONLY for a table without one, None for neither."""
+        if await self.manager.is_served():
+            return await self.manager.status()
+        return None if await self.version_record() is None else TABLE_ONLY
+
     async def delete(self, *, wait: bool = True) -> Deleted:
-        """Delete the stack with its table; an archive that holds events is kept."""
+        """Delete the stack with its table; an archive that holds events is kept.
+
+        Where the endpoint has no CloudFormation, the table is deleted.
+        """
+        if not await self.manager.is_served():
+            return await self._delete_table()
         bucket = (await self.manager.outputs()).get("ArchiveBucket")
         existed = await self.manager.delete(wait=wait)
         if not existed or bucket is None:
@@ -134,11 +152,20 @@ class Deployment:
         kept = not wait or await self._delete_empty(bucket) == "kept"
         return Deleted(existed, bucket if kept else None)
 
+    async def _delete_table(self) -> Deleted:
+        if await self.version_record() is None:
+            return Deleted(existed=False)
+        async with self.opened_engine() as engine:
+            await remove_table(engine.client)
+        return Deleted(existed=True)
+
     async def finish_deletion(self) -> list[str]:
         """Delete the empty archives that interrupted deletions have left; return their names.
 
         A stack is gone before its archive, whose name only the deleted stack still knows.
         """
+        if not await self.manager.is_served():
+            return []
         buckets = await self.manager.left_of_deleted("AuditArchive")
         return [bucket for bucket in buckets if await self._delete_empty(bucket) == "deleted"]
 
@@ -172,9 +199,10 @@ class Deployment:
                 return None
 
     async def _refuse_older_version(self) -> None:
-        status = await self.manager.status()
-        if status is None or status not in progress.USABLE:
-            return
+        if await self.manager.is_served():
+            status = await self.manager.status()
+            if status is None or status not in progress.USABLE:
+                return
         record = await self.version_record()
         if record is not None:
             version_record.refuse_newer_schema(record, self.name)
@@ -222,6 +250,16 @@ class Deployment:
             yield engine
         finally:
             await engine.close()
+
+
+def _recorded_options(record: Mapping[str, Any]) -> StackOptions:
+    """Return the options of a table without a stack, as far as it has any."""
+    defaults = StackOptions()
+    return StackOptions(
+        usage_retention_days=version_record.usage_days_of(record),
+        audit_retention_days=version_record.audit_days_of(record) or defaults.audit_retention_days,
+        snapshot_windows=record.get(table.WINDOWS_OFFERED, defaults.snapshot_windows),
+    )
 
 
 def functions(stack: str) -> dict[str, packages.FunctionPackage]:

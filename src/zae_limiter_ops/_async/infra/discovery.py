@@ -11,7 +11,7 @@ from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.stack import LimiterInfo
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
-from zae_limiter_ops._async.infra.stack_manager import MANAGED_BY
+from zae_limiter_ops._async.infra.stack_manager import MANAGED_BY, TABLE_ONLY
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.transport.control import AControl
 
@@ -19,9 +19,14 @@ from zae_limiter_ops.transport.control import AControl
 async def list_deployed(
     region: str | None = None, endpoint_url: str | None = None
 ) -> list[LimiterInfo]:
-    """Return the limiters of a region by name: stacks with our tag, or an older version's name."""
+    """Return the limiters of a region by name: stacks with our tag, or an older version's name.
+
+    Where the endpoint has no CloudFormation these are the tables that have our version record.
+    """
     control = AControl(region, endpoint_url)
     try:
+        if not await control.aserves_stacks():
+            return await _list_tables(control)
         pages = await control.apages("cloudformation", "describe_stacks")
         stacks = [stack for page in pages for stack in page["Stacks"] if _is_ours(stack)]
         infos = [
@@ -31,6 +36,39 @@ async def list_deployed(
     finally:
         control.close()
     return infos
+
+
+async def _list_tables(control: AControl) -> list[LimiterInfo]:
+    """Return the tables that are limiters, by name."""
+    names_found: list[str] = []
+    start: dict[str, str] = {}
+    while True:
+        answer = await control.acall("dynamodb", "list_tables", **start)
+        names_found += answer["TableNames"]
+        last = answer.get("LastEvaluatedTableName")
+        if last is None:
+            break
+        start = {"ExclusiveStartTableName": last}
+    infos = []
+    for name in sorted(names_found):
+        record = await read_record(control, name)
+        if record is not None:
+            answer = await control.acall("dynamodb", "describe_table", TableName=name)
+            infos.append(_table_info(answer["Table"], record))
+    return infos
+
+
+def _table_info(table: Mapping[str, Any], record: Mapping[str, Any]) -> LimiterInfo:
+    schema = record.get("schema_version")
+    return LimiterInfo(
+        stack_name=table["TableName"],
+        user_name=names.user_name(table["TableName"]),
+        region=table["TableArn"].split(":")[3],  # arn:aws:dynamodb:REGION:…
+        stack_status=TABLE_ONLY,
+        creation_time=table["CreationDateTime"].isoformat(),
+        version=record.get("client_version"),
+        schema_version=None if schema is None else str(schema),
+    )
 
 
 async def read_record(control: AControl, table: str) -> dict[str, Any] | None:

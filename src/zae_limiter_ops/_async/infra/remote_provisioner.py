@@ -70,6 +70,8 @@ class RemoteProvisioner:
 
         An endpoint that has no Lambda at all, such as a local DynamoDB server, has no function.
         """
+        if not await self._control.aserves_stacks():
+            return False
         try:
             await self._control.acall(
                 "lambda", "invoke", FunctionName=self.function, InvocationType="DryRun"

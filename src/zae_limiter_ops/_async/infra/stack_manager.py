@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from zae_limiter.exceptions import InfrastructureError, PermissionDenied, StackOperationError
+from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
-from zae_limiter.naming import check_stack_name
+from zae_limiter.naming import MAX_STACK_LENGTH, check_stack_name
 from zae_limiter.shell_words import command_line
 from zae_limiter.transport.aio import asleep  # unasync: remove
 from zae_limiter_ops.infra import names, parameters, progress
@@ -26,6 +25,7 @@ FIRST_PAUSE_S = 0.1  # a local control plane is done at once
 LONGEST_PAUSE_S = 3.0
 READY_WITHIN_S = 1800.0  # a stack with indexes and functions takes minutes
 MOST_RIVALS = 5  # deployments of one stack that are waited for, one after the other
+TABLE_ONLY = "TABLE_ONLY"  # in the place of a status, for a table that belongs to no stack
 MANAGED_BY = "zae-limiter"  # the value of our tag on every stack
 _NOTHING_TO_DO = ("No updates are to be performed", "didn't contain changes")
 
@@ -45,6 +45,8 @@ class StackChange(NamedTuple):
 class StackManager:
     """Creates, updates and deletes the stack of a limiter, and waits for it."""
 
+    longest_name = MAX_STACK_LENGTH
+
     def __init__(
         self,
         name: str,
@@ -55,7 +57,7 @@ class StackManager:
         on_event: OnEvent | None = None,
     ) -> None:
         """Prepare calls; ``body`` replaces our template, ``on_event`` gets each stack event."""
-        self.name = check_stack_name(name)
+        self.name = check_stack_name(name, longest=self.longest_name)
         self.region = region
         self.endpoint_url = endpoint_url
         self.control = AControl(region, endpoint_url)
@@ -80,16 +82,14 @@ class StackManager:
         return None if stack["StackStatus"] == "DELETE_COMPLETE" else stack
 
     async def is_served(self) -> bool:
-        """Return whether the endpoint has CloudFormation; a local DynamoDB server does not."""
-        if self.endpoint_url is None and not os.environ.get("AWS_ENDPOINT_URL"):
-            return True
-        try:
-            await self.describe()
-        except PermissionDenied:
-            return True
-        except InfrastructureError as error:
-            return isinstance(error, ControlError) and error.is_throttling
-        return True
+        """Return whether stacks exist where the table is; a local DynamoDB server has none."""
+        return await self.control.aserves_stacks()
+
+    async def refuse_stuck(self) -> None:
+        """Raise StackOperationError for a stack that cannot be updated."""
+        status = await self.settled() if await self.is_served() else None
+        if status is not None and status not in progress.USABLE:
+            raise StackOperationError(self.name, _stuck(self.name, status))
 
     async def status(self) -> str | None:
         """Return the status of the stack; None if there is none."""
@@ -100,6 +100,19 @@ class StackManager:
         """Return the outputs of the stack by key."""
         stack = await self.describe() or {}
         return {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
+
+    async def options(self) -> StackOptions | None:
+        """Return the options that the stack was deployed with; None if there is no stack."""
+        stack = await self.describe()
+        if stack is None or stack["StackStatus"] in progress.FAILED_CREATIONS:
+            return None
+        values = {
+            each["ParameterKey"]: each.get("ParameterValue") or ""
+            for each in stack.get("Parameters", ())
+        }
+        tags = {each["Key"]: each["Value"] for each in stack.get("Tags", ())}
+        tags.pop("ManagedBy", None)
+        return parameters.options_of(values, tags)
 
     async def deploy(self, options: StackOptions, *, wait: bool = True) -> str:
         """Create or update the stack; return "created", "updated" or "unchanged".
@@ -234,14 +247,11 @@ class StackManager:
 
     async def _refuse_protected(self) -> None:
         """Raise before anything is deleted if the table cannot be."""
-        stack = await self.describe() or {}
-        values = {
-            each["ParameterKey"]: each.get("ParameterValue") for each in stack.get("Parameters", ())
-        }
-        if values.get("EnableDeletionProtection") == parameters.YES:
+        options = await self.options()
+        if options is not None and options.enable_deletion_protection:
             raise StackOperationError(
                 self.name,
-                "the table is protected from deletion; deploy without --enable-deletion-protection "
+                "the table is protected from deletion; deploy it with --no-deletion-protection "
                 "first",
             )
 
@@ -374,4 +384,4 @@ def _deletion(name: str) -> str:
 
 
 def _ignore(event: StackEvent) -> None:
-    """Tell nothing."""
+    """Ignore events."""

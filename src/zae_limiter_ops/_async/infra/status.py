@@ -46,17 +46,10 @@ class StatusReader:
         table = await self._call("dynamodb", "describe_table", TableName=self._name)
         described: Mapping[str, Any] = (table or {}).get("Table", {})
         latency_ms, record, namespaces = await self._ask_table() if described else (None, {}, None)
-        found = [
-            await self._function(name, package) for name, package in functions(self._name).items()
-        ]
-        aggregates = found[0] is not None
+        around = await self._around_the_table()
         details = {
-            "functions": [function for function in found if function is not None],
-            "iterator_age_ms": await self._lag_ms() if aggregates else None,
-            "dead_letters": await self._dead_letters() if aggregates else None,
-            "alarms": await self._alarms(),
+            **around,
             "namespaces": namespaces,
-            "last_day": await self._last_day(aggregates),
             "indexes": len(described.get("GlobalSecondaryIndexes", ())),
             "notes": self._notes,
         }
@@ -68,7 +61,10 @@ class StatusReader:
             latency_ms=latency_ms,
             cfn_status=None if stack is None else str(stack["StackStatus"]),
             table_status=described.get("TableStatus"),
-            aggregator_enabled=aggregates,
+            aggregator_enabled=any(
+                each["name"] == names.aggregator_function(self._name)
+                for each in around["functions"]
+            ),
             schema_version=None if schema is None else str(schema),
             lambda_version=record.get(FUNCTIONS_VERSION),
             client_version=__version__,
@@ -77,7 +73,31 @@ class StatusReader:
             details=details,
         )
 
+    async def _around_the_table(self) -> dict[str, Any]:
+        """Return functions, lag, alarms and costs; a bare table has nothing around it."""
+        if not await self._deployment.manager.is_served():
+            return {
+                "functions": [],
+                "iterator_age_ms": None,
+                "dead_letters": None,
+                "alarms": None,
+                "last_day": {},
+            }
+        found = [
+            await self._function(name, package) for name, package in functions(self._name).items()
+        ]
+        aggregates = found[0] is not None
+        return {
+            "functions": [function for function in found if function is not None],
+            "iterator_age_ms": await self._lag_ms() if aggregates else None,
+            "dead_letters": await self._dead_letters() if aggregates else None,
+            "alarms": await self._alarms(),
+            "last_day": await self._last_day(aggregates),
+        }
+
     async def _stack(self) -> dict[str, Any] | None:
+        if not await self._deployment.manager.is_served():
+            return None
         try:
             return await self._deployment.manager.describe()
         except InfrastructureError as error:

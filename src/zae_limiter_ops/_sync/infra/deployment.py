@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
-from zae_limiter._sync.engines.dynamodb.provisioning import make_table
+from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.dynamodb import table, version_record
@@ -25,7 +25,7 @@ from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.threads import sleep
-from zae_limiter_ops._sync.infra.stack_manager import OnEvent, SyncStackManager
+from zae_limiter_ops._sync.infra.stack_manager import TABLE_ONLY, OnEvent, SyncStackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import Control, ControlError
 
@@ -77,6 +77,13 @@ class Deployment:
     def close(self) -> None:
         self.manager.close()
 
+    def options(self) -> StackOptions | None:
+        """Return the options of the deployed limiter; None if there is none."""
+        if self.manager.is_served():
+            return self.manager.options()
+        record = self.version_record()
+        return None if record is None else _recorded_options(record)
+
     def deploy(self, options: StackOptions, *, wait: bool = True) -> Deployed:
         """Bring the stack and its functions to these options and this version."""
         if not self.manager.is_served():
@@ -125,8 +132,19 @@ class Deployment:
             return "", ()
         return "updated" if changes else "unchanged", self._outdated_functions()
 
+    def state(self) -> str | None:
+        """Return the status of the stack, TABLE_ONLY for a table without one, None for neither."""
+        if self.manager.is_served():
+            return self.manager.status()
+        return None if self.version_record() is None else TABLE_ONLY
+
     def delete(self, *, wait: bool = True) -> Deleted:
-        """Delete the stack with its table; an archive that holds events is kept."""
+        """Delete the stack with its table; an archive that holds events is kept.
+
+        Where the endpoint has no CloudFormation, the table is deleted.
+        """
+        if not self.manager.is_served():
+            return self._delete_table()
         bucket = self.manager.outputs().get("ArchiveBucket")
         existed = self.manager.delete(wait=wait)
         if not existed or bucket is None:
@@ -134,11 +152,20 @@ class Deployment:
         kept = not wait or self._delete_empty(bucket) == "kept"
         return Deleted(existed, bucket if kept else None)
 
+    def _delete_table(self) -> Deleted:
+        if self.version_record() is None:
+            return Deleted(existed=False)
+        with self.opened_engine() as engine:
+            remove_table(engine.client)
+        return Deleted(existed=True)
+
     def finish_deletion(self) -> list[str]:
         """Delete the empty archives that interrupted deletions have left; return their names.
 
         A stack is gone before its archive, whose name only the deleted stack still knows.
         """
+        if not self.manager.is_served():
+            return []
         buckets = self.manager.left_of_deleted("AuditArchive")
         return [bucket for bucket in buckets if self._delete_empty(bucket) == "deleted"]
 
@@ -172,9 +199,10 @@ class Deployment:
                 return None
 
     def _refuse_older_version(self) -> None:
-        status = self.manager.status()
-        if status is None or status not in progress.USABLE:
-            return
+        if self.manager.is_served():
+            status = self.manager.status()
+            if status is None or status not in progress.USABLE:
+                return
         record = self.version_record()
         if record is not None:
             version_record.refuse_newer_schema(record, self.name)
@@ -222,6 +250,16 @@ class Deployment:
             yield engine
         finally:
             engine.close()
+
+
+def _recorded_options(record: Mapping[str, Any]) -> StackOptions:
+    """Return the options of a table without a stack, as far as it has any."""
+    defaults = StackOptions()
+    return StackOptions(
+        usage_retention_days=version_record.usage_days_of(record),
+        audit_retention_days=version_record.audit_days_of(record) or defaults.audit_retention_days,
+        snapshot_windows=record.get(table.WINDOWS_OFFERED, defaults.snapshot_windows),
+    )
 
 
 def functions(stack: str) -> dict[str, packages.FunctionPackage]:

@@ -72,6 +72,8 @@ class RemoteProvisioner:
 
         An endpoint that has no Lambda at all, such as a local DynamoDB server, has no function.
         """
+        if not self._control.serves_stacks():
+            return False
         try:
             self._control.call(
                 "lambda", "invoke", FunctionName=self.function, InvocationType="DryRun"

@@ -46,15 +46,10 @@ class StatusReader:
         table = self._call("dynamodb", "describe_table", TableName=self._name)
         described: Mapping[str, Any] = (table or {}).get("Table", {})
         latency_ms, record, namespaces = self._ask_table() if described else (None, {}, None)
-        found = [self._function(name, package) for name, package in functions(self._name).items()]
-        aggregates = found[0] is not None
+        around = self._around_the_table()
         details = {
-            "functions": [function for function in found if function is not None],
-            "iterator_age_ms": self._lag_ms() if aggregates else None,
-            "dead_letters": self._dead_letters() if aggregates else None,
-            "alarms": self._alarms(),
+            **around,
             "namespaces": namespaces,
-            "last_day": self._last_day(aggregates),
             "indexes": len(described.get("GlobalSecondaryIndexes", ())),
             "notes": self._notes,
         }
@@ -66,7 +61,10 @@ class StatusReader:
             latency_ms=latency_ms,
             cfn_status=None if stack is None else str(stack["StackStatus"]),
             table_status=described.get("TableStatus"),
-            aggregator_enabled=aggregates,
+            aggregator_enabled=any(
+                each["name"] == names.aggregator_function(self._name)
+                for each in around["functions"]
+            ),
             schema_version=None if schema is None else str(schema),
             lambda_version=record.get(FUNCTIONS_VERSION),
             client_version=__version__,
@@ -75,7 +73,29 @@ class StatusReader:
             details=details,
         )
 
+    def _around_the_table(self) -> dict[str, Any]:
+        """Return functions, lag, alarms and costs; a bare table has nothing around it."""
+        if not self._deployment.manager.is_served():
+            return {
+                "functions": [],
+                "iterator_age_ms": None,
+                "dead_letters": None,
+                "alarms": None,
+                "last_day": {},
+            }
+        found = [self._function(name, package) for name, package in functions(self._name).items()]
+        aggregates = found[0] is not None
+        return {
+            "functions": [function for function in found if function is not None],
+            "iterator_age_ms": self._lag_ms() if aggregates else None,
+            "dead_letters": self._dead_letters() if aggregates else None,
+            "alarms": self._alarms(),
+            "last_day": self._last_day(aggregates),
+        }
+
     def _stack(self) -> dict[str, Any] | None:
+        if not self._deployment.manager.is_served():
+            return None
         try:
             return self._deployment.manager.describe()
         except InfrastructureError as error:

@@ -1,0 +1,1 @@
+"""The commands that show, list, reset, top up and pause token buckets."""

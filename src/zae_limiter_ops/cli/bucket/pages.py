@@ -1,0 +1,218 @@
+"""The buckets of ``bucket list``: read in pages, selected and sorted."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from zae_limiter.models.bucket import BucketState
+from zae_limiter_ops.cli.shared.listing import PAGE
+from zae_limiter_ops.cli.shared.lookups import BucketView
+from zae_limiter_ops.cli.shared.recent_rejections import RecentRejections, recent_rejections
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBucket:
+    """A bucket with one or more of its limits."""
+
+    entity_id: str
+    resource: str
+    limits: tuple[BucketView, ...]
+    namespace: str
+    recent: RecentRejections | None = None  # None unless the bucket is listed for its rejections
+    refused_by: tuple[str, ...] = ()  # the entities whose buckets have rejected its callers
+
+    @property
+    def rejected(self) -> int:
+        """The rejected calls of the running hour; with ``recent``, also of the hour before."""
+        return self.limits[0].state.rejected if self.recent is None else self.recent.rejected
+
+    @property
+    def rows(self) -> list[ListedLimit]:
+        """The limits, each with its bucket."""
+        return [ListedLimit(self, view) for view in self.limits]
+
+    @property
+    def used_share(self) -> float:
+        """The largest used share of a limit."""
+        return max(view.used_share for view in self.limits)
+
+    @property
+    def retry_after_seconds(self) -> float:
+        """The longest waiting time of a limit."""
+        return max(view.retry_after_seconds for view in self.limits)
+
+
+class ListedLimit(NamedTuple):
+    """One limit of a listed bucket."""
+
+    bucket: ListedBucket
+    view: BucketView
+
+    @property
+    def asked(self) -> int | None:
+        """The largest amount that was rejected lately; None if there is none."""
+        recent = self.bucket.recent
+        return None if recent is None else recent.asked.get(self.view.state.limit_name)
+
+    @property
+    def asked_after_seconds(self) -> float:
+        """The time until ``asked`` fits; infinite if it never does."""
+        return self.view.fits_after_seconds(self.asked or 0)
+
+
+class BucketPages(NamedTuple):
+    """The buckets of an entity, of a resource, of both, or of whole namespaces."""
+
+    namespaces: Namespaces
+    entity_id: str | None
+    resource: str | None
+
+    def fetch(self, size: int, cursor: str | None) -> tuple[list[ListedBucket], str | None]:
+        """Return a page of buckets and the next cursor, None at the end."""
+        found, next_cursor = self.namespaces.page(self.of_namespace, size, cursor)
+        return [bucket for _, bucket in found], next_cursor
+
+    def of_namespace(
+        self, repository: SyncRepository, size: int, cursor: str | None
+    ) -> tuple[list[ListedBucket], str | None]:
+        """Return a page of the buckets of one namespace, and the next cursor."""
+        states, next_cursor = repository.list_buckets(
+            size, cursor, entity_id=self.entity_id, resource=self.resource
+        )
+        return list(_buckets(states, repository.namespace_name)), next_cursor
+
+    def all(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
+        """Yield every bucket; ``on_page`` is called with the number of buckets read so far."""
+        count, cursor, is_first = 0, None, True
+        while is_first or cursor is not None:
+            page, cursor = self.fetch(PAGE, cursor)
+            count, is_first = count + len(page), False
+            on_page(count)
+            yield from page
+
+    def limited(self, on_page: Callable[[int], object]) -> Iterator[ListedBucket]:
+        """Yield the buckets that have rejected callers in this hour or the last.
+
+        With one entity, the bucket of a parent that has rejected its calls follows.
+        """
+        for repository in self.namespaces:
+            yield from self._limited_of(repository, on_page)
+
+    def _limited_of(
+        self, repository: SyncRepository, on_page: Callable[[int], object]
+    ) -> Iterator[ListedBucket]:
+        found = recent_rejections(repository, self.entity_id, self.resource, on_page)
+        for recent in list(found.values()):
+            parent_id = _parent_of(repository, recent.entity_id)
+            parent = None if parent_id is None else (parent_id, recent.resource)
+            if parent is not None and parent not in found:
+                found |= recent_rejections(repository, *parent)
+            of_parent = None if parent is None else found.get(parent)
+            yield _limited_bucket(repository, recent, of_parent)
+            if self.entity_id is not None and of_parent is not None:
+                yield _limited_bucket(repository, of_parent)
+
+
+def _limited_bucket(
+    repository: SyncRepository,
+    recent: RecentRejections,
+    of_parent: RecentRejections | None = None,
+) -> ListedBucket:
+    """Return the bucket with the limits that rejected calls asked for.
+
+    ``refused_by`` names the entities whose buckets held too few tokens.
+    """
+    entity_id, resource = recent.entity_id, recent.resource
+    views = _views(repository, entity_id, resource)
+    asked = tuple(view for view in views if view.state.limit_name in recent.asked)
+    holds_all = all(view.holds(recent.asked[view.state.limit_name]) for view in asked)
+    refused_by = []
+    if of_parent is None or not of_parent.through_children or not (asked and holds_all):
+        refused_by.append(entity_id)
+    if of_parent is not None and of_parent.through_children:
+        refused_by.append(of_parent.entity_id)
+    return ListedBucket(
+        entity_id, resource, asked or views, repository.namespace_name, recent, tuple(refused_by)
+    )
+
+
+def _views(repository: SyncRepository, entity_id: str, resource: str) -> tuple[BucketView, ...]:
+    """Return the limits of a bucket; a bucket that does not exist is full."""
+    states = repository.get_buckets(entity_id, resource)
+    if not states:
+        limits, _, _ = repository.resolve_limits(entity_id, resource)
+        now_ms = repository.charging.clock()
+        states = [
+            BucketState.from_limit(entity_id, resource, each, now_ms) for each in limits or ()
+        ]
+    return next(_buckets(states, repository.namespace_name)).limits if states else ()
+
+
+def _parent_of(repository: SyncRepository, entity_id: str) -> str | None:
+    entity = repository.get_entity(entity_id)
+    return entity.parent_id if entity is not None and entity.cascade else None
+
+
+class BucketFilter(NamedTuple):
+    """The selection and order of buckets; by default all, in the order of the store."""
+
+    limited: bool = False
+    near: float | None = None  # the least used share of the capacity
+    sort: str | None = None
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether all buckets must be read before the first can be shown."""
+        return self.limited or self.near is not None or self.sort is not None
+
+    def narrow(self, bucket: ListedBucket) -> ListedBucket | None:
+        """Return the bucket with the limits that match; None if no limit does."""
+        limits = tuple(view for view in bucket.limits if self._wants(view))
+        return replace(bucket, limits=limits) if limits else None
+
+    def _wants(self, view: BucketView) -> bool:
+        return self.near is None or view.used_share >= self.near
+
+    def first(
+        self, source: BucketPages, limit: int, on_page: Callable[[int], object]
+    ) -> tuple[list[ListedBucket], int]:
+        """Read all buckets; return the first ``limit`` matches, and the number of all matches.
+
+        ``on_page`` is called with the number of buckets read so far.
+        """
+        count = 0
+
+        def wanted() -> Iterator[ListedBucket]:
+            nonlocal count
+            for bucket in source.limited(on_page) if self.limited else source.all(on_page):
+                narrowed = self.narrow(bucket)
+                if narrowed is not None:
+                    count += 1
+                    yield narrowed
+
+        return heapq.nlargest(limit, wanted(), key=self._rank), count
+
+    def _rank(self, bucket: ListedBucket) -> tuple[float, float]:
+        if self.limited and self.sort is None:
+            return (bucket.rejected, bucket.used_share)
+        rank = (bucket.used_share, bucket.retry_after_seconds)
+        return (rank[1], rank[0]) if self.sort == "wait" else rank
+
+
+def _buckets(states: list[BucketState], namespace: str) -> Iterator[ListedBucket]:
+    for (entity_id, resource), group in groupby(states, lambda s: (s.entity_id, s.resource)):
+        names: set[str] = set()
+        limits = []
+        for state in group:
+            # The stored limit comes first; calls have passed a second limit of that name.
+            limits.append(BucketView(state, state.limit_name in names, False, None))
+            names.add(state.limit_name)
+        yield ListedBucket(entity_id, resource, tuple(limits), namespace)

@@ -1,0 +1,71 @@
+"""The report of ``bucket show`` and of the commands that change buckets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.bucket.columns import SHOWN_COLUMNS
+from zae_limiter_ops.cli.shared.errors import did_you_mean, suggested
+from zae_limiter_ops.cli.shared.formatting import format_duration, format_hour, format_time
+from zae_limiter_ops.cli.shared.records import print_columns
+from zae_limiter_ops.cli.shared.tables import print_hint, print_line, print_result
+from zae_limiter_ops.reports.columns import json_of
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter_ops.cli.shared.lookups import BucketView
+
+
+def report_buckets(output: str, entity_id: str, buckets: list[BucketView]) -> None:
+    """Print the limits of the buckets of an entity, their pauses and their last use."""
+    if output == "json":
+        data = [json_of(SHOWN_COLUMNS, view) for view in buckets]
+        print_result(output, {"entity_id": entity_id, "buckets": data})
+    elif buckets:
+        print_columns(SHOWN_COLUMNS, buckets)
+        print_line("")
+        _print_pauses(buckets)
+        _print_last_uses(buckets)
+        _print_notes(output, entity_id, buckets)
+
+
+def _print_pauses(buckets: list[BucketView]) -> None:
+    for view in {view.state.resource: view for view in buckets}.values():
+        if view.paused_until is not None:
+            left = format_duration(view.paused_seconds)
+            until = format_time(view.paused_until)
+            print_line(f"paused on {view.state.resource} until {until}, for {left} more")
+
+
+def _print_last_uses(buckets: list[BucketView]) -> None:
+    last_used = {view.state.resource: view.last_used_hour for view in buckets}
+    for resource, start in last_used.items():
+        when = f"in the hour of {format_hour(start)}" if start else "not known"
+        print_line(f"last use on {resource}: {when}")
+
+
+def _print_notes(output: str, entity_id: str, buckets: list[BucketView]) -> None:
+    if any(view.debt_milli for view in buckets):
+        print_hint(output, "a level below zero is a debt: it stops every call until it is repaid")
+    if any(view.limits_changed for view in buckets):
+        print_hint(
+            output,
+            "the limits have changed since the last acquire; see the limits of the next acquire: "
+            f"{suggested('explain', entity_id, 'RESOURCE')}",
+        )
+
+
+def describe_missing(repository: SyncRepository, entity_id: str, resource: str | None) -> str:
+    """Say that there is no bucket, with similar names in case of a typo."""
+    used = sorted({state.resource for state in repository.get_buckets(entity_id)})
+    if resource is not None and used:
+        suggestion = did_you_mean(resource, used)
+        return (
+            f"{quoted(entity_id)} has no bucket on {resource!r}, so it is full there{suggestion}; "
+            f"it has buckets on {', '.join(used)}"
+        )
+    from zae_limiter_ops.cli.shared.lookups import similar_entities
+
+    suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
+    return f"{quoted(entity_id)} has no buckets (unused or expired), so they are full{suggestion}"

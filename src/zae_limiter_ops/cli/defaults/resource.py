@@ -1,0 +1,211 @@
+"""``zae-limiter resource``: the default limits of resources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from zae_limiter_ops.cli.shared.console import confirm, status
+from zae_limiter_ops.cli.shared.errors import did_you_mean
+from zae_limiter_ops.cli.shared.formatting import (
+    NOT_REGISTERED,
+    describe_limits,
+    limits_json,
+)
+from zae_limiter_ops.cli.shared.groups import CommandGroup
+from zae_limiter_ops.cli.shared.limit_tables import (
+    LimitChange,
+    limit_rows,
+    print_limit_rows,
+    report_change,
+    report_limits,
+    report_removal,
+)
+from zae_limiter_ops.cli.shared.options import (
+    if_missing_option,
+    output_option,
+    principal_option,
+    resource_argument,
+    yes_option,
+)
+from zae_limiter_ops.cli.shared.param_types import limits_option
+from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.limit import Limit
+    from zae_limiter_ops.cli.shared.store import StoreLocation
+
+
+@click.group(cls=CommandGroup)
+def resource() -> None:
+    """Manage the default limits of resources.
+
+    \b
+    Example:
+      zae-limiter resource set-defaults gpt-4 -l rpm:60 -l tpm:10000
+    """
+
+
+@resource.command("set-defaults")
+@resource_argument
+@limits_option
+@if_missing_option
+@principal_option
+@store_options
+@output_option
+def set_defaults(
+    store: StoreLocation,
+    resource: str,
+    limits: tuple[Limit, ...],
+    if_missing: bool,
+    principal: str | None,
+    output: str,
+) -> None:
+    """Replace the default limits of a resource.
+
+    The limits apply to entities without limits of their own. Clients apply them within their
+    cache time, by default a minute.
+
+    \b
+    Example:
+      zae-limiter resource set-defaults gpt-4 -l rpm:500 -l tpm:50000:75000
+
+    JSON: resource, limits (as stored), changed.
+    """
+    with store.open(create=True) as repository:
+        before = repository.get_resource_defaults(resource)
+        changed = repository.set_resource_defaults(
+            resource, limits, principal, if_missing=if_missing
+        )
+        after = repository.get_resource_defaults(resource)
+    change = LimitChange(before, after, changed)
+    report_change(output, {"resource": resource}, resource, change)
+
+
+@resource.command("get-defaults")
+@resource_argument
+@store_options
+@output_option
+def get_defaults(store: StoreLocation, resource: str, output: str) -> None:
+    """Show the default limits of a resource.
+
+    \b
+    Example:
+      zae-limiter resource get-defaults gpt-4
+
+    JSON: resource, limits.
+    """
+    with store.open() as repository:
+        limits = repository.get_resource_defaults(resource)
+        if not limits:
+            print_hint(output, _none_stored(repository, resource))
+    report_limits(output, {"resource": resource}, limits)
+
+
+@resource.command("delete-defaults")
+@resource_argument
+@yes_option
+@principal_option
+@store_options
+@output_option
+def delete_defaults(
+    store: StoreLocation, resource: str, yes: bool, principal: str | None, output: str
+) -> None:
+    """Remove the default limits of a resource.
+
+    The system defaults apply again.
+
+    \b
+    Example:
+      zae-limiter resource delete-defaults gpt-4 --yes
+
+    JSON: resource, deleted, limits (those that were stored).
+    """
+    with store.open() as repository:
+        limits = repository.get_resource_defaults(resource)
+        if limits:
+            confirm(
+                f"This removes the defaults of {resource!r}: {describe_limits(limits)}; entities "
+                "without limits of their own fall back on the system defaults",
+                "Remove them?",
+                yes=yes,
+            )
+            repository.delete_resource_defaults(resource, principal)
+        else:
+            print_hint(output, _none_stored(repository, resource))
+    report_removal(output, {"resource": resource}, resource, limits)
+
+
+@resource.command("list")
+@store_options
+@output_option
+def list_resources(store: StoreLocation, output: str) -> None:
+    """List the resources that have limits or are in use.
+
+    The list contains resources with default limits, resources on which entities have limits of
+    their own, and resources that were only used, as "in use, not registered". A resource that was
+    used stays listed after its buckets have expired.
+
+    \b
+    Example:
+      zae-limiter resource list
+
+    JSON: resources (each: resource, limits (its defaults), registered (it has defaults, or
+    entities have limits of their own on it)).
+    """
+    with store.open() as repository, status("reading which resources are in use"):
+        resources = _listed_resources(repository)
+    if output == "json":
+        data = [
+            {
+                "resource": each.name,
+                "limits": limits_json(each.limits),
+                "registered": each.is_registered,
+            }
+            for each in resources
+        ]
+        print_result(output, {"resources": data})
+    elif resources:
+        rows = (row for each in resources for row in limit_rows(each.name, each.limits, each.note))
+        print_limit_rows(rows, "")
+    else:
+        print_hint(output, "no resource has limits, and none is in use")
+
+
+class ListedResource(NamedTuple):
+    """A resource with its default limits.
+
+    A resource is registered if it has defaults, or if entities have limits of their own on it.
+    """
+
+    name: str
+    limits: list[Limit]
+    is_registered: bool
+
+    @property
+    def note(self) -> str:
+        """The reason why a resource without default limits is listed."""
+        if self.limits:
+            return ""
+        return "limits of entities only" if self.is_registered else NOT_REGISTERED
+
+
+def _listed_resources(repository: SyncRepository) -> list[ListedResource]:
+    with_defaults = repository.list_resources_with_defaults()
+    registered = {*with_defaults, *repository.list_resources_with_entity_configs()}
+    return [
+        ListedResource(
+            name,
+            repository.get_resource_defaults(name) if name in with_defaults else [],
+            name in registered,
+        )
+        for name in repository.list_resources()
+    ]
+
+
+def _none_stored(repository: SyncRepository, resource: str) -> str:
+    suggestion = did_you_mean(resource, repository.list_resources_with_defaults())
+    return f"no defaults are stored for {resource!r}{suggestion}"

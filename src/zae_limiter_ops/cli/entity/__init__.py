@@ -1,0 +1,1 @@
+"""The commands that manage entities, their parents and their limits."""

@@ -1,0 +1,1 @@
+"""The command that predicts the answer to the next acquire."""

@@ -1,0 +1,97 @@
+"""``zae-limiter explain``: the answer to the next acquire, and its reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from zae_limiter.shell_words import quoted
+from zae_limiter_ops.cli.shared.errors import FAILED, LIMITED, did_you_mean
+from zae_limiter_ops.cli.shared.options import entity_argument, output_option, resource_argument
+from zae_limiter_ops.cli.shared.param_types import amounts_option
+from zae_limiter_ops.cli.shared.store_options import store_options
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter_ops.cli.explain.explanation import Explanation
+    from zae_limiter_ops.cli.shared.store import StoreLocation
+
+
+@click.command()
+@entity_argument
+@resource_argument
+@amounts_option(
+    "--consume",
+    "-c",
+    required=False,
+    help="Tokens that the acquire asks for; may be repeated. Default: the largest amounts that "
+    "were rejected in this hour or the last, and 1 token of each other limit.",
+)
+@click.option(
+    "--exit-code", is_flag=True, help="Exit with 3 if the answer is LIMITED, with 1 if ERROR."
+)
+@store_options
+@output_option
+def explain(
+    store: StoreLocation,
+    entity_id: str,
+    resource: str,
+    amounts: dict[str, int],
+    exit_code: bool,
+    output: str,
+) -> None:
+    """Explain whether the next acquire would be admitted. Nothing is charged.
+
+    \b
+    Examples:
+      zae-limiter explain key-7 gpt-4
+      zae-limiter explain key-7 gpt-4 -c rpm=1 -c tpm=500
+      zae-limiter explain key-7 gpt-4 --exit-code
+
+    JSON: entity_id, resource, exists, entity_known (created, limited or used), resource_known,
+    parent_id, cascade, consume, consume_source (given, rejected: the largest amounts that were
+    rejected in this hour or the last, or default: 1 of each limit), resolution (each: entity_id,
+    source, last_used_hour, levels (each: source, limits, wins)), answer (admitted, limited or
+    error), retry_after_seconds (null: never), problem, limits (each: entity_id, resource,
+    limit_name, capacity, refill_amount, refill_period_seconds, available, requested, exceeded,
+    can_ever_fit, retry_after_seconds, paused_seconds (while the bucket is paused)).
+    """
+    from zae_limiter._sync.limiter import SyncRateLimiter
+    from zae_limiter_ops.cli.explain.explanation import explain_acquire
+    from zae_limiter_ops.cli.explain.report import explanation_json, print_explanation
+
+    with store.open() as repository:
+        limiter = SyncRateLimiter(repository)
+        explanation = explain_acquire(limiter, entity_id, resource, amounts)
+        hints = _hints(repository, explanation, output)
+    if output == "json":
+        print_result(output, explanation_json(explanation))
+    else:
+        print_explanation(explanation)
+    for hint in hints:
+        print_hint(output, hint)
+    if exit_code and explanation.answer != "admitted":
+        click.get_current_context().exit(LIMITED if explanation.answer == "limited" else FAILED)
+
+
+def _hints(repository: SyncRepository, explanation: Explanation, output: str) -> list[str]:
+    """Name an unknown entity or resource, which may be a typo, with similar names."""
+    if output == "json":
+        return []
+    from zae_limiter_ops.cli.shared.lookups import similar_entities, similar_resources
+
+    hints = []
+    if not explanation.entity_known:
+        entity_id = explanation.entity_id
+        suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
+        hints.append(
+            f"{quoted(entity_id)} was never created, has no limits of its own and no buckets"
+            f"{suggestion}"
+        )
+    if not explanation.resource_known:
+        name = explanation.resource
+        suggestion = did_you_mean(name, similar_resources(repository))
+        hints.append(f"resource {name!r} has no limits and no buckets{suggestion}")
+    return hints

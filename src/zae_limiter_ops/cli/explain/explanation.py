@@ -1,0 +1,157 @@
+"""Predict the answer to the next acquire, from the limits in force and the bucket levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.config import ConfigSource
+from zae_limiter_ops.cli.shared.errors import suggested
+from zae_limiter_ops.cli.shared.lookups import (
+    charged_entities,
+    is_known_entity,
+    is_known_resource,
+    last_used_hour,
+)
+from zae_limiter_ops.cli.shared.recent_rejections import recent_rejections
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.limiter import SyncRateLimiter
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.entity import Entity
+    from zae_limiter.models.limit import Limit
+    from zae_limiter.models.status import Availability, LimitStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LevelView:
+    """One configuration level; the first one with limits provides all limits in force."""
+
+    source: ConfigSource
+    limits: tuple[Limit, ...]
+    wins: bool
+    is_hidden: bool  # it has limits, but an earlier level wins
+
+    @property
+    def verdict(self) -> str:
+        """``in force``, ``hidden``, or empty for a level without limits."""
+        if self.wins:
+            return "in force"
+        return "hidden" if self.is_hidden else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The configuration levels for one of the entities that an acquire charges."""
+
+    entity_id: str
+    levels: tuple[LevelView, ...]
+    last_used_hour: str | None
+
+    @property
+    def source(self) -> ConfigSource | None:
+        return next((level.source for level in self.levels if level.wins), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer that an acquire would get, with the limits and levels that lead to it.
+
+    If the acquire would raise a ValidationError, ``availability`` is None and ``problem`` is the
+    reason.
+    """
+
+    entity_id: str
+    resource: str
+    entity: Entity | None
+    consume: dict[str, int]
+    resolutions: tuple[Resolution, ...]  # of the entity, and of its parent if that is charged too
+    availability: Availability | None
+    problem: str | None
+    consume_source: str  # given, rejected (the largest rejected amounts) or default (1 of each)
+    entity_known: bool  # it was created, has limits of its own, or has buckets
+    resource_known: bool  # it has limits or buckets
+
+    @property
+    def answer(self) -> str:
+        """The answer to the next acquire: ``admitted``, ``limited`` or ``error``."""
+        if self.availability is None:
+            return "error"
+        return "admitted" if self.availability.available else "limited"
+
+    @property
+    def violations(self) -> tuple[LimitStatus, ...]:
+        """The limits that do not have enough, longest wait first."""
+        statuses = () if self.availability is None else self.availability.statuses
+        exceeded = (status for status in statuses if status.exceeded)
+        return tuple(sorted(exceeded, key=lambda status: -status.retry_after_seconds))
+
+
+def explain_acquire(
+    limiter: SyncRateLimiter,
+    entity_id: str,
+    resource: str,
+    consume: Mapping[str, int] | None = None,
+) -> Explanation:
+    """Explain an acquire of ``consume`` made now.
+
+    By default the acquire asks for the largest rejected amount of each limit in this hour and the
+    last, and for 1 token of the other limits.
+    """
+    repository = limiter.repository
+    assert repository is not None, "explained on an open repository"
+    entity = repository.get_entity(entity_id)
+    wanted = dict(consume or {})
+    availability, problem, source = None, None, "given"
+    try:
+        if not consume:
+            asked = _asked_lately(repository, entity_id, resource)
+            source = "rejected" if asked else "default"
+            wanted = {name: asked.get(name, 1) for name in limiter.available(entity_id, resource)}
+        availability = limiter.check_availability(entity_id, resource, wanted)
+    except ValidationError as error:
+        problem = _describe(error)
+    charged = charged_entities(entity_id, entity)
+    return Explanation(
+        entity_id=entity_id,
+        resource=resource,
+        entity=entity,
+        consume=wanted,
+        consume_source=source,
+        resolutions=tuple(_resolution(repository, charged_id, resource) for charged_id in charged),
+        availability=availability,
+        problem=problem,
+        entity_known=entity is not None or is_known_entity(repository, entity_id),
+        resource_known=is_known_resource(repository, resource),
+    )
+
+
+def _asked_lately(repository: SyncRepository, entity_id: str, resource: str) -> dict[str, int]:
+    recent = recent_rejections(repository, entity_id, resource).get((entity_id, resource))
+    return {} if recent is None else recent.asked
+
+
+def _describe(error: ValidationError) -> str:
+    if error.field == "limits":
+        return (
+            f"{error.reason.partition(';')[0]}; store some: {suggested('system', 'set-defaults')}"
+        )
+    return f"{error.field.removeprefix('needed.')!r} {error.reason}"
+
+
+def _resolution(repository: SyncRepository, entity_id: str, resource: str) -> Resolution:
+    system, _ = repository.get_system_defaults()
+    stored = {
+        ConfigSource.ENTITY: repository.get_limits(entity_id, resource),
+        ConfigSource.ENTITY_DEFAULT: repository.get_limits(entity_id),
+        ConfigSource.RESOURCE: repository.get_resource_defaults(resource),
+        ConfigSource.SYSTEM: system,
+    }
+    _, _, winner = repository.resolve_limits(entity_id, resource)
+    levels: list[LevelView] = []
+    for source, limits in stored.items():
+        is_hidden = bool(limits) and any(level.wins for level in levels)
+        levels.append(LevelView(source, tuple(limits), source is winner, is_hidden))
+    return Resolution(entity_id, tuple(levels), last_used_hour(repository, entity_id, resource))

@@ -1,0 +1,168 @@
+"""The explanation of an acquire, printed for people and as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from zae_limiter_ops.cli.shared.formatting import (
+    LEVELS,
+    count_of,
+    describe_limits,
+    format_duration,
+    format_hour,
+    format_rate,
+    limits_json,
+    seconds_json,
+)
+from zae_limiter_ops.cli.shared.records import print_columns
+from zae_limiter_ops.cli.shared.tables import print_line
+from zae_limiter_ops.reports.columns import Column
+
+if TYPE_CHECKING:
+    from zae_limiter.models.status import LimitStatus
+    from zae_limiter_ops.cli.explain.explanation import Explanation, LevelView
+
+ANSWER_STYLES = {"ADMITTED": "green", "LIMITED": "red", "ERROR": "red"}
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """Return the JSON of an explanation."""
+    answer, entity = explanation.availability, explanation.entity
+    return {
+        "entity_id": explanation.entity_id,
+        "resource": explanation.resource,
+        "exists": entity is not None,
+        "entity_known": explanation.entity_known,
+        "resource_known": explanation.resource_known,
+        "parent_id": entity.parent_id if entity else None,
+        "cascade": entity.cascade if entity else False,
+        "consume": explanation.consume,
+        "consume_source": explanation.consume_source,
+        "resolution": [
+            {
+                "entity_id": resolution.entity_id,
+                "source": resolution.source,
+                "last_used_hour": resolution.last_used_hour,
+                "levels": [
+                    {
+                        "source": level.source,
+                        "limits": limits_json(level.limits),
+                        "wins": level.wins,
+                    }
+                    for level in resolution.levels
+                ],
+            }
+            for resolution in explanation.resolutions
+        ],
+        "answer": explanation.answer,
+        "retry_after_seconds": None if answer is None else seconds_json(answer.retry_after_seconds),
+        "problem": explanation.problem,
+        "limits": [] if answer is None else [status.as_dict() for status in answer.statuses],
+    }
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print the charged entities, their limits, the buckets and the answer."""
+    asked = " ".join(f"{name}={amount:,}" for name, amount in explanation.consume.items())
+    print_line(f"acquire {explanation.entity_id} on {explanation.resource}: {asked or 'no tokens'}")
+    if explanation.consume_source == "rejected":
+        print_line("(the largest amounts that were rejected in this hour or the last)")
+    print_line("")
+    print_line(f"1. Charged: {_charged(explanation)}")
+    for index, resolution in enumerate(explanation.resolutions):
+        step = "   " if index else "2. "
+        print_line("")
+        print_line(
+            f"{step}Limits of {resolution.entity_id} on {explanation.resource}: "
+            "the first configuration level with limits wins"
+        )
+        print_columns(LEVEL_COLUMNS, resolution.levels, indent=3, styles={"in force": "green"})
+    if explanation.availability is not None:
+        print_line("")
+        print_line("3. Buckets as they are now")
+        statuses = explanation.availability.statuses
+        print_columns(BUCKET_COLUMNS, statuses, indent=3, styles={"yes": "green", "NO": "red"})
+        print_line(f"   last use by {explanation.entity_id}: {_last_use(explanation)}")
+    print_line("")
+    print_line(f"Answer: {_answer(explanation)}", styles=ANSWER_STYLES)
+
+
+LEVEL_COLUMNS: tuple[Column[LevelView], ...] = (
+    Column(title="level", value=lambda level: LEVELS[level.source]),
+    Column(title="limits", value=lambda level: describe_limits(level.limits)),
+    Column(title="", value=lambda level: level.verdict),
+)
+BUCKET_COLUMNS: tuple[Column[LimitStatus], ...] = (
+    Column(title="entity", value=lambda status: status.entity_id),
+    Column(title="limit", value=lambda status: status.limit_name),
+    Column(title="level>", value=lambda status: status.available),
+    Column(title="of>", value=lambda status: status.limit.capacity),
+    Column(title="refill>", value=lambda status: format_rate(status.limit)),
+    Column(title="asked>", value=lambda status: status.requested),
+    Column(
+        title="fits",
+        value=lambda status: f"NO: {_wait(status)}" if status.exceeded else "yes",
+    ),
+)
+
+
+def _last_use(explanation: Explanation) -> str:
+    last = next((resolution.last_used_hour for resolution in explanation.resolutions), None)
+    return f"in the hour of {format_hour(last)}" if last else "not known; an unused bucket is full"
+
+
+def _charged(explanation: Explanation) -> str:
+    entity = explanation.entity
+    if entity is None:
+        return f"{explanation.entity_id} alone (never created, so it has no parent)"
+    if entity.parent_id is None:
+        return f"{entity.id} alone (it has no parent)"
+    if not entity.cascade:
+        return (
+            f"{entity.id} alone (cascade is off, so its parent {entity.parent_id} is not charged)"
+        )
+    return f"{entity.id} and its parent {entity.parent_id} (cascade): both must have enough"
+
+
+def _wait(status: LimitStatus) -> str:
+    if math.isinf(status.retry_after_seconds):
+        return "never"
+    paused = "paused, " if status.paused_seconds else ""
+    return f"{paused}in {format_duration(status.retry_after_seconds)}"
+
+
+def _answer(explanation: Explanation) -> str:
+    if explanation.availability is None:
+        return f"ERROR, nothing is charged: {explanation.problem}"
+    if explanation.availability.available:
+        return "ADMITTED: every limit has enough"
+    worst = explanation.violations[0]
+    short = f"{worst.limit_name} of {worst.entity_id}"
+    if math.isinf(worst.retry_after_seconds):
+        return (
+            f"LIMITED for ever: {worst.requested:,} is more than the capacity of {short} "
+            f"({worst.limit.capacity:,}); ask for less, or raise its burst"
+        )
+    wait = format_duration(worst.retry_after_seconds)
+    if worst.paused_seconds:
+        left = format_duration(worst.paused_seconds)
+        return (
+            f"LIMITED, retry in {wait}: the bucket of {worst.entity_id} on {worst.resource} is "
+            f"paused for {left} more"
+        )
+    if worst.limit.is_concurrent:
+        free, slots = max(0, worst.available), count_of(worst.limit.capacity, "slot")
+        return (
+            f"LIMITED, ask again in {wait}: {short} has {free:,} of {slots} free; "
+            "they return when calls in flight end"
+        )
+    if worst.available < 0:
+        return (
+            f"LIMITED, retry in {wait}: {short} is in debt ({worst.available:,}), which stops "
+            f"every call on {explanation.resource} until it is repaid"
+        )
+    return (
+        f"LIMITED, retry in {wait}: {short} has {worst.available:,} of the "
+        f"{worst.requested:,} asked for"
+    )

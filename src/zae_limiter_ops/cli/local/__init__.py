@@ -1,0 +1,1 @@
+"""The commands that run a DynamoDB-compatible server on this machine."""

@@ -1,0 +1,1 @@
+"""Options, output and errors that all commands share."""

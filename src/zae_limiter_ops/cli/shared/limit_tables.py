@@ -1,0 +1,94 @@
+"""Limits printed as tables, and as the results of commands that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zae_limiter_ops.cli.shared.console import print_json
+from zae_limiter_ops.cli.shared.formatting import describe_limits, format_rate, limits_json
+from zae_limiter_ops.cli.shared.records import print_columns
+from zae_limiter_ops.cli.shared.tables import print_line, print_result
+from zae_limiter_ops.reports.columns import Column, of_part
+
+if TYPE_CHECKING:
+    from zae_limiter.models.limit import Limit
+
+LIMIT_COLUMNS: tuple[Column[Limit | None], ...] = (
+    Column(title="limit", value=lambda limit: limit and limit.name),
+    Column(title="rate>", value=lambda limit: limit and format_rate(limit)),
+    Column(title="burst>", value=lambda limit: limit and limit.capacity),
+)
+
+
+class LimitChange(NamedTuple):
+    """The stored limits before and after a command."""
+
+    before: Sequence[Limit]
+    after: Sequence[Limit]
+    is_change: bool
+
+
+class LimitRow(NamedTuple):
+    """One limit of a resource, with a note; ``limit`` is None if the resource has no limits."""
+
+    resource: str
+    limit: Limit | None
+    note: str
+
+
+def _limit_of(row: LimitRow) -> Limit | None:
+    return row.limit
+
+
+def print_limits(limits: Iterable[Limit]) -> None:
+    """Print a row for each limit."""
+    print_columns(LIMIT_COLUMNS, limits)
+
+
+def report_limits(output: str, subject: dict[str, Any], limits: Sequence[Limit]) -> None:
+    """Print stored limits; ``subject`` names their place in JSON."""
+    if output == "json":
+        print_json({**subject, "limits": limits_json(limits)})
+    elif limits:
+        print_limits(limits)
+
+
+def report_change(output: str, subject: dict[str, Any], label: str, change: LimitChange) -> None:
+    """Print the limits after a command has set them; ``label`` names their place for people."""
+    earlier = f"before: {describe_limits(change.before)}" if change.is_change else "unchanged"
+    print_result(
+        output,
+        {**subject, "limits": limits_json(change.after), "changed": change.is_change},
+        f"{label}: {describe_limits(change.after)} ({earlier})",
+    )
+
+
+def report_removal(
+    output: str, subject: dict[str, Any], label: str, limits: Sequence[Limit]
+) -> None:
+    """Print the limits that a command has removed; ``label`` names their place for people."""
+    if output == "json":
+        print_json({**subject, "deleted": bool(limits), "limits": limits_json(limits)})
+    elif limits:
+        print_line(f"{label}: removed {describe_limits(limits)}")
+
+
+def limit_rows(resource: str, limits: Sequence[Limit], note: str) -> Iterator[LimitRow]:
+    """Yield a row for each limit, or one row for a resource without limits.
+
+    Resource and note are printed with the first limit only.
+    """
+    for limit in limits or (None,):
+        yield LimitRow(resource, limit, note)
+        resource = note = ""
+
+
+def print_limit_rows(rows: Iterable[LimitRow], note_title: str) -> None:
+    """Print the limits of several resources."""
+    columns: list[Column[LimitRow]] = [
+        Column(title="resource", value=lambda row: row.resource),
+        *of_part(LIMIT_COLUMNS, _limit_of),
+        Column(title=note_title, value=lambda row: row.note),
+    ]
+    print_columns(columns, rows)

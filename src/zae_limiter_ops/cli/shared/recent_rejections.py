@@ -1,0 +1,70 @@
+"""The buckets that have rejected callers lately, from the counts of usage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.models.timestamps import iso_from_ms
+
+if TYPE_CHECKING:
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter.models.usage import UsageSnapshot
+
+PAGE = 1000  # hours of one read
+
+
+@dataclass(slots=True)
+class RecentRejections:
+    """The acquires that one bucket rejected in this hour and the last.
+
+    ``through_children`` counts the rejected acquires of children, which are part of ``rejected``.
+    ``asked`` is the largest rejected amount of each limit.
+    """
+
+    entity_id: str
+    resource: str
+    rejected: int = 0
+    through_children: int = 0
+    asked: dict[str, int] = field(default_factory=dict)
+
+    def add(self, hour: UsageSnapshot) -> None:
+        """Add one of the two hours."""
+        self.rejected += hour.rejected
+        self.through_children += hour.rejected_through_children
+        for name, amount in hour.rejected_amounts.items():
+            self.asked[name] = max(amount, self.asked.get(name, 0))
+
+
+def recent_rejections(
+    repository: SyncRepository,
+    entity_id: str | None,
+    resource: str | None,
+    on_page: Callable[[int], object] = lambda _: None,
+) -> dict[tuple[str, str], RecentRejections]:
+    """Return the buckets that have rejected callers in this hour or the last, by their names."""
+    found: dict[tuple[str, str], RecentRejections] = {}
+    read = 0
+    for page in _pages(repository, entity_id, resource):
+        for hour in page:
+            if hour.rejected:
+                bucket = (hour.entity_id, hour.resource)
+                found.setdefault(bucket, RecentRejections(*bucket)).add(hour)
+        read += len(page)
+        on_page(read)
+    return found
+
+
+def _pages(
+    repository: SyncRepository, entity_id: str | None, resource: str | None
+) -> Iterator[list[UsageSnapshot]]:
+    this_hour = repository.charging.clock() // HOUR_MS
+    start_time, next_key, is_first = iso_from_ms((this_hour - 1) * HOUR_MS), None, True
+    while is_first or next_key is not None:
+        page, next_key = repository.get_usage_snapshots(
+            entity_id, resource, "hourly", start_time, limit=PAGE, next_key=next_key
+        )
+        is_first = False
+        yield page

@@ -1,0 +1,184 @@
+"""Lines, fields and tables on stdout, hints on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zae_limiter_ops.cli.shared.console import make_console, print_json
+from zae_limiter_ops.cli.shared.errors import folded
+from zae_limiter_ops.cli.shared.formatting import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from zae_limiter_ops.reports.plain_table import PlainTable
+
+MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
+MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
+ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
+
+
+def print_result(output: str, data: Any, *lines: str) -> None:
+    """Print ``data`` if ``output`` is ``json``, otherwise ``lines``."""
+    if output == "json":
+        print_json(data)
+    else:
+        for line in lines:
+            print_line(line)
+
+
+def print_line(line: str, *, styles: dict[str, str] | None = None) -> None:
+    """Print a line, on a terminal folded between words, with the words of ``styles`` coloured."""
+    text = folded(printable(line).rstrip(), sys.stdout)
+    if styles and _is_terminal() and not os.environ.get("NO_COLOR"):
+        for word, colour in styles.items():
+            text = text.replace(word, click.style(word, fg=colour), 1)
+        click.echo(text, color=True)
+        return
+    click.echo(text)
+
+
+def print_hint(output: str, line: str) -> None:
+    """Print advice on stderr, where it is no part of the result. Programs get no advice."""
+    if output != "json":
+        click.echo(folded(printable(line), sys.stderr), err=True)
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print a line with name and value for each field that is not None."""
+    shown = [(name, value) for name, value in fields if value is not None]
+    width = max(len(name) for name, _ in shown)
+    for name, value in shown:
+        print_line(f"{name.ljust(width)}  {value}")
+
+
+def print_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    indent: int = 0,
+    last_styles: dict[str, str] | None = None,
+) -> None:
+    """Print aligned columns; nothing is cut off.
+
+    A title that ends in ``>`` aligns its column to the right; a title that ends in ``>`` or ``=``
+    keeps its cells on one line. On a terminal other long cells wrap; in pipes, and in long
+    tables, no line is wrapped. ``last_styles`` colour cells by how they begin.
+    """
+    cells = [printable_cells(row) for row in rows]
+    if len(cells) <= MAX_RICH_ROWS and _is_terminal():
+        _print_rich_table(titles, cells, indent, last_styles or {})
+        return
+    table = start_plain_table(titles, cells, indent)
+    print_plain_rows(table, cells)
+
+
+def printable_cells(row: Sequence[object]) -> list[str]:
+    """Return the cells as texts that cannot control the terminal."""
+    return [printable("" if cell is None else cell) for cell in row]
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+# --- plain text, for pipes and for long tables -----------------------------------------------
+
+
+def start_plain_table(
+    titles: Sequence[str], first_rows: Sequence[Sequence[str]], indent: int = 0
+) -> PlainTable:
+    """Print the head of a table whose columns are as wide as the first rows need."""
+    from zae_limiter_ops.reports.plain_table import PlainTable
+
+    table = PlainTable(titles, first_rows, indent)
+    click.echo(f"{table.head}\n{table.rule(_rule_character())}")
+    return table
+
+
+def print_plain_rows(table: PlainTable, rows: Iterable[Sequence[str]]) -> None:
+    """Print the rows of a table after its head."""
+    lines = (table.line(row) for row in rows)
+    while batch := list(islice(lines, ROWS_PER_WRITE)):
+        click.echo("\n".join(batch))
+
+
+def _rule_character() -> str:
+    try:
+        "─".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "-"
+    return "─"
+
+
+# --- for terminals ---------------------------------------------------------------------------
+
+
+def _print_rich_table(
+    titles: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
+) -> None:
+    from rich.padding import Padding
+
+    console = make_console()
+    table = rich_table(titles, cells, styles, width=console.width - indent)
+    console.print(Padding(table, (0, 0, 0, indent)))
+
+
+def rich_table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    styles: dict[str, str],
+    *,
+    width: int,
+    caption: str | None = None,
+) -> Table:
+    """Return a table for a terminal of ``width``; ``styles`` colour cells by how they begin.
+
+    Cells are folded between words. If the table is still too wide, cells that should stay on
+    one line are folded, too, except for numbers.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=caption
+    )
+    cells = [printable_cells(row) for row in rows]
+    columns = [[title.rstrip(">="), *column] for title, *column in zip(titles, *cells, strict=True)]
+    kept = [title.endswith((">", "=")) for title in titles]
+    least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
+    if sum(least) + len(titles) - 1 > width:
+        kept = [title.endswith(">") for title in titles]
+        least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
+    for title, no_wrap, min_width in zip(titles, kept, least, strict=True):
+        table.add_column(
+            title.rstrip(">="),
+            justify="right" if title.endswith(">") else "left",
+            overflow="fold",
+            no_wrap=no_wrap,
+            min_width=min_width,
+        )
+    for row in cells:
+        table.add_row(*(Text(cell, style=_style(cell, styles)) for cell in row))
+    return table
+
+
+def _least_width(column: list[str], no_wrap: bool) -> int:
+    """Return the width that a column needs if its cells are folded between words, or not at all."""
+    from zae_limiter_ops.reports.plain_table import text_width
+
+    if no_wrap:
+        return max(map(text_width, column))
+    words = (word for cell in column for word in cell.split())
+    return min(max(map(text_width, words), default=0), MAX_UNFOLDED)
+
+
+def _style(cell: str, styles: dict[str, str]) -> str:
+    return next((style for start, style in styles.items() if cell.startswith(start)), "")

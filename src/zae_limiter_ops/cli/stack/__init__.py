@@ -1,0 +1,1 @@
+"""The commands that deploy, upgrade, show and delete a limiter on AWS."""

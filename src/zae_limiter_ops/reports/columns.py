@@ -1,0 +1,75 @@
+"""Records in columns: one list of columns is a table for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+T_contra = TypeVar("T_contra", contravariant=True)  # a column for any usage fits windows, too
+
+
+def as_text(value: Any) -> str:
+    """Return a value for people: ``1,200``, ``yes``, and an empty text for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column(Generic[T_contra]):
+    """One value of a record, with its name in each form of output.
+
+    A form leaves out the columns that have no name there. A ``title`` that ends in ``>`` aligns
+    the cells to the right; a title that ends in ``>`` or ``=`` keeps each cell on one line.
+    """
+
+    value: Callable[[T_contra], Any]
+    title: str | None = None  # the head of a table's column
+    key: str | None = None  # the key of JSON
+    csv: str | None = None  # the head of a column of CSV
+    format: Callable[[Any], str] = as_text  # for tables
+
+
+def titles_of(columns: Sequence[Column[T]]) -> list[str]:
+    """Return the heads of a table."""
+    return [column.title for column in columns if column.title is not None]
+
+
+def cells_of(columns: Sequence[Column[T]], record: T) -> list[str]:
+    """Return the cells of a table, in the order of its heads."""
+    return [column.format(column.value(record)) for column in columns if column.title is not None]
+
+
+def json_of(columns: Sequence[Column[T]], record: T) -> dict[str, Any]:
+    """Return the JSON object of a record."""
+    return {column.key: column.value(record) for column in columns if column.key is not None}
+
+
+def csv_heads_of(columns: Sequence[Column[T]]) -> list[str]:
+    """Return the heads of CSV."""
+    return [column.csv for column in columns if column.csv is not None]
+
+
+def csv_row_of(columns: Sequence[Column[T]], record: T) -> list[Any]:
+    """Return the values of a line of CSV, in the order of its heads."""
+    return [column.value(record) for column in columns if column.csv is not None]
+
+
+def of_part(columns: Sequence[Column[T]], part: Callable[[U], T]) -> list[Column[U]]:
+    """Return the columns for records that contain the record of ``columns`` as a part."""
+    return [_of_part(column, part) for column in columns]
+
+
+def _of_part(column: Column[T], part: Callable[[U], T]) -> Column[U]:
+    return Column(
+        value=lambda whole: column.value(part(whole)),
+        title=column.title,
+        key=column.key,
+        csv=column.csv,
+        format=column.format,
+    )

@@ -1,0 +1,23 @@
+"""The domain of AWS's services, which differs between partitions (China, Europe, isolated ones)."""
+
+from __future__ import annotations
+
+import os
+
+# The template passes AWS::URLSuffix to both functions under this name.
+URL_SUFFIX = "URL_SUFFIX"
+
+
+def url_suffix(region: str) -> str:
+    """Return the domain of services in a region; without the template's word, by the region."""
+    given = os.environ.get(URL_SUFFIX)
+    return given or ("amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com")
+
+
+def dynamodb_endpoint() -> str | None:
+    """Return the endpoint of DynamoDB for a function; None leaves it to the environment."""
+    region, suffix = os.environ.get("AWS_REGION"), os.environ.get(URL_SUFFIX)
+    is_named = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or os.environ.get("AWS_ENDPOINT_URL")
+    if not region or not suffix or is_named:
+        return None
+    return f"https://dynamodb.{region}.{suffix}"
