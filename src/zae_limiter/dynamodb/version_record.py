@@ -8,8 +8,9 @@ from typing import Any
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.shell_words import command_line
 
-# Raised by a change that older clients would misread; `dynamodb.migrations` says what changed.
-SCHEMA_VERSION = 2
+# A change that older clients would misread raises this number and adds a step to
+# `dynamodb.migrations`.
+SCHEMA_VERSION = 1
 USAGE_DAYS = "usage_retention_days"  # in the version record: clients must not disagree about it
 AUDIT_DAYS = "audit_retention_days"  # the same for audit events
 DEFAULT_USAGE_DAYS = 90  # of a table that does not say

@@ -40,7 +40,6 @@ CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slot
 TURN_MARK = "~"  # begins the write id of a write that creates a bucket item or turns its hour
 
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
-_RATE_PARTS = 4
 _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same item in one hour
 
 
@@ -71,8 +70,8 @@ def shard_of(origin: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def slot_of(parameters: str) -> int | None:
-    """Return the slot in a limit's stored parameters; None if they are of the schema without hours.
+def slot_of(parameters: str) -> int:
+    """Return the slot in a limit's stored parameters.
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
@@ -82,8 +81,7 @@ def slot_of(parameters: str) -> int | None:
             "rates and calls in flight",
             "bring every client to the newest version",
         )
-    parts = parameters.split(":")
-    return int(parts[3]) if len(parts) >= _RATE_PARTS else None
+    return int(parameters.split(":")[3])
 
 
 def is_concurrent(parameters: str) -> bool:
@@ -93,11 +91,7 @@ def is_concurrent(parameters: str) -> bool:
 
 def slots_of(item: Item) -> dict[str, int]:
     """Return the slot of each limit of an item, by stored name."""
-    return {
-        name[2:]: slot
-        for name in _parameter_names(tuple(item))
-        if (slot := slot_of(item[name]["S"])) is not None
-    }
+    return {name[2:]: slot_of(item[name]["S"]) for name in _parameter_names(tuple(item))}
 
 
 @lru_cache(maxsize=256)  # few items differ in the names of their attributes
@@ -105,26 +99,21 @@ def _parameter_names(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if name[:2] == _PARAMETERS]
 
 
-def decode(item: Item) -> HourState | None:
-    """Return the hours of a bucket item; None if it is of the schema without hours."""
-    hour = item.get(HOUR)
-    if hour is None:
-        return None
+def decode(item: Item) -> HourState:
+    """Return the hours of a bucket item."""
     slots = slots_of(item)
     return HourState(
         text(item[ORIGIN]),
-        integer(hour),
+        integer(item[HOUR]),
         optional_integer(item, FINISHED),
         slots,
         any(f"{CHILDREN}{slot}" in item for slot in slots.values()),
     )
 
 
-def running_hour(item: Item) -> OriginHour | None:
-    """Return what the item has counted in its running hour; None without hours."""
+def running_hour(item: Item) -> OriginHour:
+    """Return the counts of the item's running hour."""
     state = decode(item)
-    if state is None:
-        return None
     used = {}
     for name, slot in state.slots.items():
         if is_concurrent(text(item[_PARAMETERS + name])):

@@ -86,12 +86,10 @@ async def _indexed_shards(
 
 
 def _hours_of(item: Item) -> list[OriginHour]:
-    """Return the hours in one item; one without hours is of the schema before them."""
-    return [
-        origin_hour
-        for origin_hour in (hours.running_hour(item), hours.finished_hour(item))
-        if origin_hour is not None
-    ]
+    """Return the running hour of an item, and the finished one if the item still holds it."""
+    finished = hours.finished_hour(item)
+    running = hours.running_hour(item)
+    return [running] if finished is None else [running, finished]
 
 
 async def resolve(

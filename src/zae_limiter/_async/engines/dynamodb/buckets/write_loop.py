@@ -327,7 +327,7 @@ class WriteLoop:
 
         As the item shows it: a repeated first write has created it under another origin.
         """
-        if bucket.hours is not None and self._table.usage_ms:
+        if self._table.usage_ms:
             hours = bucket.hours
             self._usage_rows.announce(shard_id.bucket_id, hours.origin, hours.hour)
         self._resources.add(shard_id.namespace_id, shard_id.resource)
