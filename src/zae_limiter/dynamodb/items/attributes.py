@@ -34,11 +34,6 @@ def document(value: dict[str, Any]) -> Value:
     return {"S": _encode(value)}
 
 
-def documents(values: list[dict[str, Any]]) -> Value:
-    """Return mappings as JSON text, like ``document`` one."""
-    return {"S": _encode(values)}
-
-
 def text(value: Value) -> str:
     return str(value["S"])
 
@@ -55,12 +50,6 @@ def parsed(value: Value) -> dict[str, Any]:
     """Return the mapping that ``document`` was given."""
     mapping: dict[str, Any] = json.loads(text(value))
     return mapping
-
-
-def parsed_list(value: Value) -> list[dict[str, Any]]:
-    """Return the mappings that ``documents`` was given."""
-    mappings: list[dict[str, Any]] = json.loads(text(value))
-    return mappings
 
 
 def optional_text(item: Item, name: str) -> str | None:

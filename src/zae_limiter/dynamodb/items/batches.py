@@ -79,7 +79,7 @@ class BatchPlan:
             places[change.entity_id] = after
             planned.append(self._place(after, item, audited))
             events.append(audited.event(*place_event(before, after)))
-        planned += audit.log_all(self._namespace_id, events, self._audit_days)
+        planned += [audit.log(self._namespace_id, event, self._audit_days) for event in events]
         if planned and self._batch.guard is not None:
             guard_key = keys.record(self._namespace_id, self._batch.guard.key)
             planned.append(actions.check_revision(guard_key, self._batch.guard.revision))

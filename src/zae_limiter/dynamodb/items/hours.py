@@ -111,6 +111,18 @@ def decode(item: Item) -> HourState:
     )
 
 
+def counted_hours(item: Item) -> list[OriginHour]:
+    """Return the running hour of an item, and the finished one if the item still holds it.
+
+    An item that another program has written counts no hours, and can still be removed.
+    """
+    if HOUR not in item:
+        return []
+    finished = finished_hour(item)
+    running = running_hour(item)
+    return [running] if finished is None else [running, finished]
+
+
 def running_hour(item: Item) -> OriginHour:
     """Return the counts of the item's running hour."""
     state = decode(item)

@@ -13,7 +13,7 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.attributes import Item, text
 from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS, WRITES, BucketId
-from zae_limiter.dynamodb.items.hours import ORIGIN, finished_hour, running_hour
+from zae_limiter.dynamodb.items.hours import ORIGIN, counted_hours
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.usage import OriginHour
 
@@ -36,8 +36,8 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
     rows: dict[tuple[BucketId, int], list[OriginHour]] = {}
     for item in items:
         bucket_id = BucketId(*schema.parse_bucket_pk(text(item["PK"]))[:3])
-        for origin_hour in (running_hour(item), finished_hour(item)):
-            if origin_hour is not None and _is_used(origin_hour):
+        for origin_hour in counted_hours(item):
+            if _is_used(origin_hour):
                 rows.setdefault((bucket_id, origin_hour.hour), []).append(origin_hour)
     return [
         actions.update(

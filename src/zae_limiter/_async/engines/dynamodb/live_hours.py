@@ -12,7 +12,7 @@ from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import hours, keys, usage, usage_reads
-from zae_limiter.dynamodb.items.attributes import Item, integer, s
+from zae_limiter.dynamodb.items.attributes import integer, s
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.usage import OriginHour
@@ -59,7 +59,7 @@ async def of_entity(
             bucket_id = wanted[key].bucket_id
             shard = Shard(wanted[key].number, integer(item[bucket_item.SHARDS]))
             shards.setdefault(bucket_id, {})[shard] = integer(item[bucket_item.GENERATION])
-            for origin_hour in _hours_of(item):
+            for origin_hour in hours.counted_hours(item):
                 row_id = RowId(origin_hour.hour, entity_id, bucket_id.resource)
                 live_hours.setdefault(row_id, {})[origin_hour.origin] = origin_hour
         unread = {
@@ -85,13 +85,6 @@ async def _indexed_shards(
     return {bucket_item.ShardId(*key) for key in indexed}
 
 
-def _hours_of(item: Item) -> list[OriginHour]:
-    """Return the running hour of an item, and the finished one if the item still holds it."""
-    finished = hours.finished_hour(item)
-    running = hours.running_hour(item)
-    return [running] if finished is None else [running, finished]
-
-
 async def resolve(
     client: DynamoClient, namespace_id: str, rows: Iterable[UsageRow]
 ) -> list[UsageRow]:
@@ -110,7 +103,7 @@ async def resolve(
     items = await batch_get(client, wanted.values(), consistent=True)
     counted: LiveHours = {}
     for (row_id, origin), key in wanted.items():
-        for origin_hour in _hours_of(items[key]) if key in items else ():
+        for origin_hour in hours.counted_hours(items[key]) if key in items else ():
             if (origin_hour.origin, origin_hour.hour) == (origin, row_id.hour):
                 counted.setdefault(row_id, {})[origin] = origin_hour
     resolved = [completed(row, counted.get(RowId.of(row), {})) for row in rows]
