@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zae_limiter.clock import Deadline
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.concurrency.locks import renew_after_fork
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault, Throttled
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deadline", "InFlightCall", "InFlightCalls", "Retries"]
 
-# About a round trip within a region, doubled with each retry up to the longest.
-_FIRST_PAUSE_S = 0.025
-# A fifth of the default deadline, so that a retry still fits.
-_LONGEST_PAUSE_S = 0.4
+_FIRST_PAUSE_S = 0.025  # about a round trip within a region
+_LONGEST_PAUSE_S = 0.4  # a fifth of the default deadline, so that a retry still fits
 # No answer comes back in less.
 _LEAST_ATTEMPT_S = 0.005
 # A server that has not accepted by then is down: fail while another attempt still fits.
@@ -27,16 +26,17 @@ _MAX_CONNECT_S = 1.0
 
 
 class Retries:
-    """Decides when one call is tried again: exponential backoff with full jitter.
+    """Decides when one call is tried again.
 
     Once an attempt may have been carried out, the call never ends with an error that says that
     it was not.
     """
 
     __slots__ = (
+        "_backoff",
         "_deadline",
         "_failed_connects",
-        "_pauses",
+        "_has_retried",
         "_repeatable",
         "_throttled",
         "_unknown",
@@ -50,7 +50,8 @@ class Retries:
         self._repeatable = repeatable
         self._throttled = throttled
         self._failed_connects = 0
-        self._pauses = 0
+        self._has_retried = False
+        self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._unknown: RateLimiterUnavailable | None = None  # the last with an unknown outcome
 
     def timeouts(self) -> tuple[float, float]:
@@ -91,14 +92,11 @@ class Retries:
         if isinstance(error, NoAnswer):
             if error.reused_connection:  # there may be more that were closed while idle
                 return 0.0
-            if not self._pauses:
-                self._pauses = 1
+            if not self._has_retried:
+                self._has_retried = True
                 return 0.0
-        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._pauses)
-        self._pauses += 1
-        from random import uniform  # most processes never retry
-
-        return uniform(0, longest)
+        self._has_retried = True
+        return self._backoff.next_s()
 
 
 def _as_no_answer(error: RateLimiterUnavailable) -> NoAnswer:

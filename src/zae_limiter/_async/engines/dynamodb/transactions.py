@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import REVISION, s
 from zae_limiter.dynamodb.items.transact_items import Action
@@ -110,7 +110,7 @@ class Transactions:
         self, namespace_id: str, plan: Callable[[Deadline], Awaitable[TransactionPlan[T]]]
     ) -> T:
         """Plan and write until there is no conflict. An outage ends it after one timeout."""
-        backoff = Backoff(Deadline(PATIENCE * self._client.request_timeout))
+        backoff = BoundedBackoff(Deadline(PATIENCE * self._client.request_timeout))
         while True:
             deadline = self._client.deadline()
             planned = await plan(deadline)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.concurrency.parallel import Parallel, gather
 from zae_limiter.dynamodb.items.attributes import Item, Value
 from zae_limiter.dynamodb.items.keys import Key
@@ -24,27 +25,24 @@ if TYPE_CHECKING:  # functions call by a client of their own
 MAX_KEYS = 100  # DynamoDB's bound of one BatchGetItem
 MAX_WRITES = 25  # DynamoDB's bound of one BatchWriteItem
 PARALLEL_BATCHES = 4  # a purge is done in a quarter of the time, and leaves throughput to acquires
-FIRST_PAUSE_S = 0.01  # upper bound of the first pause: about one round trip
+FIRST_PAUSE_S = 0.01  # about one round trip
 LONGEST_PAUSE_S = 0.5
 
 ItemsByKey = dict[Key, Item]
 
 
-class Backoff:
-    """Exponential backoff with full jitter, bounded by a deadline."""
+class BoundedBackoff:
+    """A backoff that ends when a deadline is near."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._longest_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def pause(self) -> bool:
         """Wait; return False at once if no time is left for another attempt and its answer."""
-        from random import uniform  # most processes never wait
-
-        pause_s = uniform(0, self._longest_s)
+        pause_s = self._backoff.next_s()
         if self._deadline.is_nearly_over(pause_s):
             return False
-        self._longest_s = min(2 * self._longest_s, LONGEST_PAUSE_S)
         sleep(pause_s)
         return True
 
@@ -96,7 +94,7 @@ def _get_batch(
 ) -> ItemsByKey:
     items: ItemsByKey = {}
     wanted = frozenset(keys)
-    backoff = Backoff(deadline)
+    backoff = BoundedBackoff(deadline)
     request: Mapping[str, Any] = {
         "Keys": [key.attributes for key in keys],
         "ConsistentRead": consistent,
@@ -221,7 +219,7 @@ def batch_delete(client: DynamoClient, keys: Sequence[Key], parallel: Parallel) 
 
 def _delete_batch(client: DynamoClient, keys: Sequence[Key]) -> None:
     deadline = client.deadline()
-    backoff = Backoff(deadline)
+    backoff = BoundedBackoff(deadline)
     requests: list[dict[str, Any]] = [{"DeleteRequest": {"Key": key.attributes}} for key in keys]
     while True:
         body = {"RequestItems": {client.table: requests}}
