@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError, ZAELimiterError
-from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import NotSent
-from zae_limiter.transport.messages import Endpoint
+from zae_limiter.transport.messages import Endpoint, parse_endpoint
 from zae_limiter.transport.signing import Credentials
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from zae_limiter.transport.errors import (
     TransactionCanceled,
 )
 from zae_limiter.transport.messages import HttpResponse
-from zae_limiter.transport.responses import are_reasons
+from zae_limiter.transport.shapes import are_reasons
 
 # Codes of requests that were not carried out and succeed later.
 THROTTLED = frozenset(

@@ -171,7 +171,7 @@ def _endpoint_url(environment: Mapping[str, str], service: str) -> str:
 def _destination(service: str, region: str, environment: Mapping[str, str]) -> Destination:
     url = _endpoint_url(environment, service.rpartition(".")[2])
     if url:
-        from zae_limiter.transport.endpoint_urls import parse_endpoint  # not where AWS runs it
+        from zae_limiter.transport.messages import parse_endpoint  # not where AWS runs it
 
         endpoint = parse_endpoint(url)
     else:

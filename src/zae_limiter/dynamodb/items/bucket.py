@@ -56,7 +56,7 @@ from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.transport.errors import ServerFault
-from zae_limiter.transport.responses import is_item
+from zae_limiter.transport.shapes import is_item
 
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
