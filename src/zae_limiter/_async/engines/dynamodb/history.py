@@ -1,4 +1,4 @@
-"""The ports of audit events and usage. A page of usage reads no more hours than it needs."""
+"""The ports of audit events and usage."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DynamoAudit:
     async def _of_all_subjects(
         self, namespace_id: str, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        """Read the keys of all events, since no index has them by time, then the newest events."""
+        """Read the keys of all events, as no index sorts them by time, then the newest events."""
         end = END_OF_IDS if before_event_id is None else before_event_id
         bounds = {":first": s(schema.sk_audit("")), ":end": s(schema.sk_audit(end))}
         queries = [
@@ -92,7 +92,7 @@ class DynamoUsage:
         next_key: str | None,
     ) -> tuple[list[UsageSnapshot], str | None]:
         page = UsagePage(query, limit, next_key)
-        # By resource hours are sorted: a page needs no more of an hour than its own entities.
+        # The index of a resource is sorted by hour and entity, so a page may begin at an entity.
         is_sorted = entity_id is None and query.windows == (WindowType.HOURLY,)
         hours = await usage_hours(
             self._context,
@@ -136,6 +136,6 @@ class DynamoUsage:
 
 
 def _hours_per_page(query: UsageQuery, limit: int) -> int:
-    """Return about how many hours of one bucket a page needs, and one more."""
+    """Return the approximate number of hours of one bucket that a page needs, plus one."""
     shortest = min(window_end(window, 0) for window in query.windows)
     return (limit + 1) * shortest + 1

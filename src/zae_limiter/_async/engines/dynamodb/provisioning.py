@@ -28,8 +28,7 @@ logger = quiet_logger(__name__)
 async def make_table(client: DynamoClient, *, stream: bool = True) -> None:
     """Create the table unless it exists, and return when it can be used.
 
-    Several clients may do so at once. The stream is for the aggregator; a table for tests may do
-    without.
+    Several clients may do so at once. Only the aggregator needs the stream.
     """
     waiting, backoff = Deadline(READY_WITHIN_S), Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     while (status := await _status(client)) not in table.READY:
@@ -76,7 +75,7 @@ async def _create(client: DynamoClient, stream: bool) -> None:
 
 
 async def _delete(client: DynamoClient) -> bool:
-    """Ask for the deletion; False if the table is busy, so that it must be asked for again."""
+    """Ask for the deletion; False if the table is busy, and the caller must ask again."""
     try:
         await client.call("DeleteTable", {}, deadline=Deadline(CALL_S), repeatable=True)
     except InfrastructureNotFoundError:

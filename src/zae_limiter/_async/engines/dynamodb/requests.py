@@ -66,7 +66,7 @@ async def batch_get(
     consistent: bool,
     deadline: Deadline | None = None,
 ) -> ItemsByKey:
-    """Read those of the items that exist. Without a deadline each batch has a full timeout."""
+    """Read the existing items. Without a deadline each batch has a full timeout."""
     items: ItemsByKey = {}
     wanted = list(dict.fromkeys(keys))
     for start in range(0, len(wanted), MAX_KEYS):
@@ -78,7 +78,7 @@ async def batch_get(
 async def batch_get_all(
     client: DynamoClient, keys: Sequence[Key], parallel: Parallel
 ) -> ItemsByKey:
-    """Read those of very many items that exist, consistently, several batches at once."""
+    """Read the existing ones of very many items, consistently, several batches at once."""
     items: ItemsByKey = {}
     batches = [keys[at : at + MAX_KEYS] for at in range(0, len(keys), MAX_KEYS)]
     for start in range(0, len(batches), PARALLEL_BATCHES):
@@ -120,7 +120,7 @@ async def _get_batch(
 async def transact_get(
     client: DynamoClient, keys: Iterable[Key], deadline: Deadline | None = None
 ) -> ItemsByKey:
-    """Read those of at most 100 items that exist, all as they were at one moment."""
+    """Read the existing ones of at most 100 items, all as of one moment."""
     wanted = list(dict.fromkeys(keys))
     gets = [{"Get": {"TableName": client.table, "Key": key.attributes}} for key in wanted]
     answer = await client.call("TransactGetItems", {"TransactItems": gets}, deadline=deadline)
@@ -135,7 +135,7 @@ async def transact_get(
 
 
 def _check_keys(items: Iterable[Item], operation: str, index_key: str = "PK") -> None:
-    """Raise unless every item has the keys of the table, and that of the index it came from."""
+    """Raise ServerFault unless every item has the keys of the table and of the queried index."""
     for item in items:
         if not all("S" in item.get(name, ()) for name in ("PK", "SK", index_key)):
             raise _not_asked_for(operation)
@@ -151,8 +151,8 @@ def _not_asked_for(operation: str) -> ServerFault:
 class Query:
     """A query of one partition of the table or of an index, read page by page.
 
-    ``only`` is a filter expression: filtered items are not sent, but their read is paid for.
-    ``after`` is the key of the item to continue after.
+    ``only`` is a filter expression: DynamoDB reads and bills all items, but sends only those that
+    match. ``after`` is the key of the item to continue after.
     """
 
     def __init__(
