@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zae_limiter.clock import since_boot_ns
-from zae_limiter.clock.course import FAR_OFF_NS, MS
+from zae_limiter.clock.course import FAR_OFF_NS, MS, since_boot_ns
 
 # A second reading of the clock costs as much as the first.
 _CHECK_EVERY_NS = 1_000_000_000

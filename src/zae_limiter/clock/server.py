@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zae_limiter.clock import since_boot_ns
 from zae_limiter.clock.bounds import DATE_RESOLUTION_NS, Interval, OffsetBounds
-from zae_limiter.clock.course import MS, Course, host_offset_ns
+from zae_limiter.clock.course import MS, Course, host_offset_ns, since_boot_ns
 from zae_limiter.concurrency.locks import SignalSafeLock
 
 _NEVER_NS = 2**63  # of the boot clock

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from zae_limiter.clock import since_boot_ns
-from zae_limiter.clock.course import FAR_OFF_NS, MS, Course, host_offset_ns
+from zae_limiter.clock.course import FAR_OFF_NS, MS, Course, host_offset_ns, since_boot_ns
 
 _SECOND_NS = 1_000_000_000
 # How old the offset may be that a write is stamped with.

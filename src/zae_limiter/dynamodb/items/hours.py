@@ -20,6 +20,7 @@ The slot is the fourth part of a limit's parameters, ``p_{limit} = capacity:refi
 from __future__ import annotations
 
 import os
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
@@ -59,8 +60,6 @@ class HourState(NamedTuple):
 
 def new_origin(shard: int) -> str:
     """Return an origin for an item that is created; from the system's chance, as write ids are."""
-    from base64 import urlsafe_b64encode  # only clients create items
-
     return f"{shard}.{urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()}"
 
 

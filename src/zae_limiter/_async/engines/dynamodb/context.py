@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from zae_limiter._async.engines.dynamodb.client import DynamoClient
-    from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
     from zae_limiter.dynamodb.items.attributes import Item
     from zae_limiter.models.entity import Entity
 
@@ -61,16 +60,10 @@ class TableContext:
         self.parallel = parallel
         self.recent_changes = RecentChanges()
         self.active_namespaces = ActiveNamespaces()
+        self.later = LaterWrites(client, parallel)
         self._transactions = Transactions(client, self.recent_changes)
         self.audit_days = audit_retention_days
         self.keep_usage(DEFAULT_USAGE_DAYS)
-
-    @cached_property
-    def later(self) -> LaterWrites:
-        """The writes that no caller waits for. Functions make none, and do not import them."""
-        from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
-
-        return LaterWrites(self.client, self.parallel)
 
     def keep_usage(self, days: int) -> None:
         """Set how long usage is kept, which all clients of the table agree on; 0: none is."""

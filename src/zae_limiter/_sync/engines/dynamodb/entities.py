@@ -24,6 +24,7 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
 from zae_limiter.dynamodb.items.entity_items import EntityItems
 from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.sharding.transactions import siblings
 from zae_limiter.exceptions import EntityExistsError, ValidationError
 from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
 from zae_limiter.models.entity import Entity
@@ -293,9 +294,6 @@ class DynamoEntities:
             wanted.append(registry)
         buckets = batch_get(self._client, wanted, consistent=True)
         registry_item = buckets.pop(registry, None)
-        # Imported here: functions that delete nothing start faster without shards.
-        from zae_limiter.dynamodb.sharding.transactions import siblings
-
         while unread := siblings(buckets.values()).difference(buckets):  # the index lags
             more = batch_get(self._client, unread, consistent=True)
             if not more:
