@@ -1,4 +1,4 @@
-"""Stored hours of usage, as queries read them; ``items.usage`` says how they are stored."""
+"""Stored hours of usage, as queries read them; ``items.usage`` describes the stored form."""
 
 from __future__ import annotations
 
