@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from zae_limiter.dynamodb.items import audit
@@ -50,8 +50,8 @@ def archive_objects(events: Iterable[ExpiredEvent]) -> list[ArchiveObject]:
     """Return the objects that hold the events of a batch, one for each day."""
     days: dict[str, dict[str, list[_Line]]] = {}
     for event in events:
-        for line in _lines(event):
-            days.setdefault(line.day, {}).setdefault(line.text, []).append(line)
+        line = _line(event)
+        days.setdefault(line.day, {}).setdefault(line.text, []).append(line)
     return [_object(day, lines) for day, lines in sorted(days.items())]
 
 
@@ -69,18 +69,18 @@ def _object(day: str, by_text: Mapping[str, list[_Line]]) -> ArchiveObject:
     )
 
 
-def _lines(expired: ExpiredEvent) -> Iterator[_Line]:
-    """Return the events of an expired item: one, or those of a bundle."""
+def _line(expired: ExpiredEvent) -> _Line:
+    """Return the line of an expired item; a damaged item is written as it was stored."""
     item, number = expired.item, expired.sequence_number
     namespace_id, day = _text(item, "PK").partition("/")[0], _day(item)
     try:
-        for event in audit.decode(item):
-            text = _encode({"namespace_id": namespace_id, **_fields(event)})
-            yield _Line(event.event_id, day, text, number)
-    except (RateLimiterUnavailable, TypeError, AttributeError):  # as it was stored, if damaged
+        event = audit.decode(item)
+        text = _encode({"namespace_id": namespace_id, **_fields(event)})
+        return _Line(event.event_id, day, text, number)
+    except (RateLimiterUnavailable, TypeError, AttributeError):
         event_id = _text(item, "event_id") or _text(item, "SK")
         text = _encode({"namespace_id": namespace_id, "damaged_item": item})
-        yield _Line(event_id, day, text, number)
+        return _Line(event_id, day, text, number)
 
 
 def _fields(event: AuditEvent) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zae_limiter import schema
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import decode_document
+from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS, USAGE_DAYS
 from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
 from zae_limiter_aggregator import stream
 from zae_limiter_aggregator.hours import FinishedHour, FinishedHours
@@ -185,9 +186,7 @@ class Processor:
         """Return for how many days usage is kept: clients and aggregator must agree on it."""
         now = time.monotonic()
         if now >= self._retention_until:
-            from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS, USAGE_DAYS
-
-            key = keys.record(schema.RESERVED_NAMESPACE, schema.VERSION_RECORD).attributes
+            key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes
             item = self._calls.call("GetItem", {"Key": key, "ConsistentRead": True}).get("Item")
             record = {} if item is None else decode_document(item)
             self._retention_days = int(record.get(USAGE_DAYS, DEFAULT_USAGE_DAYS))

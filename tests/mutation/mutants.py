@@ -38,7 +38,6 @@ SHARED = "tests/unit/test_shared_clock.py::"
 HOURS = "tests/unit/dynamodb/test_hour_updates.py::"
 BUCKET_ITEM = "tests/unit/dynamodb/test_bucket_item.py::"
 ITEM_HOURS = "tests/unit/dynamodb/test_item_hours.py::"
-MIGRATIONS = "tests/unit/dynamodb/test_migrations.py::"
 DIFF = "tests/ops/manifest/test_diff.py::"
 READING = "tests/ops/manifest/test_reading.py::"
 BATCHES = "tests/contract/_sync/test_engines.py::TestNamedMemory::"
@@ -998,13 +997,6 @@ MUTANTS = [
         HOURS + "test_a_dropped_limit_leaves_its_hour_to_its_namesake",
     ),
     Mutant(
-        "an item without hours begins twice",
-        "zae_limiter/dynamodb/items/hour_updates.py",
-        '    update.require(f"attribute_not_exists({update.name(HOUR)})")\n',
-        "",
-        HOURS + "test_an_item_without_hours_begins_to_count",
-    ),
-    Mutant(
         "the digest forgets the slots",
         "zae_limiter/dynamodb/items/bucket.py",
         'f"{name} {pack(rate, slot)}" for name, rate, slot in limits',
@@ -1109,20 +1101,6 @@ MUTANTS = [
         "PARTITIONS = 32",
         "PARTITIONS = 16",
         LOAD + "test_no_index_key_gets_more_than_it_takes",
-    ),
-    Mutant(
-        "a migration writes an item that was deleted meanwhile",
-        "zae_limiter/dynamodb/migrations.py",
-        "update.require_equal(name, item[name])",
-        "update.require('attribute_exists(PK) OR attribute_not_exists(PK)')",
-        MIGRATIONS + "test_an_item_gets_the_partition_of_its_entity_or_key",
-    ),
-    Mutant(
-        "a migration indexes what was in no index",
-        "zae_limiter/dynamodb/migrations.py",
-        "if name in item and item[name] != value",
-        "if item.get(name) != value",
-        MIGRATIONS + "test_an_item_in_no_index_stays_in_none",
     ),
     Mutant(
         "a table of an older schema is opened",

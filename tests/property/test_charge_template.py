@@ -79,7 +79,7 @@ def test_a_write_is_filled_in_as_it_is_spelled(
 ):
     image = BucketImage({}, 1, None, 0)
     hours, counts = hours_and_counts
-    bucket = StoredBucket(image, "Dig-est_", shard=Shard(0, shards), hours=hours)
+    bucket = StoredBucket(image, "Dig-est_", hours, shard=Shard(0, shards))
     spot = (namespace, entity, resource, 0)
     for _ in range(2):  # the form is made, then used
         write = TemplatedCharge(spot, made, stamp, bucket, version, counts)

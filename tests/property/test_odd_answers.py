@@ -16,7 +16,8 @@ from zae_limiter.transport.errors import (
     TransactionCanceled,
 )
 from zae_limiter.transport.messages import HttpResponse
-from zae_limiter.transport.responses import has_shape, is_item, parse_response
+from zae_limiter.transport.responses import parse_response
+from zae_limiter.transport.shapes import has_shape, is_item
 
 OPERATIONS = (
     "BatchGetItem", "BatchWriteItem", "DescribeTable", "GetItem", "PutItem", "Query", "Scan",

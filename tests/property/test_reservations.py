@@ -29,6 +29,7 @@ from zae_limiter.dynamodb.buckets.pending import (
     total_at,
 )
 from zae_limiter.dynamodb.items.bucket import StoredBucket
+from zae_limiter.dynamodb.items.hours import HourState
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.status import LimitStatus
@@ -254,7 +255,8 @@ def test_reservations_of_one_write_are_due_in_order_and_have_no_shard_repaid():
     in_force = InForce((Limit.custom("x", 20, 20, 1),), ConfigSource.SYSTEM, 1)
     rate = Rate(10_000, 10_000, 1000)  # of one half
     state = LimitState(-accrued_at(rate, NOW_MS) - 3000, rate)
-    bucket = StoredBucket(image_of(state), "digest", shard=Shard(1, 2))
+    hours = HourState("1.x", NOW_MS // 3_600_000, None, {"x": 0}, False)
+    bucket = StoredBucket(image_of(state), "digest", hours, shard=Shard(1, 2))
     charge = BucketChange(in_force, {"x": 1000}, True, 1)
     waiting = charge._replace(until_ms=NOW_MS + 5000)
     at_once, *outcomes = applied_outcomes([charge, waiting, waiting, waiting], bucket, NOW_MS)

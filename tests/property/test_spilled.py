@@ -11,8 +11,10 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
 from zae_limiter.dynamodb.buckets.pending import BucketChange, applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
+from zae_limiter.dynamodb.items.hours import HourState
 
 NAMES = ("rpm", "tpm")
+HOURS = HourState("0.x", 0, None, {"rpm": 0, "tpm": 1}, False)
 
 
 @st.composite
@@ -24,7 +26,7 @@ def writes(draw, shards):
     reached = {name: draw(after_credits(rate)) for name, rate in own.items()}
     over = {name: max(0, reached[name] - own[name].capacity_milli) for name in NAMES}
     held = {name: state_at(own[name], reached[name], now_ms) for name in NAMES}
-    bucket = StoredBucket(BucketImage(held, 1, None, 0), "digest", shard=shard)
+    bucket = StoredBucket(BucketImage(held, 1, None, 0), "digest", HOURS, shard=shard)
     kinds = draw(st.lists(st.sampled_from(["credit", "credit", "debt", "charge"]), min_size=1))
     parts = [BucketChange(in_force, draw(amounts(own, kind)), kind == "charge") for kind in kinds]
     return now_ms, bucket, over, parts

@@ -53,7 +53,6 @@ AIMED = {
         reshapes=False,
         removals=False,
     ),
-    "buckets are of an older schema": Profile(older=True, clients=4, faults=0.0),
     "usage is asked for all the time": Profile(
         theme="query", clients=5, steps=60, faults=0.0, removals=False, lag=False
     ),

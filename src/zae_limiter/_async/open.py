@@ -128,7 +128,7 @@ def _check_options(url: StoreUrl) -> None:
 
         FileOptions.of(url.options)
     elif url.engine == "dynamodb":
-        from zae_limiter.transport.endpoint_urls import parse_endpoint
+        from zae_limiter.transport.messages import parse_endpoint
 
         check_region(url.options.get("region") or None)
         if url.options.get("endpoint_url"):

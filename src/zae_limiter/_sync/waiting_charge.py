@@ -22,9 +22,9 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.reservation import Reservation
 from zae_limiter.clock import Deadline
-from zae_limiter.clock.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.waiter import Waiter
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded

@@ -1,4 +1,4 @@
-"""What the answers of a server say about its time (ADR 015)."""
+"""The bounds that a server's answers set to its time (ADR 015)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from typing import NamedTuple
 from zae_limiter.clock.course import FAR_OFF_NS
 
 _SECOND_NS = 1_000_000_000
-# A Date tells the second; the part that it does not tell is up to this.
+# A Date header has whole seconds: the true time is up to a second later.
 DATE_RESOLUTION_NS = _SECOND_NS
-# Bounds are replaced once they are this old, and after enough answers to be as tight again.
+# Bounds of this age are replaced, after enough answers to be as tight again.
 _GENERATION_NS = 60 * _SECOND_NS
 _GENERATION_ANSWERS = 64
-# 50 ppm, as much as a quartz drifts: bounds grow by it as they age. One that drifts more is off by
-# the rest, for two generations at most.
+# 50 ppm, the usual drift of a quartz: bounds widen by it as they age. A clock that drifts more is
+# off by the difference, for at most two generations.
 _DRIFT_DIVISOR = 20_000
-# What front ends on NTP may differ by; an answer that is further outside is not used.
+# Front ends on NTP may differ by this much. An answer further outside the bounds is not used.
 _SLACK_NS = 20_000_000
-# What a host and a front end on NTP differ by, 2 and 1 ms from the true time. A host that is this
-# close to the bounds moves to their edge: the middle of bounds that are tight on one side only
-# would be further off.
+# A host and a front end on NTP differ by this: 2 and 1 ms from the true time. A host this close
+# to the bounds moves to their edge. The middle would be further off if only one bound is tight.
 _HOST_SLACK_NS = 3_000_000
-# A rival must last this long, so that a front end that is wrong for a moment changes nothing.
+# A rival must last this long, so that a briefly wrong front end changes nothing.
 _RIVAL_LASTS_NS = 5 * _SECOND_NS
-# Votes by which a rival must lead; more if the host's clock speaks for the bounds.
+# A rival must lead by so many votes; by more if the host's clock supports the bounds.
 _LEAD = 3
 _LEAD_OVER_HOST = 8
-# The first answer and one that agrees.
+# At the start, the first answer and one that agrees are enough.
 _LEAD_AT_START = 2
 _NOTHING = 2**63  # nanoseconds: wider than any offset
 
@@ -42,7 +41,7 @@ class Interval(NamedTuple):
         return Interval(max(self.low_ns, other.low_ns), min(self.high_ns, other.high_ns))
 
     def uncrossed(self) -> Interval:
-        """Return it, or its middle if low is above high: front ends differ a little."""
+        """Return the interval, or its middle if low is above high: front ends differ a little."""
         if self.low_ns <= self.high_ns:
             return self
         return Interval(self.middle_ns, self.middle_ns)
@@ -51,7 +50,7 @@ class Interval(NamedTuple):
         return Interval(self.low_ns - by_ns, self.high_ns + by_ns)
 
     def agrees_with(self, other: Interval) -> bool:
-        """Whether one offset, give or take the slack, is possible by both."""
+        """Return whether both intervals allow a common offset, give or take the slack."""
         return self.low_ns <= other.high_ns + _SLACK_NS and other.low_ns <= self.high_ns + _SLACK_NS
 
     def contains(self, offset_ns: int) -> bool:
@@ -63,7 +62,7 @@ class Interval(NamedTuple):
 
 
 class _Rival(NamedTuple):
-    """An interval that contradicts the bounds, and by how many answers it leads."""
+    """An interval that contradicts the bounds, and the number of answers by which it leads."""
 
     interval: Interval
     since_ns: int
@@ -73,7 +72,7 @@ class _Rival(NamedTuple):
 class OffsetBounds:
     """The offset of a server's clock, bounded by every answer. Not thread-safe.
 
-    ``answers`` counts those of the newest generation, also those that told nothing new.
+    ``answers`` counts all answers of the newest generation, also those without new bounds.
     """
 
     def __init__(self) -> None:
@@ -86,7 +85,7 @@ class OffsetBounds:
         self._rival: _Rival | None = None
 
     def take(self, answer: Interval, now_ns: int, host_ns: int) -> None:
-        """Take in one answer; ``now_ns`` is of the boot clock, ``host_ns`` the host's offset."""
+        """Use one answer; ``now_ns`` is of the boot clock, ``host_ns`` is the host's offset."""
         self.answers += 1
         self._loosen(now_ns)
         bounds = self.interval(host_ns)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 Clock = Callable[[], int]
 
+# On systems without CLOCK_BOOTTIME the clock may stop while the machine sleeps.
+since_boot_ns: Callable[[], int] = time.monotonic_ns
+if hasattr(time, "CLOCK_BOOTTIME"):
+    since_boot_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+
 MS = 1_000_000  # nanoseconds
-# More than NTP leaves between hosts, and than the resolution of a Date header: what is further off
-# is an error, to be put right quickly.
+# NTP leaves a smaller difference between hosts, and a Date header is more precise. A larger offset
+# is an error that must be corrected quickly.
 FAR_OFF_NS = 2_000_000_000
 # 10 %: a correction of 0.5 s takes 5 s, and tokens accrue at most a tenth faster or slower.
 _SLEW_DIVISOR = 10
-# Half speed: as fast as possible without buckets that seem to stand still.
+# Half speed: the fastest correction at which buckets do not seem to stand still.
 _WAIT_DIVISOR = 2
-# A reading of the wall clock that took longer than this was interrupted, and is taken again.
+# A reading of the wall clock that took longer was interrupted, and is taken again.
 _PROMPT_NS = 50_000
 _MOST_READINGS = 4
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zae_limiter.clock import since_boot_ns
-from zae_limiter.clock.course import FAR_OFF_NS, MS
+from zae_limiter.clock.course import FAR_OFF_NS, MS, since_boot_ns
 
-# A second reading of the clock costs as much as the first.
-_CHECK_EVERY_NS = 1_000_000_000
-# A step that is taken back within this time changes nothing.
+_CHECK_EVERY_NS = 1_000_000_000  # a check costs a second reading of a clock
+# A step that is reversed within this time changes nothing.
 _ADOPTED_AFTER_NS = 5_000_000_000
 
 
@@ -45,7 +43,7 @@ class HostClock:
         return f"HostClock({(self._anchor_ns + self._boot_ns()) // MS} ms since 1970)"
 
     def _check(self, boot_ns: int) -> None:
-        """Compare with the host's time; once a second, since it costs a second reading."""
+        """Compare with the host's time."""
         self._check_at_ns = boot_ns + _CHECK_EVERY_NS
         anchor_ns = self._wall_ns() - boot_ns
         if abs(anchor_ns - self._anchor_ns) <= FAR_OFF_NS:

@@ -1,19 +1,18 @@
-"""The clock of a store that several hosts share: set by the answers of its server."""
+"""The clock of a store that several hosts share, set by the answers of its server."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from zae_limiter.clock import since_boot_ns
 from zae_limiter.clock.bounds import DATE_RESOLUTION_NS, Interval, OffsetBounds
-from zae_limiter.clock.course import MS, Course, host_offset_ns
+from zae_limiter.clock.course import MS, Course, host_offset_ns, since_boot_ns
 from zae_limiter.concurrency.locks import SignalSafeLock
 
 _NEVER_NS = 2**63  # of the boot clock
 # Smaller changes of the aim are ignored: stamps count milliseconds.
 _FINE_NS = 100_000
-# In place of a course while there is none that may be read: each reading then takes the lock.
+# Placeholders while there is no course to read: each reading then takes the lock.
 _UNREAD = Course(_NEVER_NS, 0, _NEVER_NS, 0)
 _CHANGING = Course(_NEVER_NS, 0, _NEVER_NS, 0, divisor=1)
 
@@ -37,9 +36,9 @@ class ServerClock:
         self._lock = SignalSafeLock()
         self._bounds = OffsetBounds()
         self._course = self._last_course = _UNREAD
-        # Most answers have the same Date as the one before, and can wait for the next Date: only
-        # the last of them matters, as an upper bound. The client counts them and notes when the
-        # last was sent, unless it was sent from `urgent_from_ns` on; a call for each would be slow.
+        # Most answers repeat the date of the answer before. Only the last of these matters, as an
+        # upper bound, and only at the next date. The client counts them and notes the moment at
+        # which the last request was sent. From `urgent_from_ns` on it reports every answer.
         self.repeated = 0
         self.repeated_sent_ns = 0
         self.urgent_from_ns = 0
@@ -58,7 +57,7 @@ class ServerClock:
         return f"ServerClock({self()} ms since 1970)"
 
     def observe(self, date_ms: int, sent_ns: int, received_ns: int) -> None:
-        """Take in a Date header, written at some time between the two readings of ``boot_ns``."""
+        """Use a Date header, written at some time between the two readings of ``boot_ns``."""
         date_ns = date_ms * MS
         with self._lock:
             bounds = self._bounds
@@ -83,8 +82,8 @@ class ServerClock:
     def _change_course(self, offset_ns: int) -> bool:
         """Go to another offset from now on; False if a signal handler read the clock meanwhile.
 
-        Readers take no lock. A reading by the old course began before ``_CHANGING`` was set, since
-        readers read the boot clock first, and so is not after the start of the new course.
+        Readers take no lock, and read the boot clock first. A reader of the old course therefore
+        began before ``_CHANGING`` was set, and its reading is not after the new course's start.
         """
         self._course = _CHANGING
         now_ns = self.boot_ns()

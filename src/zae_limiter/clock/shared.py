@@ -1,4 +1,4 @@
-"""The clock of a store that the processes of one machine share: one offset for all of them."""
+"""The clock of a store that the processes of one machine share, with one offset for all."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from zae_limiter.clock import since_boot_ns
-from zae_limiter.clock.course import FAR_OFF_NS, MS, Course, host_offset_ns
+from zae_limiter.clock.course import FAR_OFF_NS, MS, Course, host_offset_ns, since_boot_ns
 
 _SECOND_NS = 1_000_000_000
-# How old the offset may be that a write is stamped with.
+# A write is stamped with an offset that is at most this old.
 REREAD_NS = _SECOND_NS
-# A step of the host's clock that is taken back within this time changes nothing.
+# A step of the host's clock that is reversed within this time changes nothing.
 _LASTS_NS = 5 * _SECOND_NS
-# Every process has read a correction before it begins, with 2 s to spare.
+# A correction begins this much later, when every process has read it, with 2 s to spare.
 _AHEAD_NS = 3 * _SECOND_NS
-# Without a boot id an offset may be of an earlier boot; then it is hardly this close.
+# Without a boot id a stored offset may come from an earlier boot. Such an offset is hardly this
+# close to the host's.
 _CLOSE_NS = 10 * _SECOND_NS
 
 
@@ -42,17 +42,17 @@ class SharedTime(NamedTuple):
         return self.course.offset_ns if self.next_since_ns is None else self.next_offset_ns
 
     def corrected(self, offset_ns: int, boot_ns: int) -> SharedTime:
-        """Return the same time up to 3 s from now, then on its way to the offset."""
+        """Return a time that stays the same for 3 s, and then goes to the offset."""
         return SharedTime(self.course_at(boot_ns), boot_ns + _AHEAD_NS, offset_ns)
 
 
 class SharedClock:
     """The host's time as the processes of a machine agreed on it, counted by the time since boot.
 
-    The store hands it the ``SharedTime`` that it keeps, at least once a second while it writes. If
-    the host's clock was set and stays more than 2 s off for 5 s, any process corrects what is
-    stored. A smaller difference stays: it is the same for all. Until a store is open it shows the
-    host's time.
+    The store sets the clock to its ``SharedTime``, at least once a second while it writes. If the
+    host's clock was set and stays more than 2 s off for 5 s, any process corrects the stored time.
+    A smaller difference stays, which is the same for all. Until a store is open, the clock shows
+    the host's time.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SharedClock:
         self._steady = (course.settled_ns, until_ns, course.offset_ns)
 
     def correction(self, shared: SharedTime) -> SharedTime | None:
-        """Return what to store instead if the host's clock has been far off it for 5 s."""
+        """Return a corrected time if the host's clock has been far off for 5 s, else None."""
         boot_ns = self.boot_ns()
         host_ns = host_offset_ns(self._wall_ns, self.boot_ns)
         is_pending = shared.next_since_ns is not None and boot_ns < shared.next_since_ns
@@ -102,7 +102,7 @@ class SharedClock:
         return None
 
     def first_time(self, stored: SharedTime | None, *, is_this_boot: bool) -> SharedTime:
-        """Return the time to begin with: what is stored, unless it may be of an earlier boot."""
+        """Return the stored time, or the host's if the stored one may be of an earlier boot."""
         host_ns = host_offset_ns(self._wall_ns, self.boot_ns)
         if stored is not None and (
             is_this_boot or abs(host_ns - stored.final_offset_ns) <= _CLOSE_NS

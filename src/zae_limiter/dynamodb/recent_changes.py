@@ -1,4 +1,4 @@
-"""Namespaces that this client has changed, or has seen to be active, a moment ago."""
+"""Namespaces that this client changed, or saw to be active, a moment ago."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
 
 RECENT_S = 10.0  # a replica of DynamoDB lags by far less, except in an outage
-ACTIVE_S = 10.0  # for so long a client may create entities in a namespace that is being purged
-MAX_NAMESPACES = 10_000  # bounds memory; the one changed longest ago is dropped first
+ACTIVE_S = 10.0  # a client may write this long to a namespace that is being purged
+MAX_NAMESPACES = 10_000  # bounds memory; the namespace noted longest ago is dropped first
 
 
 class RecentChanges:
@@ -23,7 +23,7 @@ class RecentChanges:
         self._lock = SignalSafeLock()
 
     def note(self, namespace_id: str) -> None:
-        """Remember that the namespace was changed now, or may have been."""
+        """Remember that the namespace was changed just now, or may have been."""
         with self._lock:
             self._until_s.put(namespace_id, time.monotonic() + RECENT_S)
 
@@ -33,7 +33,7 @@ class RecentChanges:
 
 
 class ActiveNamespaces:
-    """Tells which namespaces need not be asked whether they are being purged."""
+    """Remembers namespaces that are not being purged, so that they need not be read again."""
 
     def __init__(self) -> None:
         self._until_s: BoundedDict[str, float] = BoundedDict(MAX_NAMESPACES)

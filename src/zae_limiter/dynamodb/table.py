@@ -18,16 +18,16 @@ from zae_limiter.naming import check_stack_name
 
 FIRST_VERSION = 1
 TTL_ATTRIBUTE = "ttl"
-WINDOWS_OFFERED = "snapshot_windows"  # that usage queries offer, separated by commas
-FUNCTIONS_VERSION = "lambda_version"  # of the code that the functions were given last
+WINDOWS_OFFERED = "snapshot_windows"  # the windows of usage queries, separated by commas
+FUNCTIONS_VERSION = "lambda_version"  # the version of the functions' code
 READY = frozenset({"ACTIVE", "UPDATING"})  # states in which items can be read and written
 
 
 class Index(NamedTuple):
     """A global secondary index; ``sort`` is None if it has no sort key.
 
-    An index that contains buckets projects keys only: each write of an attribute that it
-    projects is paid for a second time.
+    An index that contains buckets projects keys only, since DynamoDB bills each write of a
+    projected attribute a second time.
     """
 
     name: str
@@ -40,12 +40,12 @@ INDEXES = (
     Index("GSI1", "GSI1PK", "GSI1SK", "ALL"),  # children of a parent
     Index("GSI2", "GSI2PK", "GSI2SK"),  # buckets and usage of a resource
     Index("GSI3", "GSI3PK", "GSI3SK"),  # buckets of an entity, entities with limits of their own
-    Index("GSI4", "GSI4PK", None),  # everything of a namespace
+    Index("GSI4", "GSI4PK", None),  # all items of a namespace
 )
 
 
 def table_name(stack: str) -> str:
-    """Return the name of a stack's table, which is the stack's."""
+    """Return the name of a stack's table, which is the name of the stack."""
     return check_stack_name(stack)
 
 
@@ -83,7 +83,7 @@ def ttl_request(table: str) -> dict[str, Any]:
 
 
 def new_version_record(usage_days: int = DEFAULT_USAGE_DAYS) -> dict[str, Any]:
-    """Return the document that says which schema a table has, and how long it keeps usage."""
+    """Return the version record of a new table: its schema, and its retention of usage."""
     return {
         "schema_version": SCHEMA_VERSION,
         "client_version": __version__,
@@ -96,7 +96,7 @@ def deployed_record(
 ) -> dict[str, Any]:
     """Return the version record of a table that was just deployed.
 
-    The schema of a table that has one stays: only a migration changes it.
+    An existing table keeps its schema version, which only a migration changes.
     """
     kept = {**new_version_record(usage_days), **(record or {})}
     return {
@@ -127,9 +127,9 @@ def has_older_functions(record: Mapping[str, Any] | None) -> bool:
 
 
 def unfinished_migration(record: Mapping[str, Any], table: str) -> str | None:
-    """Return what to log of a table whose migration has not ended; None if none was begun.
+    """Return the warning about a table whose migration has not ended; None without a migration.
 
-    It can be used: acquires do not depend on what is left to be rewritten.
+    The table can be used: acquires do not depend on the items that are still to be rewritten.
     """
     if MIGRATING not in record:
         return None
@@ -160,7 +160,7 @@ def record_after_migration(record: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _renewed(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a record with the versions of this client; what else it says stays."""
+    """Return a record with the versions of this client, and its other fields as they were."""
     versions = {"schema_version": SCHEMA_VERSION, "client_version": __version__}
     return {**new_version_record(), **(record or {}), **versions}
 

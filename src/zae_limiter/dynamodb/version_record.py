@@ -1,4 +1,4 @@
-"""The version record of a table, as clients and functions read it before anything else."""
+"""The version record of a table, which clients and functions read first."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from typing import Any
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.shell_words import command_line
 
-# Raised by a change that older clients would misread; `dynamodb.migrations` says what changed.
-SCHEMA_VERSION = 2
-USAGE_DAYS = "usage_retention_days"  # in the version record: clients must not disagree about it
+# A change that older clients would misread raises this number and adds a step to
+# `dynamodb.migrations`.
+SCHEMA_VERSION = 1
+USAGE_DAYS = "usage_retention_days"  # in the version record, so that all clients agree
 AUDIT_DAYS = "audit_retention_days"  # the same for audit events
-DEFAULT_USAGE_DAYS = 90  # of a table that does not say
+DEFAULT_USAGE_DAYS = 90  # for a record without the field
 
 
 def usage_days_of(record: Mapping[str, Any] | None) -> int:
-    """Return for how many days all clients of a table keep usage; 0 if usage is turned off."""
+    """Return the days for which all clients of a table keep usage; 0 if usage is turned off."""
     days = (record or {}).get(USAGE_DAYS, DEFAULT_USAGE_DAYS)
     is_number = isinstance(days, int) and not isinstance(days, bool) and days >= 0
     return days if is_number else DEFAULT_USAGE_DAYS
 
 
 def audit_days_of(record: Mapping[str, Any] | None) -> int | None:
-    """Return for how many days all clients keep audit events; None if that was not decided."""
+    """Return the days for which all clients keep audit events; None if the record has none."""
     days = (record or {}).get(AUDIT_DAYS)
     return days if isinstance(days, int) and not isinstance(days, bool) and days > 0 else None
 
 
 def check_version_record(record: Mapping[str, Any], table: str) -> None:
-    """Raise IncompatibleSchemaError for a table of a newer version, or of one to be migrated."""
+    """Raise IncompatibleSchemaError for a table of a newer version, or of an older one."""
     version = refuse_newer_schema(record, table)
     if version < SCHEMA_VERSION:
         raise IncompatibleSchemaError(

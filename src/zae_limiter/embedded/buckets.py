@@ -174,8 +174,8 @@ def page(
     namespace_id: str,
     entity_id: str | None,
     resource: str | None,
-    after: BucketKey | None,
     *,
+    after: BucketKey | None,
     limit: int,
     clock: Callable[[], int],
 ) -> tuple[list[BucketState], BucketKey | None]:
@@ -196,7 +196,6 @@ def capacity(
     namespace_id: str,
     resource: str,
     limit_name: str,
-    *,
     parents_only: bool,
     clock: Callable[[], int],
 ) -> Listing[ResourceCapacity]:

@@ -17,7 +17,7 @@ ACTIVE, DELETED, PURGING = "active", "deleted", "purging"
 
 
 def register(
-    tables: Tables, names: tuple[str, ...], now_ms: int, principal: str | None
+    tables: Tables, names: tuple[str, ...], now_ms: int, principal: str | None = None
 ) -> dict[str, str]:
     """Return the ids of the namespaces; create those that do not exist."""
     ids = {}
@@ -39,7 +39,7 @@ def listing(tables: Tables) -> list[Namespace]:
     return tables.namespaces()
 
 
-def soft_delete(tables: Tables, name: str, now_ms: int, principal: str | None) -> str:
+def soft_delete(tables: Tables, name: str, now_ms: int, principal: str | None = None) -> str:
     """Free the name; the data stays under the returned id until it is purged."""
     namespace = tables.active_namespace(name)
     if namespace is None:
@@ -52,7 +52,7 @@ def soft_delete(tables: Tables, name: str, now_ms: int, principal: str | None) -
     return namespace.namespace_id
 
 
-def recover(tables: Tables, namespace_id: str, now_ms: int, principal: str | None) -> str:
+def recover(tables: Tables, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
     """Give a deleted namespace its name back, and return the name."""
     namespace = tables.get_namespace(namespace_id)
     if namespace is None:
@@ -98,7 +98,9 @@ def purge_batch(tables: Tables, namespace_id: str, limit: int) -> int:
     return tables.purge_rows(namespace_id, limit)
 
 
-def finish_purge(tables: Tables, namespace_id: str, now_ms: int, principal: str | None) -> None:
+def finish_purge(
+    tables: Tables, namespace_id: str, now_ms: int, principal: str | None = None
+) -> None:
     namespace = tables.get_namespace(namespace_id)
     if namespace is not None:
         tables.delete_namespace(namespace_id)
@@ -122,7 +124,7 @@ def replace_document(
     value: dict[str, Any],
     *,
     revision: str | None,
-    guard: Guard | None,
+    guard: Guard | None = None,
 ) -> bool:
     """Write a document if the stored one, and that of the guard, have these revisions."""
     refuse_if_purging(tables, namespace_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import new_event_id, process_author
@@ -15,11 +14,6 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
 
 SYSTEM_SUBJECT = "$SYSTEM"
-# Events of a batch whose subjects have the same bundle share items. 256 bundles: a large apply
-# writes a tenth as many items for its events as without them, and a query for the events of one
-# subject reads those of a 256th of all. Stored keys depend on the number.
-BUNDLES = 256
-BUNDLED_EVENTS = 20  # of one item: 400 KB; an event has up to 16, with 32 limits before and after
 
 
 def resource_subject(resource: str) -> str:
@@ -37,11 +31,6 @@ def config_subject(level: ConfigLevel) -> str:
     if level.entity_id:
         return level.entity_id
     return resource_subject(level.resource) if level.resource else SYSTEM_SUBJECT
-
-
-def bundle_of(subject: str) -> int:
-    """Return the bundle of the events about a subject: the same in every process and version."""
-    return crc32(subject.encode()) % BUNDLES
 
 
 def parent_details(before: Entity, after: Entity) -> dict[str, Any]:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from zae_limiter.models.audit import (
-    BUNDLED_EVENTS,
-    AuditAction,
-    AuditedChange,
-    bundle_of,
-    config_subject,
-    parent_details,
-)
+from zae_limiter.models.audit import AuditAction, AuditedChange, config_subject, parent_details
 from zae_limiter.models.config import ConfigLevel, Keep, LevelConfig, OnUnavailable
 from zae_limiter.models.entity import Entity
 from zae_limiter.models.limit import Limit
@@ -21,10 +13,9 @@ from zae_limiter.models.timestamps import iso_from_ms
 
 T = TypeVar("T")
 
-# DynamoDB takes 100 actions in a transaction; four are for the batch: version, guard, and the two
-# registries of resources. The others are changed items, and items with their audit events.
-MAX_ACTIONS = 96
-MAX_CHANGES = MAX_ACTIONS // 2  # of any subjects: each event may need an item of its own
+# DynamoDB takes 100 actions in a transaction. Four are for the batch: version, guard, and the two
+# registries of resources. Each change takes two: its item and its audit event.
+MAX_CHANGES = 48
 
 
 class Guard(NamedTuple):
@@ -92,38 +83,14 @@ class PlaceChange(NamedTuple):
         )
 
 
-def subject_of(change: LevelChange | PlaceChange) -> str:
-    """Return the subject of the audit event of a change."""
-    return change.entity_id if isinstance(change, PlaceChange) else config_subject(change.level)
-
-
-def in_batches(changes: Iterable[T], subject_of: Callable[[T], str]) -> Iterator[list[T]]:
-    """Return the changes in order, as many at a time as DynamoDB writes in one transaction.
-
-    More of them fit if those with the same bundle follow each other.
-    """
-    batch: list[T] = []
-    events: Counter[int] = Counter()
-    actions = 0
-    for change in changes:
-        bundle = bundle_of(subject_of(change))
-        if actions + _actions_for(events[bundle]) > MAX_ACTIONS:
-            yield batch
-            batch, events, actions = [], Counter(), 0
-        actions += _actions_for(events[bundle])
-        events[bundle] += 1
-        batch.append(change)
-    if batch:
-        yield batch
-
-
-def _actions_for(bundled: int) -> int:
-    """Return the actions of a change with so many events in its bundle before it."""
-    return 2 if bundled % BUNDLED_EVENTS == 0 else 1
+def in_batches(changes: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Return the changes in order, as many at a time as DynamoDB writes in one transaction."""
+    for start in range(0, len(changes), MAX_CHANGES):
+        yield changes[start : start + MAX_CHANGES]
 
 
 class ConfigBatch(NamedTuple):
-    """Changes, each of another level or entity, with their audit data: ``in_batches`` bounds it."""
+    """Up to ``MAX_CHANGES``, each of another level or entity, with their audit data."""
 
     levels: tuple[tuple[LevelChange, AuditedChange], ...]
     places: tuple[tuple[PlaceChange, AuditedChange], ...]
@@ -138,14 +105,13 @@ class ConfigBatch(NamedTuple):
         guard: Guard | None = None,
     ) -> ConfigBatch:
         """Prepare the audit events of the changes, once for all attempts."""
-        batches = list(in_batches(changes, subject_of))
-        assert len(batches) <= 1, "the caller splits what is larger"
+        assert len(changes) <= MAX_CHANGES, "the caller splits larger lists with in_batches"
         levels, places = [], []
         for change in changes:
             if isinstance(change, PlaceChange):
                 places.append((change, AuditedChange.by(principal, change.entity_id, now_ms)))
                 continue
-            subject, resource = subject_of(change), change.level.resource or None
+            subject, resource = config_subject(change.level), change.level.resource or None
             audited = AuditedChange.by(principal, subject, now_ms, resource)
             levels.append((change, audited))
         return cls(tuple(levels), tuple(places), guard)

@@ -10,22 +10,21 @@ from typing import Any, NamedTuple
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.aws_config import AwsConfig, current_credentials, lookup_error
-from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import NotSent
-from zae_limiter.transport.messages import Destination, Endpoint
+from zae_limiter.transport.messages import Destination, Endpoint, parse_endpoint
 from zae_limiter.transport.proxy import find_proxy
 from zae_limiter.transport.signing import Credentials, Signer
 
 logger = quiet_logger(__name__)
 
-# botocore renews credentials minutes before they expire: to ask it for each request is waste.
+# botocore renews credentials minutes before they expire, so asking it once a second is enough.
 _CHECK_EVERY_S = 1.0
-# Where a lookup has found the credentials that were just refused, it is not repeated before.
+# If a lookup finds the credentials that were just refused, the next lookup waits this long.
 _SAME_CREDENTIALS_S = 5.0
 
 
 class Access(NamedTuple):
-    """What a request needs beside its content. Replaced when credentials change."""
+    """The destination, signer and credentials of requests; replaced when credentials change."""
 
     destination: Destination
     signer: Signer
@@ -35,9 +34,9 @@ class Access(NamedTuple):
 class AccessSource:
     """Looks up access when it is first needed, and renews it.
 
-    That may take seconds (a credential process, a metadata service), so it happens in a thread,
-    one at a time. Requests go on with the access they have until there is a new one. ``access`` is
-    None before the first lookup.
+    A lookup may take seconds (a credential process, a metadata service), so it runs in a thread,
+    one at a time. Until it ends, requests go on with the access that they have. ``access`` is None
+    before the first lookup.
     """
 
     def __init__(self, region: str | None, endpoint_url: str | None) -> None:
@@ -52,13 +51,13 @@ class AccessSource:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Drop a lookup in flight: its thread exists in the parent only."""
+        """Drop a lookup in flight, whose thread exists only in the parent."""
         self._lookup = None
 
     def current(self) -> Access | None:
-        """Return ``access``, and start a renewal if it is due.
+        """Return ``access``, and start a renewal if one is due.
 
-        Before ``check_at`` a caller may take ``access`` as it is.
+        Before ``check_at`` a caller may use ``access`` without calling this.
         """
         if self.access is not None and time.monotonic() >= self.check_at:
             self.check_at = time.monotonic() + _CHECK_EVERY_S
@@ -67,7 +66,7 @@ class AccessSource:
         return self.access
 
     def look_up(self, refused: Access | None = None) -> Future[Access]:
-        """Start a lookup, or join the one in flight; the server has refused ``refused``."""
+        """Start a lookup, or join the one in flight; the server refused ``refused``, if given."""
         with self._lock:
             if self._lookup is None:
                 self._lookup = Future()

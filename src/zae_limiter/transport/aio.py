@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.transport.aio_connection import AioConnection, connect, fail, open_tunnel
-from zae_limiter.transport.http1 import MalformedResponse
 from zae_limiter.transport.messages import (
     IDLE_S,
     MAX_CONNECTIONS,
@@ -20,6 +19,7 @@ from zae_limiter.transport.messages import (
     no_answer,
     no_connection,
 )
+from zae_limiter.transport.response_reader import MalformedResponse
 from zae_limiter.transport.sockets import Resolver, TrustStore
 
 T = TypeVar("T")
@@ -39,10 +39,10 @@ class AHttp:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start without pools. Event loops do not survive a fork; their sockets are the parent's.
+        """Start without pools: event loops do not survive a fork, and sockets are the parent's.
 
-        The old pools are kept: to collect them would close sockets and selectors that the parent
-        still uses.
+        The old pools are kept, since collecting them would close sockets and selectors that the
+        parent still uses.
         """
         self._pools_of_parent, self._pools = self._pools, {}
 
@@ -105,7 +105,7 @@ class AHttp:
 class ConnectionPool:
     """The connections of one event loop; the one used last is used first.
 
-    At most ``MAX_CONNECTIONS`` are in use; further callers queue for a slot.
+    At most ``MAX_CONNECTIONS`` are in use; further callers queue for a permit.
     """
 
     def __init__(self, resolver: Resolver, trust: TrustStore) -> None:
@@ -143,8 +143,8 @@ class ConnectionPool:
             self._closed = True
             on_close()
             self.abort()
-            for slot in self._queue:
-                fail(slot, ConnectionError("the client was closed"))
+            for permit in self._queue:
+                fail(permit, ConnectionError("the client was closed"))
             await asyncio.sleep(0)  # an aborted transport closes its socket one iteration later
 
     def take_idle(self, destination: Destination) -> AioConnection | None:
@@ -160,7 +160,7 @@ class ConnectionPool:
 
     async def take(self, destination: Destination, until: float) -> AioConnection:
         """Return an idle or new connection; raises OSError if there is none in time."""
-        await self._wait_for_slot(until)
+        await self._wait_for_permit(until)
         idle = self._pop_idle(destination)
         if idle is not None:
             return idle
@@ -172,14 +172,14 @@ class ConnectionPool:
             return connection
         except BaseException:
             if connecting.done() and not connecting.cancelled() and not connecting.exception():
-                self._drop(connecting.result())  # it is open, but the caller was cancelled
-            self._free_slot()
+                self._drop(connecting.result())  # open, but its caller was cancelled
+            self._return_permit()
             raise
 
     def give_back(self, connection: AioConnection) -> None:
-        """Keep the connection for reuse, and drop the one idle for longest if it is too old."""
+        """Keep the connection for reuse; drop the oldest idle connection if it is too old."""
         if self._queue:
-            self._free_slot()
+            self._return_permit()
         else:
             self._in_use -= 1
         connection.waiter = None
@@ -191,30 +191,30 @@ class ConnectionPool:
         else:
             self._drop(connection)
 
-    async def _wait_for_slot(self, until: float) -> None:
+    async def _wait_for_permit(self, until: float) -> None:
         """Wait until one more connection may be in use, first come, first served."""
         if self._in_use < MAX_CONNECTIONS:
             self._in_use += 1
             return
         loop = asyncio.get_running_loop()
-        slot: asyncio.Future[None] = loop.create_future()
-        self._queue.append(slot)
-        timer = loop.call_at(until, fail, slot, TimeoutError())
+        permit: asyncio.Future[None] = loop.create_future()
+        self._queue.append(permit)
+        timer = loop.call_at(until, fail, permit, TimeoutError())
         try:
-            await slot
+            await permit
         except BaseException:
-            if slot.done() and not slot.cancelled() and not slot.exception():
-                self._free_slot()  # it was granted just as the caller was cancelled
+            if permit.done() and not permit.cancelled() and not permit.exception():
+                self._return_permit()  # the permit came just as the caller was cancelled
             raise
         finally:
             timer.cancel()
 
-    def _free_slot(self) -> None:
-        """Hand the slot to the next caller in the queue, if there is one."""
+    def _return_permit(self) -> None:
+        """Give the permit to the next caller in the queue, if there is one."""
         while self._queue:
-            slot = self._queue.popleft()
-            if not slot.done():
-                slot.set_result(None)
+            permit = self._queue.popleft()
+            if not permit.done():
+                permit.set_result(None)
                 return
         self._in_use -= 1
 
@@ -257,7 +257,7 @@ async def asleep(seconds: float) -> None:
 
 
 async def aoutcome(future: Future[T], seconds: float) -> T:
-    """Wait for the result of another thread; raises TimeoutError if it takes longer."""
+    """Wait for the result of another thread; raises TimeoutError after ``seconds``."""
     if future.done():
         return future.result()
     waiting = asyncio.wrap_future(future)

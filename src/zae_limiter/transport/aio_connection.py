@@ -8,31 +8,27 @@ from typing import Any, cast
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.concurrency.async_shield import ShieldedFuture
-from zae_limiter.transport.http1 import MalformedResponse, parse_complete
 from zae_limiter.transport.messages import IDLE_S, Destination, HttpResponse
 from zae_limiter.transport.proxy import TunnelReader, tunnel_request
-from zae_limiter.transport.response_reader import ResponseReader
+from zae_limiter.transport.response_reader import MalformedResponse, ResponseReader
 from zae_limiter.transport.sockets import Address, SocketPoll, new_socket, time_per_address
 
-# More than the consent of any proxy.
-_TUNNEL_PIECE = 4096
-
-
-# A response of a bucket fits many times, a TLS record once. Where asyncio reads into memory of
-# its own it takes 256 KiB for every read, which costs up to 40 µs of the 430 of an acquire.
+_TUNNEL_PIECE = 4096  # the consent of a proxy is shorter
+# The buffer holds one TLS record, or many responses about buckets. Without a buffer of ours asyncio
+# allocates 256 KiB for every read, which costs up to a tenth of an acquire.
 _BUFFER = 16 * 1024
 
 
 class AioConnection(asyncio.BufferedProtocol):
-    """One socket; ``may_keep`` is False while a response is awaited, and once it has ended."""
+    """One socket. ``may_keep`` is False while a response is awaited, and after the socket's end."""
 
     def __init__(self, destination: Destination) -> None:
         self.destination = destination
         self._loop = asyncio.get_running_loop()
         self.waiter: ShieldedFuture[HttpResponse] | None = None
-        self._reader: ResponseReader | None = None
+        self._reader = ResponseReader()
+        self._has_answer = False  # whether a byte of the answer has arrived
         self._until = 0.0
-        self._sent_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.may_keep = True
@@ -45,21 +41,21 @@ class AioConnection(asyncio.BufferedProtocol):
         A caller that no longer waits sets ``waiter`` to None.
         """
         self.may_keep = False
-        self._reader = None
+        self._has_answer = False
         waiter: ShieldedFuture[HttpResponse] = ShieldedFuture()  # of the running loop
         self.waiter = waiter
         self._until = until
         if self._timer is None or until < self._timer_at:
             self._set_timer()
-        self._sent_ns = since_boot_ns()
+        self._reader = ResponseReader(since_boot_ns())
         self._transport.write(message)
         return waiter
 
     def _set_timer(self) -> None:
         """Set the timer to the deadline of this exchange.
 
-        One timer serves many exchanges: it is left alone unless it would fire too late. To set and
-        cancel one per exchange takes longer than all else that this class does.
+        One timer serves many exchanges, since most deadlines never come: it is set again only if
+        it would fire too late.
         """
         self._drop_timer()
         self._timer_at = self._until
@@ -80,7 +76,7 @@ class AioConnection(asyncio.BufferedProtocol):
             self._timer = None
 
     def is_usable(self, destination: Destination, now: float) -> bool:
-        """Whether it leads there, and the peer has not closed it and is not about to."""
+        """Return whether the connection leads there, and will not be closed by the peer."""
         return (
             self.may_keep
             and self.destination == destination
@@ -89,8 +85,8 @@ class AioConnection(asyncio.BufferedProtocol):
         )
 
     def was_closed_idle(self) -> bool:
-        """Whether it was used before, and no byte of an answer came to the request now sent."""
-        return self.idle_since > 0 and self._reader is None
+        """Return whether the connection was used before, and the last request got no answer."""
+        return self.idle_since > 0 and not self._has_answer
 
     def abort(self) -> None:
         self._transport.abort()
@@ -104,33 +100,22 @@ class AioConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data, waiter = bytes(self._buffer[:nbytes]), self.waiter
-        if waiter is None or waiter.done():  # unasked
+        if waiter is None or waiter.done():  # nobody waits for these bytes
             self.may_keep = False
             return
-        if self._reader is None:
-            response = parse_complete(data, self._sent_ns)
-            if response is not None:
-                self.may_keep = True
-                waiter.set_result(response)
-                return
-            self._reader = ResponseReader(self._sent_ns)
-        self._read_on(self._reader, data, waiter)
-
-    def _read_on(
-        self, reader: ResponseReader, data: bytes, waiter: ShieldedFuture[HttpResponse]
-    ) -> None:
+        self._has_answer = True
         try:
-            response = reader.feed(data)
+            response = self._reader.feed(data)
         except MalformedResponse as error:
             fail(waiter, error)
             return
         if response is not None:
-            self.may_keep = reader.may_keep
+            self.may_keep = self._reader.may_keep
             waiter.set_result(response)
 
     def eof_received(self) -> None:
         self.may_keep = False
-        response = None if self._reader is None else self._reader.end()
+        response = self._reader.end()
         if response is not None and self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(response)
 
@@ -145,7 +130,7 @@ class AioConnection(asyncio.BufferedProtocol):
 
 
 async def connect(addresses: list[Address], until: float) -> socket.socket:
-    """Connect to the first address that answers; each gets its share of the time."""
+    """Connect to the first address that answers; each address gets its share of the time."""
     loop = asyncio.get_running_loop()
     error = OSError("the name has no address")
     for index, address in enumerate(addresses):
@@ -175,6 +160,6 @@ async def open_tunnel(sock: socket.socket, destination: Destination) -> None:
 
 
 def fail(waiter: asyncio.Future[Any], error: Exception) -> None:
-    """Raise the error in the caller, if it still waits."""
+    """Raise the error in the caller that waits, if there still is one."""
     if not waiter.done():
         waiter.set_exception(error)

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError, ZAELimiterError
-from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import NotSent
-from zae_limiter.transport.messages import Endpoint
+from zae_limiter.transport.messages import Endpoint, parse_endpoint
 from zae_limiter.transport.signing import Credentials
 
 if TYPE_CHECKING:
     from botocore.session import Session
 
-# For a server on this machine, such as DynamoDB Local: it does not check.
+# A server on this machine, such as DynamoDB Local, does not check credentials.
 _LOCAL_CREDENTIALS = Credentials("local", "local")
 _LOCAL_REGION = "us-east-1"
 _REGION = re.compile(r"[a-z0-9-]+")
@@ -30,7 +29,7 @@ _HEADER_SAFE = re.compile(r"[!-~]+")
 class AwsConfig:
     """The AWS configuration of this process, as botocore reads it.
 
-    botocore is imported only if the environment does not say enough: that takes 0.2 s.
+    botocore, whose import takes 0.2 s, is imported only if the environment does not say enough.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class AwsConfig:
     def endpoint_and_region(
         self, endpoint: Endpoint | None, region: str | None
     ) -> tuple[Endpoint, str]:
-        """Complete what the caller has given: where DynamoDB is, and the region to sign for."""
+        """Return DynamoDB's endpoint and the region to sign for, completing the given values."""
         endpoint = endpoint or self._configured_endpoint()
         region = region or self._configured_region(endpoint)
         if region is None:
@@ -51,7 +50,7 @@ class AwsConfig:
         return endpoint or self._public_endpoint(region), region
 
     def credentials(self, is_local: bool) -> tuple[Credentials, Any]:
-        """Return credentials, and botocore's object that renews them if they expire."""
+        """Return credentials; with them botocore's object that renews them, if they expire."""
         fixed = _from_environment()
         if fixed is not None:
             return _checked(fixed), None
@@ -69,7 +68,7 @@ class AwsConfig:
     def ca_bundle(self) -> str | None:
         """Return the file of certificates to trust, in botocore's order of preference.
 
-        Raises ValidationError if it cannot be read; None if there is no such setting.
+        Returns None without such a setting; raises ValidationError if the file cannot be read.
         """
         bundle = (
             os.environ.get("AWS_CA_BUNDLE")
@@ -162,16 +161,16 @@ class AwsConfig:
 
 
 def current_credentials(provider: Any) -> Credentials:
-    """Return the credentials of a botocore provider, which may have to renew them first."""
+    """Return the credentials of a botocore provider, which may renew them first."""
     frozen = provider.get_frozen_credentials()
     return _checked(Credentials(frozen.access_key, frozen.secret_key, frozen.token or None))
 
 
 def lookup_error(error: Exception) -> ZAELimiterError:
-    """Translate an error of botocore's."""
+    """Return our error for an error of botocore."""
     if isinstance(error, ZAELimiterError):
         return error
-    # Only the kind: the text of a foreign error may quote what a credential process printed.
+    # Only the kind is shown: the text may quote the output of a credential process.
     kind = type(error).__name__
     from botocore.exceptions import HTTPClientError
 
@@ -191,12 +190,12 @@ def _from_environment() -> Credentials | None:
 
 
 def _checked(credentials: Credentials) -> Credentials:
-    """Refuse characters that a header cannot carry: a line break would start another header."""
+    """Refuse characters that a header cannot contain: a line break would begin another header."""
     if all(part is None or _HEADER_SAFE.fullmatch(part) for part in credentials):
         return credentials
     raise PermissionDenied(
-        "the AWS credentials are empty or contain blanks or other characters that cannot be "
-        "sent; check where they come from"
+        "the AWS credentials are empty, or contain blanks or other characters that cannot be "
+        "sent; check their source"
     )
 
 

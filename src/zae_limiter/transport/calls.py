@@ -1,57 +1,46 @@
-"""What every call has: a deadline, retries within it, and an entry among the calls in flight."""
+"""The retries of a call within its deadline, and the calls in flight."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from contextlib import suppress
 
 from zae_limiter.clock import Deadline
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.concurrency.locks import renew_after_fork
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable
 from zae_limiter.transport.errors import NoAnswer, NotSent, ServerFault, Throttled
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 __all__ = ["Deadline", "InFlightCall", "InFlightCalls", "Retries"]
 
-# About a round trip within a region, doubled with each retry up to the longest.
-_FIRST_PAUSE_S = 0.025
-# A fifth of the default deadline, so that a retry still fits.
-_LONGEST_PAUSE_S = 0.4
-# No answer comes back in less.
-_LEAST_ATTEMPT_S = 0.005
-# A server that has not accepted by then is down: fail while another attempt still fits.
+_FIRST_PAUSE_S = 0.025  # about a round trip within a region
+_LONGEST_PAUSE_S = 0.4  # a fifth of the default deadline, so that a retry still fits
+_LEAST_ATTEMPT_S = 0.005  # no answer comes back in less time
+# A server that has not accepted a connection by then is down. The attempt fails while another one
+# still fits.
 _MAX_CONNECT_S = 1.0
 
 
 class Retries:
-    """Decides when one call is tried again: exponential backoff with full jitter.
+    """Decides when one call is tried again.
 
-    Once an attempt may have been carried out, the call never ends with an error that says that
-    it was not.
+    If an attempt may have been carried out, the call ends with an error that says so, whatever
+    became of later attempts.
     """
-
-    __slots__ = (
-        "_deadline",
-        "_failed_connects",
-        "_pauses",
-        "_repeatable",
-        "_throttled",
-        "_unknown",
-    )
 
     def __init__(
         self, deadline: Deadline, repeatable: bool, throttled: Callable[[], None] | None = None
     ) -> None:
-        """``throttled`` is called each time that the item may be the cause of throttling."""
+        """``throttled`` is called whenever the item may be the cause of throttling."""
         self._deadline = deadline
         self._repeatable = repeatable
         self._throttled = throttled
         self._failed_connects = 0
-        self._pauses = 0
-        self._unknown: RateLimiterUnavailable | None = None  # the last with an unknown outcome
+        self._has_retried = False
+        self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        self._unknown: RateLimiterUnavailable | None = None  # the last error of unknown outcome
 
     def timeouts(self) -> tuple[float, float]:
         """Return the seconds that the next attempt has for everything, and for connecting.
@@ -68,11 +57,11 @@ class Retries:
         return half if self._repeatable and self._unknown is None else left, connect
 
     def pause_after(self, error: RateLimiterUnavailable) -> float:
-        """Return the seconds until the next attempt; raises if there is none."""
+        """Return the seconds until the next attempt; raises the error if there is none."""
         if self._throttled and isinstance(error, Throttled) and error.of_item:
             self._throttled()
         is_certain = isinstance(error, NotSent | Throttled)
-        # An earlier send of the same transaction is being carried out: it may succeed yet.
+        # TransactionInProgress: an earlier send of the same transaction may still succeed.
         if not is_certain or getattr(error, "code", "") == "TransactionInProgressException":
             self._unknown = (
                 error if isinstance(error, NoAnswer | ServerFault) else _as_no_answer(error)
@@ -89,16 +78,13 @@ class Retries:
         if not isinstance(error, Throttled) and not self._repeatable:
             return None
         if isinstance(error, NoAnswer):
-            if error.reused_connection:  # there may be more that were closed while idle
+            if error.reused_connection:  # other idle connections may have been closed, too
                 return 0.0
-            if not self._pauses:
-                self._pauses = 1
+            if not self._has_retried:
+                self._has_retried = True
                 return 0.0
-        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._pauses)
-        self._pauses += 1
-        from random import uniform  # most processes never retry
-
-        return uniform(0, longest)
+        self._has_retried = True
+        return self._backoff.next_s()
 
 
 def _as_no_answer(error: RateLimiterUnavailable) -> NoAnswer:
@@ -108,9 +94,9 @@ def _as_no_answer(error: RateLimiterUnavailable) -> NoAnswer:
 class InFlightCalls:
     """The set of calls in flight; refuses new ones once closed.
 
-    It has no lock: a signal handler may close the client while its own thread is in here. Changes
-    of a set or a list are atomic, and their order prevents misses: a call is added before it
-    checks ``is_closed``, and ``close`` sets ``is_closed`` before it looks for calls.
+    This class has no lock, since a signal handler may close the client while its own thread is in
+    here. Changes of a set or a list are atomic, and their order prevents misses: a call is added
+    before it checks ``is_closed``, and ``close`` sets ``is_closed`` before it looks for calls.
     """
 
     def __init__(self) -> None:
@@ -120,8 +106,6 @@ class InFlightCalls:
 
     def after_fork(self) -> None:
         """Drop the parent's calls."""
-        from concurrent.futures import Future  # a function makes its calls without this class
-
         self.ids: set[int] = set()
         self._drained: Future[None] = Future()
         self._drained.set_running_or_notify_cancel()  # so that no waiter can cancel it
@@ -136,14 +120,12 @@ class InFlightCalls:
     def resolve_if_drained(self) -> None:
         """Resolve the drained future exactly once: list.pop() lets one caller win."""
         if not self.ids:
-            try:  # noqa: SIM105 - functions do without contextlib
+            with suppress(IndexError):
                 self._unresolved.pop().set_result(None)
-            except IndexError:
-                pass
 
 
 class InFlightCall:
-    """One call; it ends when the frame that holds it drops it, also after an interrupt."""
+    """One call; it ends when the frame that holds it is left, also after an interrupt."""
 
     __slots__ = ("_calls",)
 
@@ -156,7 +138,7 @@ class InFlightCall:
             raise InfrastructureError("the repository is closed; open it again")
 
     def end(self) -> None:
-        """Remove the call; may be called twice."""
+        """Remove the call; a second time does nothing."""
         calls = self._calls
         calls.ids.discard(id(self))
         if calls.is_closed:

@@ -1,4 +1,4 @@
-"""How a call can end other than well. The names say what is known about the write."""
+"""The errors of a call. Their names say what is known about the write."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class NotSent(RateLimiterUnavailable):
 
 
 class NoAnswer(RateLimiterUnavailable):
-    """Sent, at least in part, and no usable answer: may be carried out, even later.
+    """A request was sent at least in part, and got no usable answer: it may still be carried out.
 
-    ``reused_connection`` says that a connection which had carried requests before ended without a
-    byte of an answer. Nearly always the server had closed it while it was idle, and the request
-    was never read.
+    ``reused_connection`` says that the connection had carried requests before, and ended without a
+    byte of an answer. Nearly always the server had closed the idle connection, and never read the
+    request.
     """
 
     def __init__(
@@ -31,14 +31,13 @@ class NoAnswer(RateLimiterUnavailable):
 
 
 class ServerFault(RateLimiterUnavailable):
-    """Answered with a fault of the server's own: may have been carried out."""
+    """The server answered with a fault of its own: the request may have been carried out."""
 
 
 class Throttled(RateLimiterUnavailable):
-    """Refused for throughput or a conflicting transaction: not carried out.
+    """A request was refused for throughput or a conflict, and was not carried out.
 
-    ``of_item`` says that it may be the item itself that is asked for too often, and not the table
-    or the account.
+    ``of_item`` says that the item itself, not the table or the account, may have too many requests.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Throttled(RateLimiterUnavailable):
 
 
 class Refused(InfrastructureError):
-    """The request itself was refused, for good; ``code`` is DynamoDB's name for the reason."""
+    """The request was refused for good; ``code`` is DynamoDB's name for the reason."""
 
     def __init__(self, message: str, *, code: str) -> None:
         self.code = code
@@ -63,7 +62,7 @@ class Refused(InfrastructureError):
 
 
 class Denied(PermissionDenied):
-    """The store said no; ``remedy`` is what may help: "clock", "credentials", "rights" or ""."""
+    """The caller has no permission; ``remedy`` may be "clock", "credentials", "rights" or ""."""
 
     def __init__(self, message: str, *, code: str, remedy: str = "") -> None:
         self.code = code
@@ -72,7 +71,7 @@ class Denied(PermissionDenied):
 
 
 class ConditionFailed(Exception):
-    """The condition of a write did not hold; ``item`` is what stands there, if asked for."""
+    """The condition of a write did not hold; ``item`` is the stored item, if it was asked for."""
 
     def __init__(self, item: dict[str, Any] | None) -> None:
         self.item = item
@@ -83,7 +82,7 @@ class ConditionFailed(Exception):
 
 
 class Reason(NamedTuple):
-    """Why an action of a transaction was not carried out; "None" if it was not to blame."""
+    """The reason why an action cancelled its transaction; its code is "None" if it did not."""
 
     code: str
     item: dict[str, Any] | None
@@ -91,7 +90,7 @@ class Reason(NamedTuple):
 
 
 class TransactionCanceled(Exception):
-    """A transaction was not carried out; one reason per action."""
+    """A transaction was not carried out; there is one reason per action."""
 
     def __init__(self, reasons: tuple[Reason, ...]) -> None:
         self.reasons = reasons

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import ssl
+from ipaddress import ip_address
 from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.transport.errors import NoAnswer, NotSent
 
-# Per event loop: far more than DynamoDB needs for its throughput, far fewer than file descriptors.
+# The limit of one event loop: DynamoDB needs far fewer, and a process has more file descriptors.
 MAX_CONNECTIONS = 256
-# Well below what servers and proxies allow: if one closes an idle connection just as it is used
-# again, the outcome of that write is unknown.
+# Servers and proxies keep idle connections for longer. If one of them closes a connection just as
+# it is used again, the outcome of that write is unknown.
 IDLE_S = 10.0
+HOST = re.compile(r"[\w.:%-]+")
 
 
 class Endpoint(NamedTuple):
@@ -23,7 +29,7 @@ class Endpoint(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """``host:port``, as CONNECT wants it."""
+        """``host:port``, as CONNECT requires it."""
         return f"{bracketed(self.host)}:{self.port}"
 
     @property
@@ -42,13 +48,11 @@ class Endpoint(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it can only be a server on this machine."""
+        """Whether the endpoint can only be a server on this machine."""
         if self.host == "localhost" or self.host.endswith(".localhost"):
             return True
         if not self.host[:1].isdigit() and ":" not in self.host:
             return False
-        from ipaddress import ip_address  # a region's endpoint has a name
-
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -64,12 +68,12 @@ class Proxy(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Without user and password."""
+        """The URL without user and password."""
         return f"http://{bracketed(self.host)}:{self.port}"
 
     @property
     def authorization_header(self) -> str:
-        """The header line with the credentials; empty if it needs none."""
+        """The header line with the credentials; empty if the proxy needs none."""
         if self.authorization is None:
             return ""
         return f"Proxy-Authorization: {self.authorization}\r\n"
@@ -79,9 +83,9 @@ class Proxy(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """What a connection is opened for; only requests to an equal destination may reuse it.
+    """The server that a connection leads to; only requests to an equal one may reuse it.
 
-    ``ca_bundle`` is a file of certificates to trust, None for those of the system.
+    ``ca_bundle`` is a file of trusted certificates; None stands for those of the system.
     """
 
     endpoint: Endpoint
@@ -114,10 +118,10 @@ class Destination(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """``headers`` have lower-case names.
+    """A response; its ``headers`` have lower-case names.
 
-    Readings of the boot clock bound the moment at which the server answered: just before the first
-    byte of the request was sent, and when the head of the response had arrived.
+    The server answered between two readings of the boot clock: ``sent_ns``, just before the first
+    byte of the request was sent, and ``received_ns``, when the head of the response had arrived.
     """
 
     status: int
@@ -127,8 +131,33 @@ class HttpResponse(NamedTuple):
     received_ns: int = 0
 
 
+def parse_endpoint(url: str) -> Endpoint:
+    """Parse ``http(s)://HOST[:PORT][/PATH]``; raises ValidationError for anything else."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise _bad_endpoint(url) from None
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not HOST.fullmatch(host):
+        raise _bad_endpoint(url)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValidationError(
+            "endpoint_url", host, "must not contain a user, a query or a fragment"
+        )
+    if port is None:
+        port = 443 if parts.scheme == "https" else 80
+    path = quote(parts.path, safe="/~%") or "/"
+    return Endpoint(parts.scheme, host, port, path)
+
+
+def _bad_endpoint(url: str) -> ValidationError:
+    shown = url if "@" not in url else "…"  # there may be a password before the @
+    return ValidationError("endpoint_url", shown, "must be like http://localhost:8000")
+
+
 def bracketed(host: str) -> str:
-    """A host as URLs spell it: IPv6 addresses in brackets."""
+    """Return a host as URLs spell it: IPv6 addresses are in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -146,7 +175,7 @@ def no_answer(
 ) -> NoAnswer:
     """Return the error for a failure after the first byte of a request was sent.
 
-    ``was_idle``: no byte of an answer came over a connection that had been used before.
+    ``was_idle`` says that the connection had been used before, and no byte of an answer came.
     """
     message = f"no answer from {destination}: {_reason(error)}"
     closed = was_idle and _is_closed(error)
@@ -154,12 +183,8 @@ def no_answer(
 
 
 def _is_closed(error: BaseException) -> bool:
-    """Whether a connection has failed as one does that the other side has closed."""
-    if isinstance(error, ConnectionError):
-        return True
-    import ssl  # which is loaded already where TLS is spoken
-
-    return isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+    """Return whether the error is that of a connection which the other side has closed."""
+    return isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def _reason(error: BaseException) -> str:

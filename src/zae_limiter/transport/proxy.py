@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+from base64 import b64encode
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from zae_limiter.exceptions import PermissionDenied, ValidationError
-from zae_limiter.transport.endpoint_urls import HOST
-from zae_limiter.transport.http1 import MalformedResponse
-from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, Proxy
-from zae_limiter.transport.response_reader import ResponseReader
+from zae_limiter.transport.messages import HOST, Destination, Endpoint, HttpResponse, Proxy
+from zae_limiter.transport.response_reader import MalformedResponse, ResponseReader
 
 
 def find_proxy(endpoint: Endpoint) -> Proxy | None:
@@ -25,10 +25,7 @@ def find_proxy(endpoint: Endpoint) -> Proxy | None:
     """
     if endpoint.is_local or not _may_have_proxies():
         return None
-    # The functions that botocore asks, too; a slow import that most processes do without.
-    from urllib.request import getproxies, proxy_bypass
-
-    with suppress(TypeError, OSError):  # as botocore: system settings that cannot be read
+    with suppress(TypeError, OSError):  # unreadable system settings are ignored, as by botocore
         if proxy_bypass(endpoint.host_header):
             return None
     url = getproxies().get(endpoint.scheme)
@@ -36,21 +33,21 @@ def find_proxy(endpoint: Endpoint) -> Proxy | None:
 
 
 def _may_have_proxies() -> bool:
-    """Whether to ask: macOS and Windows have system settings beside the environment."""
+    """Return whether there may be a proxy: macOS and Windows also have system settings."""
     if not sys.platform.startswith("linux"):
         return True
     return any(name.lower().endswith("_proxy") and value for name, value in os.environ.items())
 
 
 def _parse_proxy(url: str, endpoint: Endpoint) -> Proxy:
-    """``HOST:PORT`` and ``//HOST:PORT`` mean http, as for botocore."""
+    """Parse the URL of a proxy; ``HOST:PORT`` and ``//HOST:PORT`` mean http, as for botocore."""
     if "://" not in url:
         url = "http://" + url.removeprefix("//")
     try:
         parts = urlsplit(url)
         port = 80 if parts.port is None else parts.port
         authorization = _basic_auth(parts.username, parts.password)
-    except ValueError:  # a port that is none, or a user that is not ASCII
+    except ValueError:  # the port is not a number, or the user is not ASCII
         raise _unusable_proxy(endpoint) from None
     host = parts.hostname or ""
     if parts.scheme != "http" or not HOST.fullmatch(host) or port == 0:
@@ -61,8 +58,6 @@ def _parse_proxy(url: str, endpoint: Endpoint) -> Proxy:
 def _basic_auth(user: str | None, password: str | None) -> str | None:
     if not user:
         return None
-    from base64 import b64encode
-
     credentials = f"{unquote(user)}:{unquote(password or '')}"
     return "Basic " + b64encode(credentials.encode("ascii")).decode()
 
@@ -78,7 +73,7 @@ def _unusable_proxy(endpoint: Endpoint) -> ValidationError:
 
 
 def tunnel_request(destination: Destination) -> bytes:
-    """The message that asks the proxy for a tunnel to the endpoint."""
+    """Return the message that asks the proxy for a tunnel to the endpoint."""
     assert destination.proxy is not None
     authority = destination.endpoint.authority
     return (
@@ -109,7 +104,7 @@ class TunnelReader:
             raise credentials_refused(self._proxy)
         if not 200 <= status < 300:
             raise ConnectionError(f"the proxy refused a tunnel (status {status})")
-        if self._response.has_more:  # the server speaks second in TLS: these bytes are no answer
+        if self._response.has_more:  # in TLS the client speaks first, so nothing may follow yet
             raise ConnectionError("the proxy sent more than its consent to a tunnel")
         return True
 
@@ -132,7 +127,7 @@ def check_forwarded(response: HttpResponse, destination: Destination) -> None:
 def credentials_refused(proxy: Proxy) -> PermissionDenied:
     """Return the error for status 407; the endpoint has not seen the request."""
     return PermissionDenied(
-        f"the proxy {proxy.url} wants a user and a password (407), or others than it was given; "
-        "put them into its URL: http://USER:PASSWORD@HOST:PORT, with special characters like %40 "
-        "(Basic authentication; NTLM, Kerberos and Digest are not supported)"
+        f"the proxy {proxy.url} requires a user and a password (407), or refused the given ones; "
+        "put them into the URL of the proxy: http://USER:PASSWORD@HOST:PORT, with special "
+        "characters like %40 (Basic authentication; NTLM, Kerberos and Digest are not supported)"
     )

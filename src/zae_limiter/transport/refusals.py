@@ -1,4 +1,4 @@
-"""Which error a response of DynamoDB other than a success means, and what helps against it."""
+"""The errors for responses of DynamoDB other than a success, with advice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from zae_limiter.transport.errors import (
     TransactionCanceled,
 )
 from zae_limiter.transport.messages import HttpResponse
-from zae_limiter.transport.responses import are_reasons
+from zae_limiter.transport.shapes import are_reasons
 
-# Codes of requests that were not carried out and succeed later.
+# Codes of requests that were not carried out and will succeed later.
 THROTTLED = frozenset(
     {
         "LimitExceededException",
@@ -30,15 +30,15 @@ THROTTLED = frozenset(
         "TransactionInProgressException",
     }
 )
-# Codes that may be due to a single hot item; the others concern the table or the account.
+# These codes may have a single hot item as their cause; the others concern table or account.
 ITEM_THROTTLED = frozenset({"ProvisionedThroughputExceededException", "ThrottlingException"})
 THROTTLED_REASONS = frozenset(
     {"ProvisionedThroughputExceeded", "ThrottlingError", "TransactionConflict"}
 )
-# How the names of throttling reasons end if one partition is the cause, not the table's limit.
+# The name of a throttling reason ends like this if one partition is the cause, and begins like
+# this if it is a partition of an index. Many items share a key of an index, so splitting the
+# bucket that was just written would not help there.
 _HOT_PARTITION = "KeyRangeThroughputExceeded"
-# How they begin if that partition is one of an index: its keys are shared by many items, so that
-# splitting the bucket that was just written would not help.
 _OF_INDEX = "Index"
 DENIED = frozenset(
     {
@@ -71,8 +71,7 @@ _ADVICE = {
 }
 FAULTS = frozenset({"InternalServerError", "InternalFailure", "ServiceUnavailable"})
 _MISSING_TABLE = frozenset({"ResourceNotFoundException", "TableNotFoundException"})
-# Of DynamoDB's own message, in ours; it may quote whole expressions.
-_MAX_QUOTED = 300
+_MAX_QUOTED = 300  # characters of DynamoDB's message, which may quote whole expressions
 
 
 def error_of(
@@ -82,7 +81,7 @@ def error_of(
     code = _code(content, response.headers)
     if code == "ConditionalCheckFailedException":
         item = content.get("Item")
-        # As after a write, attributes are looked at by `decode` only if they cannot be decoded.
+        # As after a write, attributes are checked only if they cannot be decoded.
         is_valid = item is None or isinstance(item, dict)
         return ConditionFailed(item) if is_valid else _odd_shape(operation)
     if code == "TransactionCanceledException":
@@ -110,7 +109,7 @@ def error_of(
 
 
 def _is_of_item(content: Mapping[str, Any]) -> bool:
-    """Whether a hot item may be the reason; assumed unless DynamoDB names other reasons."""
+    """Return whether a hot item may be the reason: yes, unless DynamoDB names other reasons."""
     reasons = content.get("ThrottlingReasons") or content.get("throttlingReasons")
     if not isinstance(reasons, list):
         return True
@@ -123,7 +122,7 @@ def _names_hot_item(reason: object) -> bool:
 
 
 def _not_dynamodb(response: HttpResponse, operation: str) -> Exception:
-    """Return the error for a response without a code of DynamoDB's: from another server."""
+    """Return the error for a response without a code of DynamoDB, from another server."""
     message = (
         f"the answer to {operation} (status {response.status}) is not DynamoDB's; "
         "check endpoint_url and any proxy or gateway before it"
@@ -135,7 +134,7 @@ def _not_dynamodb(response: HttpResponse, operation: str) -> Exception:
 
 def _odd_shape(operation: str) -> ServerFault:
     return ServerFault(
-        f"the answer to {operation} has not the form of DynamoDB's; "
+        f"the answer to {operation} does not have the form of DynamoDB's; "
         "check endpoint_url and any proxy or gateway before it"
     )
 
@@ -166,7 +165,7 @@ def _reasons_in_message(content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _code(content: Mapping[str, Any], headers: Mapping[str, str]) -> str:
-    """``com.amazonaws.dynamodb.v20120810#Name`` or ``Name:http://…`` → ``Name``."""
+    """Return ``Name`` of ``com.amazonaws.dynamodb.v20120810#Name`` or ``Name:http://…``."""
     code = content.get("__type") or content.get("code") or headers.get("x-amzn-errortype") or ""
     return str(code).rsplit("#", 1)[-1].split(":", 1)[0]
 
@@ -179,7 +178,7 @@ def _hint(quoted: str) -> str:
 
 
 def _remedy(code: str, quoted: str) -> str:
-    """Return what may help: "clock", "credentials", "rights" or ""."""
+    """Return the remedy: "clock", "credentials", "rights" or ""."""
     if code in _WRONG_TIME or (
         code == "InvalidSignatureException"
         and ("Signature expired" in quoted or "not yet current" in quoted)

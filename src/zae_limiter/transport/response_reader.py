@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 
 from zae_limiter.clock import since_boot_ns
-from zae_limiter.transport.http1 import END_OF_HEAD, MalformedResponse, parsed_headers
 from zae_limiter.transport.messages import HttpResponse
 
-# Lengths of more digits are nonsense, and int() is slow for very long ones.
+_END_OF_HEAD = b"\r\n\r\n"
+# A length with more digits is nonsense, and int() is slow for very long ones.
 _MAX_DIGITS = 15
-# What http.client and most servers allow; DynamoDB's heads have some 300 bytes.
+# http.client and most servers have the same limit; a head of DynamoDB has some 300 bytes.
 _MAX_HEAD = 65_536
 _HEX = re.compile(rb"[0-9A-Fa-f]+")
 
 
+class MalformedResponse(Exception):
+    """The received bytes are not an HTTP response."""
+
+
 class ResponseReader:
     """Parses one response: ``feed`` it until it returns the response, then ask ``may_keep``."""
-
-    __slots__ = (
-        "_chunked",
-        "_headers",
-        "_keeps",
-        "_length",
-        "_pieces",
-        "_received_ns",
-        "_sent_ns",
-        "_size",
-        "_status",
-        "_surplus",
-    )
 
     def __init__(self, sent_ns: int = 0) -> None:
         self._sent_ns = sent_ns
@@ -75,7 +66,7 @@ class ResponseReader:
         return self._size > 0
 
     def end(self) -> HttpResponse | None:
-        """Return a response that ends with the connection; None if one with a length was cut."""
+        """Return a response that ends with the connection; None if the response is incomplete."""
         if self._status and self._length is None and not self._chunked:
             return self._response(self._joined())
         return None
@@ -89,10 +80,10 @@ class ResponseReader:
         return self._pieces[0]
 
     def _read_head(self) -> bool:
-        """Take the head off the data if it is complete, and interim (1xx) responses before it."""
+        """Take a complete head off the data, with the interim (1xx) responses before it."""
         while True:
             data = self._joined()
-            end = data.find(END_OF_HEAD)
+            end = data.find(_END_OF_HEAD)
             if end < 0:
                 if self._size > _MAX_HEAD:
                     raise MalformedResponse("the head of the response does not end")
@@ -110,12 +101,12 @@ class ResponseReader:
         version, _, rest = lines[0].partition(" ")
         if not version.startswith("HTTP/1.") or not _is_number(rest[:3]):
             raise MalformedResponse("the response is not HTTP/1.1")
-        self._headers = parsed_headers(lines)
+        self._headers = _parsed_headers(lines)
         self._read_framing(int(rest[:3]), version == "HTTP/1.0")
         return int(rest[:3])
 
     def _read_framing(self, status: int, is_http_1_0: bool) -> None:
-        """Find out how long the body is, and whether another response can follow it."""
+        """Read the length of the body, and whether another response can follow it."""
         headers = self._headers
         self._chunked = "chunked" in headers.get("transfer-encoding", "").lower()
         self._length = 0 if status in (204, 304) else None
@@ -130,7 +121,7 @@ class ResponseReader:
     def _unchunked(self) -> bytes | None:
         """Return the body if its last chunk has arrived.
 
-        It is parsed from the start each time: DynamoDB hardly ever sends chunks.
+        The chunks are parsed from the start each time: DynamoDB hardly ever sends any.
         """
         data, at = self._joined(), 0
         parts: list[bytes] = []
@@ -149,15 +140,26 @@ class ResponseReader:
 
     def _after_last_chunk(self, data: bytes, at: int, body: bytes) -> bytes | None:
         """Skip trailers, which end like a head."""
-        end = at + 2 if data.startswith(b"\r\n", at) else data.find(END_OF_HEAD, at) + 4
+        end = at + 2 if data.startswith(b"\r\n", at) else data.find(_END_OF_HEAD, at) + 4
         if end < at + 2:
             return None
         self._surplus = len(data) > end
         return body
 
 
+def _parsed_headers(lines: list[str]) -> dict[str, str]:
+    """Parse all lines except the first, which is the status line."""
+    headers = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise MalformedResponse("a header of the response has no colon")
+        headers[name.lower()] = value.strip()
+    return headers
+
+
 def _is_number(text: str) -> bool:
-    """Whether it is ASCII digits only, and not absurdly many."""
+    """Return whether the text consists of ASCII digits, and not of absurdly many."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 

@@ -1,21 +1,20 @@
-"""Addresses, sockets and TLS: what both transports need to open a connection."""
+"""Addresses, sockets and TLS, which both transports need to open a connection."""
 
 from __future__ import annotations
 
+import select
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 
-if TYPE_CHECKING:
-    import socket
-    import ssl
-    from concurrent.futures import Future
-
-# Family, kind, protocol, canonical name, address: as getaddrinfo returns it.
+# The family, kind, protocol, canonical name and address that getaddrinfo returns.
 Address = tuple[Any, ...]
 
 # Long enough for a burst of new connections to share a lookup, short enough for a failover.
@@ -39,10 +38,6 @@ class Resolver:
 
     def addresses(self, host: str, port: int) -> Future[list[Address]]:
         """Resolve to addresses in the order of preference; the future fails with OSError."""
-        from concurrent.futures import (
-            Future,
-        )  # imports logging, which a cold start need not wait for
-
         with self._lock:
             since, future = self._lookups.get((host, port), (0.0, None))
             now = time.monotonic()
@@ -59,8 +54,6 @@ def _is_fresh(future: Future[list[Address]], age_s: float) -> bool:
 
 
 def _start_lookup(host: str, port: int, future: Future[list[Address]]) -> None:
-    import socket  # it and ssl with the first connection: they are a sixth of a cold start
-
     try:
         future.set_result(_resolve(host, port, socket.AI_NUMERICHOST))  # needs no DNS
     except (OSError, UnicodeError):
@@ -81,37 +74,32 @@ def _resolve_into(host: str, port: int, future: Future[list[Address]]) -> None:
 
 
 def _resolve(host: str, port: int, flags: int) -> list[Address]:
-    import socket
-
     return [*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
 
 
 def new_socket(address: Address) -> socket.socket:
-    """Make a socket that is not connected yet and sends small messages at once."""
-    import socket
-
+    """Return a socket that is not connected yet, and that sends small messages at once."""
     sock = socket.socket(*address[:3])
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
 def time_per_address(seconds: float, addresses: int) -> float:
-    """Share the time, so that an address that does not answer leaves some for the next."""
+    """Return the share of one address, so that a silent address leaves time for the next."""
     return seconds / addresses
 
 
 class SocketPoll:
-    """Tells without waiting whether a socket is readable: on an idle connection, whether it ended.
+    """Tells without waiting whether a socket is readable.
 
-    ``readable()`` returns something true then. A poll object is registered once; `select` would
-    build its sets for each request, and cannot watch file descriptors above 1023.
+    An idle connection is readable if the peer has closed it; ``readable()`` returns a true value
+    then. `select` is used only where there is no `poll`: it cannot watch file descriptors above
+    1023.
     """
 
     __slots__ = ("_sock", "readable")
 
     def __init__(self, sock: socket.socket) -> None:
-        import select
-
         self._sock = sock
         self.readable: Callable[[], object] = self._select
         if hasattr(select, "poll"):  # not on Windows
@@ -120,15 +108,13 @@ class SocketPoll:
             self.readable = partial(poll.poll, 0)
 
     def _select(self) -> bool:
-        import select
-
         return bool(select.select([self._sock], [], [], 0)[0])
 
 
 class TrustStore:
     """TLS contexts that check names and certificates, made when they are first needed.
 
-    Trusted are the certificates of a CA bundle, else the system's, else botocore's.
+    They trust the certificates of the CA bundle, else the system's, else botocore's.
     """
 
     def __init__(self) -> None:
@@ -138,8 +124,6 @@ class TrustStore:
         context = self._contexts.get(ca_bundle)
         if context is None:
             if ca_bundle is None:
-                import ssl
-
                 context = ssl.create_default_context(cafile=_botocore_ca_bundle())
             else:
                 context = _context_of(ca_bundle)
@@ -148,8 +132,6 @@ class TrustStore:
 
 
 def _context_of(ca_bundle: str) -> ssl.SSLContext:
-    import ssl
-
     try:
         context = ssl.create_default_context(cafile=ca_bundle)
     except OSError as error:
@@ -161,9 +143,7 @@ def _context_of(ca_bundle: str) -> ssl.SSLContext:
 
 
 def _botocore_ca_bundle() -> str | None:
-    """None where the system has certificates of its own."""
-    import ssl
-
+    """Return botocore's file of certificates; None if the system has certificates of its own."""
     paths = ssl.get_default_verify_paths()
     if paths.cafile or paths.capath:
         return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 from zae_limiter.clock import since_boot_ns
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
-from zae_limiter.transport.http1 import MalformedResponse, parse_complete
 from zae_limiter.transport.messages import (
     IDLE_S,
     Destination,
@@ -15,6 +17,8 @@ from zae_limiter.transport.messages import (
     no_answer,
     no_connection,
 )
+from zae_limiter.transport.proxy import TunnelReader, tunnel_request
+from zae_limiter.transport.response_reader import MalformedResponse, ResponseReader
 from zae_limiter.transport.sockets import (
     Address,
     Resolver,
@@ -24,23 +28,16 @@ from zae_limiter.transport.sockets import (
     time_per_address,
 )
 
-if TYPE_CHECKING:
-    import socket
-    import ssl
-    from concurrent.futures import Future
-
-    from zae_limiter.transport.response_reader import ResponseReader
-
 T = TypeVar("T")
 
-# Most responses come in one piece: those of DynamoDB have a few hundred bytes.
+# Most responses arrive in one piece: those of DynamoDB have a few hundred bytes.
 _PIECE = 65_536
 
 
 class Http:
     """Sends requests over pooled connections; the one used last is used first.
 
-    Their number is that of the threads that send at once.
+    There are as many connections as threads that send at once.
     """
 
     def __init__(self) -> None:
@@ -98,7 +95,7 @@ class Http:
             connection.close()
 
     def _give_back(self, connection: ThreadConnection) -> None:
-        """Keep the connection for reuse, and drop the one idle for longest if it is too old."""
+        """Keep the connection for reuse; drop the oldest idle connection if it is too old."""
         now = connection.idle_since = self.answered_s = time.monotonic()
         dropped = []
         with self._lock:
@@ -145,33 +142,23 @@ class ThreadConnection:
         self._poll = SocketPoll(sock)
         self.may_keep = True
         self.idle_since = 0.0
-        self._has_answer = False  # whether a part of an answer that was not complete has come
+        self._has_answer = False  # whether a byte of the last answer has arrived
 
     def exchange(self, message: bytes, until: float) -> HttpResponse:
         """Send a request and read until its response is complete."""
-        sent_ns = since_boot_ns()
+        self._has_answer = False
+        reader = ResponseReader(since_boot_ns())
         self._send(message, until)
-        self._sock.settimeout(_left(until))
-        piece = self._sock.recv(_PIECE)
-        response = parse_complete(piece, sent_ns)
-        if response is not None:
-            return response
-        from zae_limiter.transport.response_reader import ResponseReader  # most come in one piece
-
-        return self._read_on(ResponseReader(sent_ns), piece, until)
-
-    def _read_on(self, reader: ResponseReader, piece: bytes, until: float) -> HttpResponse:
-        self._has_answer = bool(piece)
         while True:
+            self._sock.settimeout(_left(until))
+            piece = self._sock.recv(_PIECE)
+            self._has_answer = self._has_answer or bool(piece)
             response = reader.feed(piece) if piece else reader.end()
             if response is not None:
                 self.may_keep = bool(piece) and reader.may_keep
-                self._has_answer = False
                 return response
             if not piece:
                 raise ConnectionError("the connection was closed before the answer was complete")
-            self._sock.settimeout(_left(until))
-            piece = self._sock.recv(_PIECE)
 
     def _send(self, message: bytes, until: float) -> None:
         self._sock.settimeout(_left(until))
@@ -181,7 +168,7 @@ class ThreadConnection:
             sent += self._sock.send(memoryview(message)[sent:])
 
     def is_usable(self, destination: Destination, now: float) -> bool:
-        """Whether it leads there, and the peer has not closed it and is not about to."""
+        """Return whether the connection leads there, and will not be closed by the peer."""
         return (
             self.destination == destination
             and now - self.idle_since < IDLE_S
@@ -189,7 +176,7 @@ class ThreadConnection:
         )
 
     def was_closed_idle(self) -> bool:
-        """Whether it was used before, and no byte of an answer came to the request now sent."""
+        """Return whether the connection was used before, and the last request got no answer."""
         return self.idle_since > 0 and not self._has_answer
 
     def close(self) -> None:
@@ -215,8 +202,6 @@ def _connect(addresses: list[Address], until: float) -> socket.socket:
 
 def _open_tunnel(sock: socket.socket, destination: Destination, until: float) -> None:
     """Have the proxy connect the socket to the endpoint; raises OSError or PermissionDenied."""
-    from zae_limiter.transport.proxy import TunnelReader, tunnel_request
-
     reader = TunnelReader(destination)
     sock.settimeout(_left(until))
     sock.sendall(tunnel_request(destination))
@@ -237,5 +222,5 @@ def sleep(seconds: float) -> None:
 
 
 def outcome(future: Future[T], seconds: float) -> T:
-    """Wait for the result of another thread; raises TimeoutError if it takes longer."""
+    """Wait for the result of another thread; raises TimeoutError after ``seconds``."""
     return future.result(seconds)

@@ -17,7 +17,7 @@ from typing import Any
 
 from zae_limiter.exceptions import InfrastructureError, PermissionDenied, ValidationError
 from zae_limiter.transport.aws_config import AwsConfig
-from zae_limiter.transport.endpoint_urls import parse_endpoint
+from zae_limiter.transport.messages import parse_endpoint
 
 CONNECT_S = 3.0
 CONNECT_ATTEMPTS = 2  # a host that cannot be reached twice is in the wrong region, or the network

@@ -14,9 +14,8 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.calls import Deadline, Retries
-from zae_limiter.transport.endpoint_urls import parse_endpoint
 from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
-from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse
+from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, parse_endpoint
 from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key
 from zae_limiter.transport.threads import Http, sleep

@@ -11,7 +11,7 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient as SyncDynamo
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aio import AHttp
 from zae_limiter.transport.aws_config import AwsConfig
-from zae_limiter.transport.endpoint_urls import parse_endpoint
+from zae_limiter.transport.messages import parse_endpoint
 from zae_limiter.transport.threads import Http
 
 

@@ -26,5 +26,5 @@ async def test_limiters_are_found_by_tag_and_by_their_older_names_on_every_page(
     ours = [info for info in found if unique_name in info.stack_name]
     assert [info.stack_name for info in ours] == [older, deployment.name]
     assert [info.user_name for info in ours] == [unique_name, deployment.name]
-    assert [info.schema_version for info in ours] == [None, "2"]
+    assert [info.schema_version for info in ours] == [None, "1"]
     assert {info.region for info in ours} == {opening["region"]}

@@ -40,7 +40,7 @@ async def test_a_limiter_is_deployed_used_reported_and_deleted(command, place, o
     found = command("status", "--output", "json").json
     assert found["cfn_status"] == "CREATE_COMPLETE"
     assert (found["table_status"], found["available"]) == ("ACTIVE", True)
-    assert (found["schema_version"], found["lambda_version"]) == ("2", __version__)
+    assert (found["schema_version"], found["lambda_version"]) == ("1", __version__)
     assert found["details"]["functions"][0]["is_current"]
     assert found["details"]["namespaces"] == 2
     assert found["details"]["notes"] == []
@@ -288,7 +288,7 @@ def test_an_older_template_is_updated_by_upgrade_and_a_dry_run_only_says_so(plac
     deployment.deploy(StackOptions())
     before = traces(deployment)
     says = [
-        "schema 2 is current",
+        "schema 1 is current",
         f"stack {place[0]} would be updated",
         *(f"would get new code: {name}" for name in functions(place[0])),
     ]
@@ -308,17 +308,17 @@ def test_a_table_of_an_older_schema_is_migrated_by_upgrade_once_it_is_confirmed(
     deployment.deploy(StackOptions(usage_retention_days=30))
     with deployment.opened_engine() as engine:
         record = engine.documents.get("_", "version")
-        engine.documents.put("_", "version", {**record, "schema_version": 1})
+        engine.documents.put("_", "version", {**record, "schema_version": 0})
     said = command("check")
     assert (said.code, "compatible   no" in said.out) == (1, True)
     with pytest.raises(IncompatibleSchemaError, match="zae-limiter upgrade"):
         SyncRepository.open(**opening)
     assert "must be stopped first" in command("upgrade").error(2)
     dry = command("upgrade", "--dry-run", "--output", "json").json
-    assert (dry["schema_before"], dry["schema_after"], dry["dry_run"]) == (1, 2, True)
-    assert deployment.version_record()["schema_version"] == 1
+    assert (dry["schema_before"], dry["schema_after"], dry["dry_run"]) == (0, 1, True)
+    assert deployment.version_record()["schema_version"] == 0
     done = command("upgrade", "--yes", "--output", "json").json
-    assert (done["schema_before"], done["schema_after"], done["stack"]) == (1, 2, "unchanged")
+    assert (done["schema_before"], done["schema_after"], done["stack"]) == (0, 1, "unchanged")
     assert deployment.version_record()["usage_retention_days"] == 30
     with SyncRepository.open(**opening) as repository:
         assert repository.ping()

@@ -46,22 +46,6 @@ def test_events_are_written_by_day():
     ]
 
 
-def test_bundled_events_are_lines_of_their_own():
-    events = [
-        AuditEvent(f"01H{number}", "2026-01-31T12:00:00Z", "limits_set", "user", "me")
-        for number in range(3)
-    ]
-    (action,) = audit.log_all("ns", events, 90)
-    delivered = [ExpiredEvent("1", action["Put"]["Item"]), expired(7)]
-    (stored,) = archive_objects(delivered)
-    assert [line["event_id"] for line in lines(stored)] == ["01H0", "01H0007", "01H1", "01H2"]
-    assert {line["principal"] for line in lines(stored)} == {"me"}
-    assert set(stored.sequence_numbers) == {"1", "1007"}
-    damaged = {**action["Put"]["Item"], "events": {"S": "["}}
-    (stored,) = archive_objects([ExpiredEvent("1", damaged)])
-    assert lines(stored) == [{"namespace_id": "ns", "damaged_item": damaged}]
-
-
 def test_the_same_events_make_the_same_object():
     events = [expired(number) for number in range(20)]
     (wanted,) = archive_objects(events)

@@ -164,18 +164,6 @@ def test_late_while_another_write_of_this_client_turns_the_hour():
     assert f"h >= {HOUR + 1}" in spelled(attempt.write.update())[1]
 
 
-def test_an_item_without_hours_begins_to_count():
-    item = item_of()
-    del item["h"], item["o"]
-    item["p_rpm"] = s("100:100:60")
-    attempt = attempt_at(NOW_MS, item=item)
-    update, condition = spelled(attempt.write.update())
-    for part in (f"h = {HOUR}", "b0 = c_rpm", "ac = 1", "p_rpm = 100::60:0", "lh = "):
-        assert part in update
-    assert "attribute_not_exists(h)" in condition
-    assert attempt.begins_hour is not None
-
-
 def test_the_first_write_takes_only_from_an_hour_that_is_not_over():
     attempt = attempt_at(NOW_MS, known=FreshBucket(None))
     update, condition = spelled(attempt.write)

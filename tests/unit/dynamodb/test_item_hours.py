@@ -41,11 +41,8 @@ def test_the_state_has_the_slots_by_stored_name():
     assert hours.decode(turned_item()) == hours.HourState("2.abc", 11, 9, slots, True)
 
 
-def test_an_item_of_the_schema_without_hours_has_none():
-    item = {**KEY, "p_rpm": s("10:10:60"), "c_rpm": n(9), "ac": n(5)}
-    assert hours.decode(item) is None
-    assert hours.running_hour(item) is None
-    assert hours.finished_hour(item) is None
+def test_an_item_of_another_program_has_no_hours():
+    assert hours.counted_hours({**KEY, "p_rpm": s("10:10:60"), "c_rpm": n(9)}) == []
 
 
 def test_the_running_hour_is_what_was_consumed_since_it_began():

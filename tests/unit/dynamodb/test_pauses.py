@@ -29,7 +29,7 @@ KEY = {"PK": {"S": "p"}, "SK": {"S": "s"}}
 
 def paused(until_ms=UNTIL_MS, expires_ms=None):
     image = full_bucket(IN_FORCE, NOW_MS)._replace(paused_until_ms=until_ms, expires_ms=expires_ms)
-    return StoredBucket(image, paused_digest("digest", until_ms), 7, "1.op", hours=HOURS)
+    return StoredBucket(image, paused_digest("digest", until_ms), HOURS, 7, "1.op")
 
 
 def planned(*changes, now_ms=NOW_MS, known=None):

@@ -10,10 +10,14 @@ from zae_limiter.dynamodb.buckets.pending import BucketChange
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan, rejected_alone
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
+from zae_limiter.dynamodb.items.hours import HourState
 
 SHARD = Shard(0, 2)
 WHOLE_RATES = dict(zip(IN_FORCE.keys, IN_FORCE.rates, strict=True))
-BUCKET = StoredBucket(full_bucket(IN_FORCE.at(SHARD), NOW_MS), "d", 1, "op", SHARD, WHOLE_RATES)
+HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
+BUCKET = StoredBucket(
+    full_bucket(IN_FORCE.at(SHARD), NOW_MS), "d", HOURS, 1, "op", SHARD, WHOLE_RATES
+)
 NOTHING_BACK = BucketChange(IN_FORCE, {}, is_charge=False, admitted=-1)
 CREDIT = BucketChange(IN_FORCE, {"rpm": -1000}, is_charge=False)
 CHARGE = BucketChange(IN_FORCE, {"rpm": 1000}, is_charge=True, admitted=1)

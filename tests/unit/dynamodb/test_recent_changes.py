@@ -1,4 +1,4 @@
-from zae_limiter._sync.engines.dynamodb.requests import FIRST_PAUSE_S, Backoff
+from zae_limiter._sync.engines.dynamodb.requests import FIRST_PAUSE_S, BoundedBackoff
 from zae_limiter.dynamodb.recent_changes import MAX_NAMESPACES, RecentChanges
 from zae_limiter.transport.calls import Deadline
 
@@ -24,9 +24,9 @@ def test_the_oldest_is_forgotten_when_there_are_too_many():
 
 def test_pauses_end_with_the_deadline():
     deadline = Deadline(FIRST_PAUSE_S * 20)
-    backoff, pauses = Backoff(deadline), 0
+    backoff, pauses = BoundedBackoff(deadline), 0
     while backoff.pause():
         pauses += 1
         assert deadline.left() > -0.1
     assert pauses > 1
-    assert not Backoff(Deadline(0)).pause()
+    assert not BoundedBackoff(Deadline(0)).pause()

@@ -10,6 +10,7 @@ from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pending import BucketChange, PendingChange, Rejected
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
+from zae_limiter.dynamodb.items.hours import HourState
 from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.models.config import ConfigSource
 
@@ -18,6 +19,7 @@ BUCKET_ID = BucketId("ns", "user-1", "gpt-4")
 IN_FORCE = InForce(
     (Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)), ConfigSource.SYSTEM, 1
 )
+HOURS = HourState("0.x", NOW_MS // 3_600_000, None, {"rpm": 0, "tpm": 1}, False)
 
 
 def _charge(rpm: int, tpm: int) -> PendingChange:
@@ -26,7 +28,7 @@ def _charge(rpm: int, tpm: int) -> PendingChange:
 
 
 def _store(cache: BucketCache) -> None:
-    bucket = StoredBucket(full_bucket(IN_FORCE, NOW_MS), "digest")
+    bucket = StoredBucket(full_bucket(IN_FORCE, NOW_MS), "digest", HOURS)
     cache.store(BUCKET_ID.shard(0), bucket, NOW_MS)
 
 

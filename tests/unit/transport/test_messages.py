@@ -1,7 +1,7 @@
 import pytest
 
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.transport.endpoint_urls import parse_endpoint
+from zae_limiter.transport.messages import parse_endpoint
 
 
 @pytest.mark.parametrize(

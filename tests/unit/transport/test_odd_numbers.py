@@ -2,8 +2,7 @@
 
 import pytest
 
-from zae_limiter.transport.http1 import MalformedResponse, parse_complete
-from zae_limiter.transport.response_reader import ResponseReader
+from zae_limiter.transport.response_reader import MalformedResponse, ResponseReader
 
 SUPERSCRIPT_TWO = b"\xb2"  # a digit to str.isdigit(), but not to int()
 LENGTHS = {
@@ -53,11 +52,6 @@ def test_a_number_that_is_none_is_malformed_byte_by_byte(data):
     reader = ResponseReader()
     with pytest.raises(MalformedResponse):
         [reader.feed(data[index : index + 1]) for index in range(len(data))]
-
-
-@pytest.mark.parametrize("data", ANSWERS)
-def test_a_number_that_is_none_is_not_read_parse_complete(data):
-    assert parse_complete(data) is None
 
 
 @pytest.mark.parametrize("length", [b"9" * 15, b"3"])

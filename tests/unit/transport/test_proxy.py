@@ -9,8 +9,7 @@ import pytest
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aws_config import AwsConfig
-from zae_limiter.transport.endpoint_urls import parse_endpoint
-from zae_limiter.transport.messages import Destination, Proxy
+from zae_limiter.transport.messages import Destination, Proxy, parse_endpoint
 from zae_limiter.transport.proxy import tunnel_request
 
 PROXY = "http://user:HUSH@proxy.example:3128"
@@ -192,7 +191,7 @@ def test_botocore_is_not_imported_for_a_proxy(proxy):
     code = f"""
 import sys
 from zae_limiter.transport.proxy import find_proxy
-from zae_limiter.transport.endpoint_urls import parse_endpoint
+from zae_limiter.transport.messages import parse_endpoint
 assert bool(find_proxy(parse_endpoint({AWS!r}))) is {bool(proxy)}
 assert "botocore" not in sys.modules
 """

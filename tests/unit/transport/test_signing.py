@@ -7,8 +7,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as TheirCredentials
 
-from zae_limiter.transport.endpoint_urls import parse_endpoint
-from zae_limiter.transport.messages import Destination
+from zae_limiter.transport.messages import Destination, parse_endpoint
 from zae_limiter.transport.signing import Credentials, Signer
 
 KEYS = ("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY, Tally, largest
 from zae_limiter.dynamodb.buckets.cache import KnownBucket
-from zae_limiter.dynamodb.items.bucket import StoredBucket, slots_for
+from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
-from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked, new_origin
+from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked
 from zae_limiter.dynamodb.items.usage import OriginHour
 
 # How many writes of other clients since the hour began make it likely that they have turned it: the
@@ -48,10 +48,7 @@ class Turn(NamedTuple):
 
 def is_over(bucket: StoredBucket, now_ms: int, usage_ms: int) -> bool:
     """Tell whether the hour that was seen in the item is over; never if no usage is kept."""
-    if not usage_ms:
-        return False
-    hours = bucket.hours
-    return hours is None or now_ms // HOUR_MS > hours.hour
+    return bool(usage_ms) and now_ms // HOUR_MS > bucket.hours.hour
 
 
 def hour_counts(
@@ -69,10 +66,6 @@ def hour_counts(
     this client that turns the hour is under way.
     """
     hour = now_ms // HOUR_MS
-    if bucket.hours is None:
-        origin, asked = new_origin(bucket.shard.number), counted.tally.asked
-        text = encode_asked(asked, slots_for(bucket.image.limits))
-        return HourCounts(HourForm.BEGIN, hour, *counted, None, origin, text)
     if not is_over(bucket, now_ms, usage_ms):
         return counts_of_running_hour(bucket, hour, counted)
     text = encode_asked(counted.tally.asked, bucket.hours.slots)
@@ -88,7 +81,7 @@ def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) ->
     """Count for the hour that runs in the item; amounts are written if they are larger."""
     asked, text = counted.tally.asked, ""
     if asked:
-        slots = {} if bucket.hours is None else bucket.hours.slots
+        slots = bucket.hours.slots
         before = decode_asked(bucket.asked, slots)
         after = largest(before, asked)
         text = encode_asked(after, slots) if after != before else ""
@@ -97,10 +90,7 @@ def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) ->
 
 def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:
     """Return what the write needs and leaves if it turns an hour; else just its id."""
-    if counts.form is HourForm.BEGIN:
-        return Turn(TURN_MARK + write_id, None, (counts.origin, counts.hour))
     if counts.form is HourForm.TURN:
-        assert bucket.hours is not None
         begins_hour = (bucket.hours.origin, counts.hour)
         return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)
     return Turn(write_id)

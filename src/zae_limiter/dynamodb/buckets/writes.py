@@ -211,7 +211,7 @@ def _balance_write(
         until = expires_ms(after(image, moves), in_force, now_ms, usage_ms)
     counts, store_first, begins_hour = None, None, None
     hour = now_ms // HOUR_MS
-    if hours is not None and hour <= hours.hour:  # it is not over, in all but one write an hour
+    if hour <= hours.hour:  # it is not over, in all but one write an hour
         if through_milli or not tally.is_empty:
             counted = Counted(admitted, tally, through_milli)
             counts = counts_of_running_hour(bucket, hour, counted)
@@ -350,7 +350,7 @@ def rebase(
     if not is_paused(target, now_ms):
         target = target._replace(paused_until_ms=None)
     counts, turn = None, Turn(write_id)
-    if bucket.hours is None or is_over(bucket, now_ms, usage_ms):
+    if is_over(bucket, now_ms, usage_ms):
         counts = hour_counts(FreshBucket(bucket), bucket, now_ms, usage_ms=usage_ms)
         turn = turn_of(bucket, counts, write_id)
         target = without_drops(bucket.image, target)

@@ -1,4 +1,4 @@
-"""DynamoDB's attribute values from Python values and back. Integers stay integers."""
+"""Conversion between Python values and DynamoDB's attribute values. Integers stay integers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Value = dict[str, Any]
 Item = dict[str, Value]
 
 REVISION = "rev"  # the id of the audit event of the change that wrote the item
-DOCUMENT = "document"  # of an item that holds nothing else
-MAX_DOCUMENT_CHARACTERS = 390_000  # an item has at most 400 KB, and other attributes besides
+DOCUMENT = "document"  # the only attribute of a document's item besides keys and revision
+MAX_DOCUMENT_CHARACTERS = 390_000  # an item has at most 400 KB, its other attributes included
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -30,13 +30,8 @@ def flag(value: bool) -> Value:
 
 
 def document(value: dict[str, Any]) -> Value:
-    """Return a mapping as JSON text: items stay flat, and its keys may be any text."""
+    """Return a mapping as JSON text, so that items stay flat and keys may be any text."""
     return {"S": _encode(value)}
-
-
-def documents(values: list[dict[str, Any]]) -> Value:
-    """Return mappings as JSON text, like ``document`` one."""
-    return {"S": _encode(values)}
 
 
 def text(value: Value) -> str:
@@ -57,12 +52,6 @@ def parsed(value: Value) -> dict[str, Any]:
     return mapping
 
 
-def parsed_list(value: Value) -> list[dict[str, Any]]:
-    """Return the mappings that ``documents`` was given."""
-    mappings: list[dict[str, Any]] = json.loads(text(value))
-    return mappings
-
-
 def optional_text(item: Item, name: str) -> str | None:
     value = item.get(name)
     return None if value is None else text(value)
@@ -74,7 +63,7 @@ def optional_integer(item: Item, name: str) -> int | None:
 
 
 def damaged(what: str, item: Item, error: Exception) -> RateLimiterUnavailable:
-    """Return the error for an item that cannot be decoded; it names the key."""
+    """Return the error for an item that cannot be decoded, with the item's key."""
     key = " ".join(text(item[part]) for part in ("PK", "SK") if part in item)
     return RateLimiterUnavailable(
         f"the item of a {what} is damaged ({key}); write it anew or delete it", cause=error
@@ -82,7 +71,7 @@ def damaged(what: str, item: Item, error: Exception) -> RateLimiterUnavailable:
 
 
 def decode_document(item: Item) -> dict[str, Any]:
-    """Return the document of an item; the aggregator imports no more than this to read one."""
+    """Return the document of an item."""
     try:
         return parsed(item[DOCUMENT])
     except (KeyError, ValueError) as error:

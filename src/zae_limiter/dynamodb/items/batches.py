@@ -1,4 +1,4 @@
-"""The actions of a batch of changes of configuration, from the items as they were read."""
+"""The actions of a batch of configuration changes, planned from the items that were read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zae_limiter.models.entity import Entity
 
 
 class BatchActions(NamedTuple):
-    """The actions of a batch, how many changes they make, and the entities that they change."""
+    """The actions of a batch, the number of changes, and the entities that they change."""
 
     actions: list[Action]
     changed: int
@@ -57,7 +57,7 @@ class BatchPlan:
             yield keys.record(namespace_id, batch.guard.key)
 
     def is_refused(self, items: Mapping[Key, Item]) -> bool:
-        """Whether the document of the guard has another revision."""
+        """Return whether the document of the guard has another revision."""
         guard = self._batch.guard
         if guard is None:
             return False
@@ -65,7 +65,7 @@ class BatchPlan:
         return system.document_revision(document) != guard.revision
 
     def actions(self, items: Mapping[Key, Item], now_ms: int) -> BatchActions:
-        """Return the actions, on the condition that the items are still as they were read."""
+        """Return the actions, with the condition that the items are still as they were read."""
         events: list[AuditEvent] = []
         planned, count = self._level_actions(items, events)
         places: dict[str, Entity | None] = {}
@@ -79,7 +79,7 @@ class BatchPlan:
             places[change.entity_id] = after
             planned.append(self._place(after, item, audited))
             events.append(audited.event(*place_event(before, after)))
-        planned += audit.log_all(self._namespace_id, events, self._audit_days)
+        planned += [audit.log(self._namespace_id, event, self._audit_days) for event in events]
         if planned and self._batch.guard is not None:
             guard_key = keys.record(self._namespace_id, self._batch.guard.key)
             planned.append(actions.check_revision(guard_key, self._batch.guard.revision))
@@ -88,7 +88,7 @@ class BatchPlan:
     def _level_actions(
         self, items: Mapping[Key, Item], events: list[AuditEvent]
     ) -> tuple[list[Action], int]:
-        """Return the actions on levels, and how many changes they make; note their events."""
+        """Return the actions on levels and the number of changes; append their events."""
         planned: list[Action] = []
         deltas: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         count, version = 0, config_writes.version_bump(self._namespace_id)
@@ -126,21 +126,21 @@ class BatchPlan:
         if after is not None:
             item = config_writes.encode(self._namespace_id, change.level, after, audited.event_id)
             return actions.put(item, before)
-        assert before is not None, "only what is stored is deleted"
+        assert before is not None, "only a stored item is deleted"
         return actions.delete(before)
 
     def _place(self, after: Entity | None, before: Item | None, audited: AuditedChange) -> Action:
         if after is not None:
             return actions.put(entities.encode(self._namespace_id, after, audited.event_id), before)
-        assert before is not None, "only what is stored is deleted"
+        assert before is not None, "only a stored item is deleted"
         return actions.delete(before)
 
 
 def _after(change: LevelChange, item: Item | None) -> tuple[LevelConfig | None, bool]:
-    """Return what a level holds after its change, and whether that differs from before."""
+    """Return the configuration of a level after its change, and whether it has changed."""
     try:
         before = configs.decode(item)
-    except RateLimiterUnavailable:  # damaged: it is written anew, or deleted
+    except RateLimiterUnavailable:  # a damaged item is written anew, or deleted
         return change.after(None), True
     after = change.after(before)
     return after, after != before

@@ -56,7 +56,7 @@ from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.transport.errors import ServerFault
-from zae_limiter.transport.responses import is_item
+from zae_limiter.transport.shapes import is_item
 
 BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
@@ -73,19 +73,19 @@ class StoredBucket(NamedTuple):
     """A bucket, or one shard of it, as one item holds it.
 
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
-    ``hours`` is None for an item of the schema without hours; ``finished`` is the hour that has
-    ended but may not be stored yet. ``absent`` names attributes that the item does not have, and
-    that would change ``hours``, ``steady`` the texts of those that few writes change. ``asked`` is
-    the text of the largest amounts that were rejected in the running hour.
+    ``finished`` is the hour that has ended but may not be stored yet. ``absent`` names attributes
+    that the item does not have, and that would change ``hours``, ``steady`` the texts of those that
+    few writes change. ``asked`` is the text of the largest amounts that were rejected in the
+    running hour.
     """
 
     image: BucketImage
     digest: str
+    hours: HourState
     generation: int = 0
     write_id: str = ""
     shard: Shard = WHOLE
     rates: Mapping[str, Rate] | None = None
-    hours: HourState | None = None
     finished: OriginHour | None = None
     absent: tuple[str, ...] = ()
     steady: tuple[str | None, ...] = ()
@@ -167,10 +167,9 @@ def in_full(item: Item) -> StoredBucket:
         name: state._replace(consumed_milli=state.consumed_milli + merged_milli(item, name))
         for name, state in bucket.image.limits.items()
     }
-    running = 0 if bucket.hours is None else bucket.hours.hour
-    hour = max(hour_of_write(bucket.write_id), running)
+    hour = max(hour_of_write(bucket.write_id), bucket.hours.hour)
     image = bucket.image._replace(limits=limits, window_hour=hour)
-    if bucket.hours is not None and hour == running:
+    if hour == bucket.hours.hour:
         image = image._replace(tally=item_hours.running_tally(item, bucket.hours.slots))
     return bucket._replace(image=image)
 
@@ -186,7 +185,7 @@ def _decode(item: Item) -> StoredBucket:
     for name, value in item.items():
         if name.startswith(BALANCE):
             limit = name[2:]
-            began = None if hours is None else item.get(f"{BEGAN}{hours.slots[limit]}")
+            began = item.get(f"{BEGAN}{hours.slots[limit]}")
             limits[limit] = LimitState(
                 int(value["N"]),
                 unpack(item[PARAMETERS + limit]["S"]),
@@ -196,12 +195,12 @@ def _decode(item: Item) -> StoredBucket:
     bucket = StoredBucket(
         _image(item, limits),
         item[DIGEST]["S"],
+        hours,
         int(item[GENERATION]["N"]),
         item[WRITE_ID]["S"],
-        hours=hours,
-        finished=None if hours is None else item_hours.finished_hour(item),
-        absent=() if hours is None else _absent(hours),
-        steady=() if hours is None else _steady(item),
+        finished=item_hours.finished_hour(item),
+        absent=_absent(hours),
+        steady=_steady(item),
         asked=item_hours.asked_text(item),
     )
     if any(is_slots(state.rate) for state in limits.values()):
@@ -221,7 +220,7 @@ def _absent(hours: HourState) -> tuple[str, ...]:
 
 def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
     """Decode an item whose digest is the known one; its hour usually is, too."""
-    if known.hours is None or known.steady != _steady(item):
+    if known.steady != _steady(item):
         return _decode(item)
     if known.finished is not None and FINISHED not in item:
         return _decode(item)
@@ -258,7 +257,7 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
 
 
 def _steady(item: Item) -> tuple[str | None, ...]:
-    """Return the texts of numbers and names that few writes change, of an item with hours.
+    """Return the texts of numbers and names that few writes change.
 
     While they are as before, they need not be decoded.
     """
@@ -317,7 +316,7 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
             slot, _, seconds = attribute[1:].partition("_")
             if int(slot) in names:
                 holds[names[int(slot)]][int(seconds) * 1000] = int(value["N"])
-    return image._replace(holds=holds, life=item[ORIGIN]["S"] if ORIGIN in item else "")
+    return image._replace(holds=holds, life=item[ORIGIN]["S"])
 
 
 def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:

@@ -12,7 +12,7 @@ from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items import hour_updates
 from zae_limiter.dynamodb.items.attributes import Item, n, s
-from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
+from zae_limiter.dynamodb.items.hour_updates import HourCounts
 from zae_limiter.dynamodb.items.hours import (
     ADMITTED,
     ASKED,
@@ -66,17 +66,9 @@ def set_pause(
     _set_not_before(update, paused_until_ms)
 
 
-def end_pause(
-    update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts | None
-) -> stored.StoredBucket:
-    """Remove a pause that is over, along with another write; return the bucket without it.
-
-    A write that begins to count hours sets the digest itself.
-    """
-    if counts is not None and counts.form is HourForm.BEGIN:
-        update.remove(stored.NOT_BEFORE)
-    else:
-        set_pause(update, bucket, None)
+def end_pause(update: UpdateExpression, bucket: stored.StoredBucket) -> stored.StoredBucket:
+    """Remove a pause that is over, along with another write; return the bucket without it."""
+    set_pause(update, bucket, None)
     return bucket._replace(image=bucket.image._replace(paused_until_ms=None))
 
 
@@ -122,7 +114,6 @@ def _move(update: UpdateExpression, move: Move) -> None:
 
 def require_life(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
     """Require that the item was not deleted and created again since ``bucket`` was seen."""
-    assert bucket.hours is not None, "an item without hours has no limit with slots"
     update.require_equal(ORIGIN, s(bucket.hours.origin))
 
 
@@ -250,7 +241,6 @@ def structural_write(
     require_same(update, bucket)
     require_generation(update, bucket)
     before, slots = bucket.image.limits, _slots_after(bucket, target)
-    begins = counts is not None and counts.form is HourForm.BEGIN
     for name, state in target.limits.items():
         old = before.get(name)
         if old is None:
@@ -258,7 +248,7 @@ def structural_write(
             update.set_number(stored.CONSUMED + name, state.consumed_milli)
         elif state.consumed_milli != old.consumed_milli:
             update.add(stored.CONSUMED + name, state.consumed_milli - old.consumed_milli)
-        if begins or old is None or old.rate != state.rate:
+        if old is None or old.rate != state.rate:
             update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], slots[name])))
     dropped = before.keys() - target.limits.keys()
     for name in sorted(dropped):
@@ -273,14 +263,13 @@ def structural_write(
         _set_not_before(update, paused_until_ms)
     update.set_number(stored.VERSION, target.config_version)
     if counts is not None:
-        hour_updates.count(update, bucket, counts, structural=True)
+        hour_updates.count(update, bucket, counts)
     return update
 
 
 def _slots_after(bucket: stored.StoredBucket, target: BucketImage) -> dict[str, int]:
     """Return the slots of all limits, dropped ones included: this write uses both."""
-    before = None if bucket.hours is None else bucket.hours.slots
-    return stored.slots_for({**bucket.image.limits, **target.limits}, before)
+    return stored.slots_for({**bucket.image.limits, **target.limits}, bucket.hours.slots)
 
 
 def _fold_hours(
@@ -296,7 +285,6 @@ def _fold_hours(
     limits may be used again.
     """
     hours = bucket.hours
-    assert hours is not None, "an item without hours drops no limit"
     update.require_equal(ORIGIN, s(hours.origin))
     update.require_equal(HOUR, n(hours.hour))
     hour_updates.require_stored(update, hours.finished)

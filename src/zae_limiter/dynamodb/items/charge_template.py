@@ -86,13 +86,11 @@ class TemplatedCharge:
         if self._version:
             update.set(stored.VERSION, n(self._version))
         if self.ends_pause:
-            bucket = end_pause(update, bucket, self._counts)
+            bucket = end_pause(update, bucket)
         if self._counts is not None:
             count(update, bucket, self._counts)
         if self.slot_writes:
-            hours = bucket.hours
-            assert hours is not None, "an item without hours has no limit with slots"
-            write_slots(update, self.slot_writes, hours.slots)
+            write_slots(update, self.slot_writes, bucket.hours.slots)
             if any(write.removed for write in self.slot_writes):
                 require_life(update, bucket)
         return update
@@ -129,10 +127,7 @@ class TemplatedCharge:
         if version:
             values.append(version)
         if counts is not None:
-            of_hour = kind_of(bucket, counts)
-            if of_hour is None:
-                return self.update().text(table)
-            kind += of_hour
+            kind += kind_of(bucket, counts)
             values += values_of(bucket, counts)
         template = _templates.get(tuple(kind)) or self._new_template(tuple(kind), table)
         return template % tuple(values)

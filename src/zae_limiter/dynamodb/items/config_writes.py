@@ -42,7 +42,7 @@ def encode(namespace_id: str, level: ConfigLevel, config: LevelConfig, revision:
 def system_update(
     namespace_id: str, before: Item | None, config: LevelConfig | None, revision: str
 ) -> UpdateExpression:
-    """Replace the system's limits, or remove them; the version in the same item is counted up."""
+    """Replace or remove the system's limits, and count up the version in the same item."""
     update = version_bump(namespace_id)
     require_revision(update, before)
     after = {} if config is None else _body(config, revision)
@@ -65,7 +65,7 @@ def version_bump(namespace_id: str) -> UpdateExpression:
 
 
 def purge_mark(namespace_id: str) -> UpdateExpression:
-    """Tell clients, which read this item with their limits, that the namespace is being purged."""
+    """Mark a namespace as being purged, in the item that clients read with their limits."""
     update = UpdateExpression(keys.system_config(namespace_id).attributes)
     update.set(PURGING, n(1))
     return update

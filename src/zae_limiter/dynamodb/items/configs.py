@@ -4,9 +4,9 @@
     resource   {ns}/RESOURCE#{resource}   #CONFIG
     entity     {ns}/ENTITY#{entity}       #CONFIG#{resource}    found by resource through GSI3
 
-``l_{limit}_cp``, ``_ra`` and ``_rp`` are capacity and refill amount in tokens and the period in
-seconds; of a limit on calls in flight the slots, 0 and the TTL of a lease. ``limit_names`` keeps
-their order. ``rev`` names the change that wrote the level.
+``l_{limit}_cp``, ``_ra`` and ``_rp`` are the capacity and the refill amount in tokens, and the
+period in seconds. A limit on calls in flight has its slots, 0, and the TTL of a lease there.
+``limit_names`` keeps the order of the limits. ``rev`` names the change that wrote the level.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def refuse_if_purging(namespace_id: str, item: Item | None) -> None:
 
 
 def decode(item: Item | None) -> LevelConfig | None:
-    """Return what a level holds; None if the item holds nothing but a version."""
+    """Return the configuration of a level; None if the item has only a version."""
     if item is None:
         return None
     try:
@@ -67,7 +67,7 @@ def decode(item: Item | None) -> LevelConfig | None:
 
 
 def decode_readable(item: Item | None) -> LevelConfig | None:
-    """Return what a level holds; None also if the item is damaged, so that it is written anew."""
+    """Return the configuration of a level; None also for a damaged item, to be written anew."""
     try:
         return decode(item)
     except RateLimiterUnavailable:
@@ -75,7 +75,7 @@ def decode_readable(item: Item | None) -> LevelConfig | None:
 
 
 def decode_undamaged(item: Item | None) -> LevelConfig | None:
-    """Return what a level holds; of an item with damaged limits its outage policy alone."""
+    """Return the configuration of a level, without its limits if they are damaged."""
     readable = decode_readable(item)
     if readable is not None or item is None:
         return readable
@@ -86,12 +86,12 @@ def decode_undamaged(item: Item | None) -> LevelConfig | None:
 
 
 def holds_limits(item: Item) -> bool:
-    """Return whether the level is configured, be it readable or damaged."""
+    """Return whether the level is configured, in a readable or damaged item."""
     return any(name != REVISION for name in written_attributes(item))
 
 
 def described(item: Item | None) -> dict[str, Any] | None:
-    """Return what the audit log says of a level before a change; it may be damaged."""
+    """Return the description of a level, maybe a damaged one, for the audit log."""
     try:
         config = decode(item)
     except RateLimiterUnavailable:
@@ -119,7 +119,7 @@ def written_attributes(item: Item) -> list[str]:
 
 
 def _names(item: Item) -> list[str]:
-    """Return names of limits in their stored order; those that it misses come last, sorted."""
+    """Return names of limits in their stored order; names without a place come last, sorted."""
     names = {
         name[len(PREFIX) : -len(CAPACITY)]
         for name in item

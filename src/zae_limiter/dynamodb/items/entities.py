@@ -1,7 +1,4 @@
-"""Entities, each one item.
-
-The item of an entity is ``{ns}/ENTITY#{id}``, ``#META``; children are found through GSI1.
-"""
+"""Entities, each one item: ``{ns}/ENTITY#{id}``, ``#META``. GSI1 lists children."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def bucket_cursor(entity_id: str, resource: str) -> str:
 def index_position(namespace_id: str, cursor: str) -> Item:
     """Return a cursor's position in the index of its namespace, also if its item was deleted.
 
-    That of the entity, or of the bucket that ``bucket_cursor`` names.
+    The position is that of the entity, or of the bucket that ``bucket_cursor`` names.
     """
     entity_id, delimiter, resource = cursor.partition("#")
     key = (

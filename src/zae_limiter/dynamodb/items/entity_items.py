@@ -32,8 +32,8 @@ class EntityItems(NamedTuple):
         return sorted({schema.parse_bucket_pk(text(item["PK"])).resource for item in self.buckets})
 
     def first(self, count: int) -> EntityItems:
-        """Return all if they fit into ``count`` actions; else what fits, without the entity."""
-        per_bucket = 1 + removal.MAX_ROWS  # its deletion, and storing its hours
+        """Return all items if they fit into ``count`` actions; else some, without the entity."""
+        per_bucket = 1 + removal.MAX_ROWS  # one action deletes it, others store its hours
         if len(self.limits) + per_bucket * len(self.buckets) <= count:
             return self
         limits = self.limits[:count]
@@ -51,7 +51,7 @@ def deletions(
 ) -> list[Action]:
     """Return the actions that delete the items and uncount them in the registry of limits.
 
-    What the buckets have counted is stored, to be kept for ``usage_days``.
+    The hours of the buckets are stored, to be kept for ``usage_days``.
     """
     writes = [actions.delete(item) for item in items.limits]
     if items.meta is not None:

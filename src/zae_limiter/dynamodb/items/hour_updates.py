@@ -39,15 +39,13 @@ from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 class HourForm(IntEnum):  # of integers: the hash of a plain Enum is computed in Python
     """How a write treats the hour that runs in the item.
 
-    COUNT counts for it, whichever it is. LATE does, too, but requires that it is not over: another
-    client has probably turned it. TURN ends it and begins the next one. BEGIN starts to count in an
-    item of the schema without hours.
+    COUNT counts for the running hour, whichever it is. LATE: like COUNT, if the hour was already
+    turned, probably by another client. TURN ends the running hour and begins the next one.
     """
 
     COUNT = 1
     LATE = 2
     TURN = 3
-    BEGIN = 4
 
 
 class HourCounts(NamedTuple):
@@ -55,8 +53,8 @@ class HourCounts(NamedTuple):
 
     ``through_milli`` is the part that came through children, by stored name. ``stored`` is a
     finished hour that has been stored, so that the turn may overwrite it. ``origin`` is that of an
-    item that begins to count. ``asked`` is the text of the largest rejected amounts that the write
-    leaves; empty if it does not change them.
+    item that the write creates. ``asked`` is the new text of the largest rejected amounts; empty if
+    the write does not change them.
     """
 
     form: HourForm
@@ -69,26 +67,11 @@ class HourCounts(NamedTuple):
     asked: str = ""
 
 
-def count(
-    update: UpdateExpression,
-    bucket: stored.StoredBucket,
-    counts: HourCounts,
-    *,
-    structural: bool = False,
-) -> None:
-    """Add the clauses of ``counts``; ``values_of`` has their values in the same order.
-
-    A ``structural`` write sets the parameters of all limits itself.
-    """
+def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
+    """Add the clauses of ``counts``; ``values_of`` has their values in the same order."""
     if counts.form is HourForm.TURN:
         _turn(update, bucket, counts)
-    elif counts.form is HourForm.BEGIN:
-        slots = stored.slots_for(bucket.image.limits)
-        _begin(update, slots, counts)
-        if not structural:
-            _set_slots(update, bucket, slots)
     else:
-        assert bucket.hours is not None
         count_in_slots(update, counts, bucket.hours.slots)
         if counts.form is HourForm.LATE:
             require_hour(update, counts.hour)
@@ -119,7 +102,6 @@ def require_hour(update: UpdateExpression, hour: int) -> None:
 
 def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
     hours = bucket.hours
-    assert hours is not None
     zero = update.number(0)
     for name, slot in hours.slots.items():
         consumed, began = update.name(stored.CONSUMED + name), f"{BEGAN}{slot}"
@@ -179,38 +161,9 @@ def require_stored(update: UpdateExpression, hour: int | None) -> None:
         update.require(f"({absent} OR {finished} = {update.number(hour)})")
 
 
-def _begin(update: UpdateExpression, slots: Mapping[str, int], counts: HourCounts) -> None:
-    """Count from now on; what was used before is in no hour."""
-    update.set(ORIGIN, s(counts.origin))
-    update.set_number(HOUR, counts.hour)
-    update.set_number(ADMITTED, counts.admitted)
-    for attribute, number in _tally_numbers(counts.tally):
-        update.set_number(attribute, number)
-    if counts.asked:
-        update.set(ASKED, s(counts.asked))
-    for name, slot in slots.items():
-        update.set_to(f"{BEGAN}{slot}", update.name(stored.CONSUMED + name))
-        if name in counts.through_milli:
-            update.set_number(f"{CHILDREN}{slot}", counts.through_milli[name])
-    update.require(f"attribute_not_exists({update.name(HOUR)})")
-
-
-def _set_slots(
-    update: UpdateExpression, bucket: stored.StoredBucket, slots: Mapping[str, int]
-) -> None:
-    rates = bucket.whole_rates
-    for name, slot in slots.items():
-        update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], slot)))
-    digest = stored.digest_of(rates, slots, bucket.image.paused_until_ms)
-    update.set(stored.DIGEST, s(digest))
-
-
-def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...] | None:
-    """Return what decides the text of the clauses besides their values; None if that varies."""
+def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...]:
+    """Return everything that decides the text of the clauses, besides their values."""
     form, _, admitted, tally, through_milli, finished, _, asked = counts
-    if form is HourForm.BEGIN:
-        return None
-    assert bucket.hours is not None
     slots = bucket.hours.slots
     rejected, of_children, waited, _ = tally
     counted = (rejected == 0, of_children == 0, waited == 0, not asked)
@@ -231,7 +184,6 @@ def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
             values.append(asked)
         return [*values, hour] if form is HourForm.LATE else values
     hours = bucket.hours
-    assert hours is not None
     values = [0]
     for name in hours.slots:
         if hours.has_children or name in through_milli:

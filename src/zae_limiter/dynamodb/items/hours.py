@@ -20,6 +20,7 @@ The slot is the fourth part of a limit's parameters, ``p_{limit} = capacity:refi
 from __future__ import annotations
 
 import os
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
@@ -40,7 +41,6 @@ CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slot
 TURN_MARK = "~"  # begins the write id of a write that creates a bucket item or turns its hour
 
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
-_RATE_PARTS = 4
 _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same item in one hour
 
 
@@ -60,8 +60,6 @@ class HourState(NamedTuple):
 
 def new_origin(shard: int) -> str:
     """Return an origin for an item that is created; from the system's chance, as write ids are."""
-    from base64 import urlsafe_b64encode  # only clients create items
-
     return f"{shard}.{urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()}"
 
 
@@ -71,8 +69,8 @@ def shard_of(origin: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def slot_of(parameters: str) -> int | None:
-    """Return the slot in a limit's stored parameters; None if they are of the schema without hours.
+def slot_of(parameters: str) -> int:
+    """Return the slot in a limit's stored parameters.
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
@@ -82,8 +80,7 @@ def slot_of(parameters: str) -> int | None:
             "rates and calls in flight",
             "bring every client to the newest version",
         )
-    parts = parameters.split(":")
-    return int(parts[3]) if len(parts) >= _RATE_PARTS else None
+    return int(parameters.split(":")[3])
 
 
 def is_concurrent(parameters: str) -> bool:
@@ -93,11 +90,7 @@ def is_concurrent(parameters: str) -> bool:
 
 def slots_of(item: Item) -> dict[str, int]:
     """Return the slot of each limit of an item, by stored name."""
-    return {
-        name[2:]: slot
-        for name in _parameter_names(tuple(item))
-        if (slot := slot_of(item[name]["S"])) is not None
-    }
+    return {name[2:]: slot_of(item[name]["S"]) for name in _parameter_names(tuple(item))}
 
 
 @lru_cache(maxsize=256)  # few items differ in the names of their attributes
@@ -105,26 +98,33 @@ def _parameter_names(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if name[:2] == _PARAMETERS]
 
 
-def decode(item: Item) -> HourState | None:
-    """Return the hours of a bucket item; None if it is of the schema without hours."""
-    hour = item.get(HOUR)
-    if hour is None:
-        return None
+def decode(item: Item) -> HourState:
+    """Return the hours of a bucket item."""
     slots = slots_of(item)
     return HourState(
         text(item[ORIGIN]),
-        integer(hour),
+        integer(item[HOUR]),
         optional_integer(item, FINISHED),
         slots,
         any(f"{CHILDREN}{slot}" in item for slot in slots.values()),
     )
 
 
-def running_hour(item: Item) -> OriginHour | None:
-    """Return what the item has counted in its running hour; None without hours."""
+def counted_hours(item: Item) -> list[OriginHour]:
+    """Return the running hour of an item, and the finished one if the item still holds it.
+
+    An item that another program has written counts no hours, and can still be removed.
+    """
+    if HOUR not in item:
+        return []
+    finished = finished_hour(item)
+    running = running_hour(item)
+    return [running] if finished is None else [running, finished]
+
+
+def running_hour(item: Item) -> OriginHour:
+    """Return the counts of the item's running hour."""
     state = decode(item)
-    if state is None:
-        return None
     used = {}
     for name, slot in state.slots.items():
         if is_concurrent(text(item[_PARAMETERS + name])):

@@ -10,7 +10,7 @@ from zae_limiter.schema import RESERVED_NAMESPACE
 
 
 class BucketId(NamedTuple):
-    """Identify one bucket."""
+    """The identity of one bucket."""
 
     namespace_id: str
     entity_id: str
@@ -21,7 +21,7 @@ class BucketId(NamedTuple):
 
 
 class ShardId(NamedTuple):
-    """Identify one item of a bucket. Shard 0 always exists; it is all of an unsplit bucket."""
+    """The identity of one item of a bucket. Every bucket has shard 0; a split one has others."""
 
     namespace_id: str
     entity_id: str
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 
 def namespace_index(namespace_id: str, key: Key, entity_id: str = "") -> Item:
-    """Return an item's attribute of the index of its namespace, by its entity if it has one."""
+    """Return an item's key in the index of its namespace, by its entity if it has one."""
     return {"GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, entity_id or key.pk + key.sk))}
 
 

@@ -1,7 +1,7 @@
 """Registries of resources in the system partition, each one item.
 
     {ns}/SYSTEM#   #RESOURCES                 resources with defaults, each 1
-    {ns}/SYSTEM#   #ENTITY_CONFIG_RESOURCES   how many entities have limits on each resource
+    {ns}/SYSTEM#   #ENTITY_CONFIG_RESOURCES   number of entities with limits on each resource
     {ns}/SYSTEM#   #RESOURCES_IN_USE          resources that buckets were created on, each 1
 
 Each resource has an attribute ``r_{resource}``.
@@ -55,7 +55,7 @@ def uncount_resources(
 ) -> UpdateExpression | None:
     """Count one level less for each of the resources; at zero the attribute is removed.
 
-    None if the registry counts none of them.
+    Returns None if the registry counts none of them.
     """
     update, is_counted = UpdateExpression(registry.attributes), False
     for resource in resources:

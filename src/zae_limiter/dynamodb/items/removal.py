@@ -1,7 +1,7 @@
-"""Removing bucket items without losing what they have counted.
+"""Removing bucket items without losing the hours that they have counted.
 
-The transaction that deletes an item stores its hours, on the condition that no write came since it
-was read.
+The transaction that deletes an item stores its hours, on the condition that no write has come since
+the item was read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.attributes import Item, text
 from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS, WRITES, BucketId
-from zae_limiter.dynamodb.items.hours import ORIGIN, finished_hour, running_hour
+from zae_limiter.dynamodb.items.hours import ORIGIN, counted_hours
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.items.usage import OriginHour
 
@@ -23,21 +23,21 @@ MAX_ROWS = 2  # usage rows of one item: its running hour and the finished one
 def guards(item: Item) -> tuple[str, ...]:
     """Return the attributes that must be as they were read.
 
-    Not if the shard was split or merged: its new sibling would be left behind. Nor if it was
-    written to, or created again: what it has counted since would be lost.
+    If the shard was split or merged meanwhile, its new sibling would be left behind. If it was
+    written to or created again, its new counts would be lost.
     """
     return tuple(name for name in (SHARDS, GENERATION, WRITES, ORIGIN) if name in item)
 
 
 def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
-    """Return the actions that store what the items have counted, one for each usage row."""
+    """Return the actions that store the hours of the items, one for each usage row."""
     if not retention_days:
         return []
     rows: dict[tuple[BucketId, int], list[OriginHour]] = {}
     for item in items:
         bucket_id = BucketId(*schema.parse_bucket_pk(text(item["PK"]))[:3])
-        for origin_hour in (running_hour(item), finished_hour(item)):
-            if origin_hour is not None and _is_used(origin_hour):
+        for origin_hour in counted_hours(item):
+            if _is_used(origin_hour):
                 rows.setdefault((bucket_id, origin_hour.hour), []).append(origin_hour)
     return [
         actions.update(
@@ -50,7 +50,7 @@ def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
 
 
 def _is_used(origin_hour: OriginHour) -> bool:
-    """An hour in which nothing happened need not be stored: what is not there counts zero."""
+    """Return whether an hour has counts; an hour without counts need not be stored."""
     amounts = origin_hour.used_milli.values()
     is_counted = bool(origin_hour.admitted) or not origin_hour.tally.is_empty
     return is_counted or any(map(any, amounts))

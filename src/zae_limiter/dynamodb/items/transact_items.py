@@ -1,4 +1,4 @@
-"""Actions of a transaction, without the table's name: ``transact`` adds it."""
+"""Actions of a transaction, without the table's name, which ``transact`` adds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Action = dict[str, dict[str, Any]]
 
 
 def put(item: Item, before: Item | None) -> Action:
-    """Write an item if what it replaces is as it was read."""
+    """Write an item if the stored item is as it was read."""
     return {"Put": {"Item": item, **_unchanged(before)}}
 
 
@@ -35,7 +35,7 @@ def delete_if(key: Key, attribute: str, value: Value) -> Action:
 
 
 def delete_any(key: Key) -> Action:
-    """Delete an item, whatever it holds, if it exists."""
+    """Delete an item, if it exists, without a condition."""
     return {"Delete": {"Key": key.attributes}}
 
 
@@ -70,7 +70,7 @@ def _unchanged(before: Item | None) -> dict[str, Any]:
     if before is None:
         return _condition("attribute_not_exists(PK)")
     revision = before.get(REVISION)
-    if revision is None:  # not written by a client of ours
+    if revision is None:  # another program has written the item
         condition = "attribute_exists(PK) AND attribute_not_exists(#0)"
         return _condition(condition, {"#0": REVISION})
     return _condition("#0 = :0", {"#0": REVISION}, {":0": revision})

@@ -5,14 +5,14 @@
 
 Hours sort by time under either key, so a span of time is a range of keys. An origin is one life of
 one bucket item (``items.hours``). Its attribute ``o_{origin}`` is ``open`` while the hour may still
-run in the bucket item; then it is what the item counted in that hour, as JSON text in millitokens:
+run in the bucket item; then it has the item's counts of that hour, as JSON text in millitokens:
 
     {"rpm": [net consumption, part of it through children],
      "": [admitted, rejected, part of it by children, waited, {"rpm": largest rejected tokens}]}
 
-All stores of an hour of an origin carry the same value, so a repeated, late or reordered one
-changes nothing. A credit to a bucket that is gone is an origin of its own. ``ttl`` is when the item
-expires. Longer windows are not stored: a day is the sum of its hours.
+All writes of an hour of an origin carry the same value, so a repeated, late or reordered write
+changes nothing. A credit to a deleted bucket is an origin of its own. The item expires at ``ttl``.
+Longer windows are not stored: a day is the sum of its hours.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from zae_limiter import schema
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.in_force import ALIAS
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
@@ -30,29 +32,25 @@ from zae_limiter.dynamodb.items.keys import BucketId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.models.timestamps import iso_from_ms
 
-if TYPE_CHECKING:
-    pass
-
 ORIGIN_PREFIX = "o_"
 EVENTS = ""  # no limit has an empty name
 DELIMITER = "#"
-HOUR_S, HOUR_MS = 3600, 3_600_000
+HOUR_S = 3600
 DAY_S = 24 * HOUR_S
-_ALIAS = "~"  # as in `admission.in_force`, which a cold start of the aggregator need not import
 _HOUR_DIGITS = len("2026-01-31T12")
-FIRST_HOUR = -(1969 * 365 * 24)  # within the years 1 to 9999, which have four digits in ISO text
+FIRST_HOUR = -(1969 * 365 * 24)  # the years 1 to 9999 have four digits in ISO text
 LAST_HOUR = 8000 * 366 * 24
 
-OPEN_VALUE = s("open")  # of an hour that is announced, but not stored
+OPEN_VALUE = s("open")  # the hour is announced, but not stored
 
 UsedMilli = Mapping[str, tuple[int, int]]
 
 
 class OriginHour(NamedTuple):
-    """What one bucket item counted in one hour.
+    """The counts of one bucket item in one hour.
 
-    ``used_milli`` has for each limit, by the name that users know, the net consumption and the part
-    of it that cascaded from children.
+    ``used_milli`` has for each limit, by its plain name, the net consumption and the part of it
+    that cascaded from children.
     """
 
     origin: str
@@ -62,7 +60,7 @@ class OriginHour(NamedTuple):
     tally: Tally = NO_TALLY
 
 
-@lru_cache(maxsize=1024)  # writes are about the last hours; a report reads each row once
+@lru_cache(maxsize=1024)  # most writes are about the last hours
 def window_key(hour: int) -> str:
     """Return an hour since 1970 as keys spell it."""
     within = min(max(hour, FIRST_HOUR), LAST_HOUR)
@@ -70,7 +68,7 @@ def window_key(hour: int) -> str:
 
 
 def expires_s(hour: int, retention_days: int) -> int:
-    """Return when usage of an hour expires: the retention counts from the end of the hour."""
+    """Return the second at which usage of an hour expires; the retention begins at its end."""
     return (hour + 1) * HOUR_S + retention_days * DAY_S
 
 
@@ -92,7 +90,7 @@ def store(
     expires_s: int,
     others: Iterable[OriginHour] = (),
 ) -> UpdateExpression:
-    """Store what an origin counted in an hour that has ended for it. Repeating it is harmless.
+    """Store the finished hour of an origin. The write is idempotent.
 
     ``others`` are more origins of the same bucket and hour.
     """
@@ -103,7 +101,7 @@ def store(
 
 
 def is_stored(row: Item, origin: str) -> bool:
-    """Whether a row holds what an origin has counted, more than that its hour is open."""
+    """Return whether a row has the counts of an origin, not only its announcement."""
     return row.get(ORIGIN_PREFIX + origin, OPEN_VALUE) != OPEN_VALUE
 
 
@@ -117,9 +115,9 @@ def announce(bucket_id: BucketId, hour: int, origin: str, expires_s: int) -> Upd
 def late_credit(
     bucket_id: BucketId, hour: int, write_id: str, used_milli: UsedMilli, expires_s: int
 ) -> UpdateExpression:
-    """Count a credit to a bucket that is gone; its amounts in ``used_milli`` are negative.
+    """Count a credit to a deleted bucket; the amounts in ``used_milli`` are negative.
 
-    The write id is the origin's name: a repeated write does not count twice.
+    The write id is the origin's name, so a repeated write does not count twice.
     """
     return store(
         bucket_id, OriginHour(write_id, hour, by_plain_name(used_milli), 0, NO_TALLY), expires_s
@@ -137,7 +135,7 @@ def _row_key(bucket_id: BucketId, hour: int) -> keys.Key:
 
 
 def _row_attributes(bucket_id: BucketId, hour: int, expires_s: int) -> Item:
-    """Return what every write to a row sets beside an origin."""
+    """Return the attributes that every write to a row sets besides an origin."""
     return {
         **index_keys(*bucket_id, hour),
         "entity_id": s(bucket_id.entity_id),
@@ -149,7 +147,7 @@ def _row_attributes(bucket_id: BucketId, hour: int, expires_s: int) -> Item:
 def store_text(table: str, bucket_id: BucketId, origin_hour: OriginHour, expires_s: int) -> str:
     """Return the request text of ``store``, for a stream processor that sends thousands a second.
 
-    Rendered once per table, then filled in.
+    The text is rendered once per table, then filled in.
     """
     attributes = _row_attributes(bucket_id, origin_hour.hour, expires_s)
     values = [content for value in attributes.values() for content in value.values()]
@@ -173,7 +171,7 @@ _store_forms: dict[str, str] = {}
 
 
 def _encode(origin_hour: OriginHour) -> Value:
-    """Return the text that ``document`` would write, in a third of its time."""
+    """Return the counts as JSON text; the stream processor needs a third of ``json``'s time."""
     used = [
         f"{encode_basestring_ascii(name)}:[{net},{through_children}]"
         for name, (net, through_children) in origin_hour.used_milli.items()
@@ -186,12 +184,12 @@ def _encode(origin_hour: OriginHour) -> Value:
 
 
 def plain_name(key: str) -> str:
-    """Return the name that users know of a limit."""
-    return key.partition(_ALIAS)[0]
+    """Return the name of a limit without the digest of a call's parameters."""
+    return key.partition(ALIAS)[0]
 
 
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
-    """Add up limits that differ only in the digest of a call's parameters."""
+    """Add up the amounts of limits with the same plain name."""
     sums: dict[str, tuple[int, int]] = {}
     for key, (net, through_children) in used_milli.items():
         before = sums.get(name := plain_name(key), (0, 0))

@@ -1,27 +1,25 @@
-"""Stored hours of usage, as queries read them; ``items.usage`` says how they are stored."""
+"""Stored hours of usage, as queries read them; ``items.usage`` describes the stored form."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY, Tally
+from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, parsed, text
 from zae_limiter.dynamodb.items.usage import (
     DELIMITER,
     EVENTS,
-    HOUR_MS,
     OPEN_VALUE,
     ORIGIN_PREFIX,
     OriginHour,
     by_plain_name,
 )
 from zae_limiter.models.timestamps import MILLI, ms_from_iso
-
-if TYPE_CHECKING:
-    from zae_limiter.admission.usage import WindowUsage
 
 
 class OpenHour(Enum):
@@ -69,8 +67,6 @@ def _decode(origin: str, hour: int, value: Value) -> OriginHour | OpenHour:
 
 def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
     """Add up all origins of one hour, in whole tokens."""
-    from zae_limiter.admission.usage import WindowUsage  # for queries alone
-
     net_milli: dict[str, int] = {}
     through_milli: dict[str, int] = {}
     admitted, tally = 0, NO_TALLY

@@ -184,7 +184,6 @@ def gather(
         if counts is not None:
             hour_updates.count(update, bucket, counts)
         if part.slot_writes:
-            assert bucket.hours is not None, "an item without hours has no limit with slots"
             write_slots(update, part.slot_writes, bucket.hours.slots)
             require_life(update, bucket)  # the answer does not show which one it was
         gathering.actions.append(actions.update(update))

@@ -17,6 +17,7 @@ from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.provisioning import make_table, remove_table
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.dynamodb import table, version_record
 from zae_limiter.exceptions import InfrastructureNotFoundError, StackOperationError
 from zae_limiter.models.stack import StackOptions
@@ -280,7 +281,7 @@ class FunctionCode:
     async def bring(self, package: packages.FunctionPackage) -> bool | None:
         """Bring the package unless the function has it; None if there is no such function."""
         until = time.monotonic() + CODE_WITHIN_S
-        pause_s, sent = FIRST_PAUSE_S, False
+        backoff, sent = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), False
         while (configuration := await self.configuration()) is not None:
             status = configuration.get("LastUpdateStatus", "Successful")
             if status == "Failed" and sent:
@@ -294,8 +295,7 @@ class FunctionCode:
                 raise StackOperationError(
                     self.name, f"its code is not in place after {CODE_WITHIN_S:.0f} s; run it again"
                 )
-            await asleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await asleep(backoff.next_s())
         return None
 
     async def configuration(self) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import MAX_STACK_LENGTH, check_stack_name
@@ -194,7 +195,8 @@ class StackManager:
 
     async def settled(self, seen: set[str] | None = None) -> str | None:
         """Wait until nothing is in progress; return the status, None if there is no stack."""
-        until, pause_s = time.monotonic() + READY_WITHIN_S, FIRST_PAUSE_S
+        until = time.monotonic() + READY_WITHIN_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         seen = seen if seen is not None else await self._seen()
         told: set[str] = set(seen)
         while True:
@@ -208,8 +210,7 @@ class StackManager:
                 raise StackOperationError(
                     self.name, f"is still {status} after {READY_WITHIN_S:.0f} s; run it again later"
                 )
-            await asleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await asleep(backoff.next_s())
 
     async def _create(self, options: StackOptions, wait: bool) -> str:
         await self._refuse_foreign_table()
@@ -301,7 +302,7 @@ class StackManager:
             await call("cloudformation", "delete_change_set", **reference)
 
     async def _changes(self, reference: dict[str, str]) -> list[StackChange]:
-        pause_s = FIRST_PAUSE_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while True:
             answer = await self.control.acall("cloudformation", "describe_change_set", **reference)
             status, reason = answer["Status"], answer.get("StatusReason", "")
@@ -311,8 +312,7 @@ class StackManager:
                 raise StackOperationError(self.name, f"the plan failed: {reason}")
             if status == "CREATE_COMPLETE":
                 break
-            await asleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await asleep(backoff.next_s())
         pages = await self.control.apages("cloudformation", "describe_change_set", **reference)
         return [_change(each["ResourceChange"]) for page in pages for each in page["Changes"]]
 

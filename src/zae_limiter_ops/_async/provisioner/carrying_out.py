@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zae_limiter.models.audit import bundle_of, config_subject
 from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
 from zae_limiter.models.config import KEEP, ConfigLevel
 from zae_limiter_ops._async.provisioner.live import level_of
@@ -39,7 +38,7 @@ async def carry_out(
 
 
 async def _write(
-    context: Context, changes: list[Change], state: StateStore, principal: str | None
+    context: Context, changes: Sequence[Change], state: StateStore, principal: str | None
 ) -> None:
     now_ms = context.clock()
     batch = ConfigBatch.of(_level_and_place_changes(changes), now_ms, principal)
@@ -57,33 +56,28 @@ async def _write(
             context.cache.set_policy(context.namespace_id, policy)
 
 
-def in_turn(changes: list[Change]) -> Iterator[list[Change]]:
+def in_turn(changes: list[Change]) -> Iterator[Sequence[Change]]:
     """Return the changes in order, as many at a time as a store writes at once.
 
     Limits and policy of the system are one item: they are in one batch, wherever they come. What
     is set comes before what is deleted, and of that defaults come first: no entity is without
     limits in between because its own become those of its resource.
     """
-    return in_batches(sorted(changes, key=_turn), _subject)
+    return in_batches(sorted(changes, key=_turn))
 
 
-def _turn(change: Change) -> tuple[int, int]:
-    """Return the place of a change in the order of an apply; entities by bundles of events."""
+def _turn(change: Change) -> int:
+    """Return the place of a change in the order of an apply."""
     target = change.target
     if target in (SYSTEM, POLICY):
-        return 0, 0
+        return 0
     is_set = change.action is not Action.DELETE
     if not target.entity_id:
-        return 1 if is_set else 4, 0
-    return 2 if is_set else 3, bundle_of(target.entity_id)
+        return 1 if is_set else 4
+    return 2 if is_set else 3
 
 
-def _subject(change: Change) -> str:
-    target = change.target
-    return target.entity_id or config_subject(level_of(target))
-
-
-def _level_and_place_changes(changes: list[Change]) -> list[LevelChange | PlaceChange]:
+def _level_and_place_changes(changes: Sequence[Change]) -> list[LevelChange | PlaceChange]:
     system = {change.target: change for change in changes if change.target in (SYSTEM, POLICY)}
     converted = [_converted(change) for change in changes if change.target not in system]
     return [*([_system_change(system)] if system else []), *converted]

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.exceptions import StackOperationError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import MAX_STACK_LENGTH, check_stack_name
@@ -192,7 +193,8 @@ class SyncStackManager:
 
     def settled(self, seen: set[str] | None = None) -> str | None:
         """Wait until nothing is in progress; return the status, None if there is no stack."""
-        until, pause_s = time.monotonic() + READY_WITHIN_S, FIRST_PAUSE_S
+        until = time.monotonic() + READY_WITHIN_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         seen = seen if seen is not None else self._seen()
         told: set[str] = set(seen)
         while True:
@@ -206,8 +208,7 @@ class SyncStackManager:
                 raise StackOperationError(
                     self.name, f"is still {status} after {READY_WITHIN_S:.0f} s; run it again later"
                 )
-            sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            sleep(backoff.next_s())
 
     def _create(self, options: StackOptions, wait: bool) -> str:
         self._refuse_foreign_table()
@@ -295,7 +296,7 @@ class SyncStackManager:
             call("cloudformation", "delete_change_set", **reference)
 
     def _changes(self, reference: dict[str, str]) -> list[StackChange]:
-        pause_s = FIRST_PAUSE_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while True:
             answer = self.control.call("cloudformation", "describe_change_set", **reference)
             status, reason = answer["Status"], answer.get("StatusReason", "")
@@ -305,8 +306,7 @@ class SyncStackManager:
                 raise StackOperationError(self.name, f"the plan failed: {reason}")
             if status == "CREATE_COMPLETE":
                 break
-            sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            sleep(backoff.next_s())
         pages = self.control.pages("cloudformation", "describe_change_set", **reference)
         return [_change(each["ResourceChange"]) for page in pages for each in page["Changes"]]
 

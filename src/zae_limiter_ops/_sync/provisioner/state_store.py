@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zae_limiter.clock import Deadline
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.batch import Guard
 from zae_limiter.models.timestamps import iso_from_ms
@@ -47,7 +48,8 @@ class StateStore(StateReader):
         Raises ApplyConflict, which names it, if it still holds the lease after ``seconds``. The
         lease of an apply that was killed ends by itself.
         """
-        deadline, pause_s, has_waited = Deadline(seconds), FIRST_PAUSE_S, False
+        deadline, backoff = Deadline(seconds), Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        has_waited = False
         while True:
             lease = ApplyLease.from_state(self._header)
             if lease is None or lease.until_ms <= self._context.clock():
@@ -55,8 +57,8 @@ class StateStore(StateReader):
             if deadline.left() <= 0:
                 until = iso_from_ms(lease.until_ms)
                 raise ApplyConflict.in_progress(lease.principal, lease.since, until)
-            sleep(min(pause_s, max(deadline.left(), 0)))
-            has_waited, pause_s = True, min(2 * pause_s, LONGEST_PAUSE_S)
+            sleep(min(backoff.next_s(), max(deadline.left(), 0)))
+            has_waited = True
             self._header = self._get(0)
 
     def end_expired_lease(self) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 from zae_limiter_ops.cli.shared.console import status
 from zae_limiter_ops.cli.shared.errors import did_you_mean

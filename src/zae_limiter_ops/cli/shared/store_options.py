@@ -42,7 +42,7 @@ def _display_name_hint(ctx: click.Context) -> str:
 
 
 def _endpoint(value: str | None) -> str | None:
-    from zae_limiter.transport.endpoint_urls import parse_endpoint
+    from zae_limiter.transport.messages import parse_endpoint
 
     if value is not None:
         parse_endpoint(value)

@@ -325,22 +325,6 @@ async def test_limits_of_calls_are_dropped_and_stay_counted(world, client):
     assert world.counted() == {world.hour - 2: 1000, world.hour - 1: 7000, world.hour: 8000}
 
 
-async def test_an_item_of_the_schema_without_hours(world, client):
-    item = world.item()
-    hours = {"o", "h", "b0", "rj", "ph", "u0", "ua", "ur"}
-    old = {name: value for name, value in item.items() if name not in hours}
-    old["p_rpm"] = {"S": "100:100:60"}
-    old["lh"] = {"S": "another-"}
-    world.put({**old, "c_rpm": {"N": "77000"}, "ac": {"N": "77"}})
-    newcomer = await world.client()
-    await newcomer.take(rpm=2)
-    assert world.counted() == {world.hour: 2000}
-    assert world.events() == {world.hour: 1}
-    world.next_hour()
-    await newcomer.take(rpm=4)
-    assert world.counted() == {world.hour - 1: 2000, world.hour: 4000}
-
-
 async def test_a_turn_whose_answer_is_lost_is_announced(world, proxy):
     client = await world.client(proxy, config_cache_ttl=10**6, request_timeout=1)
     await world.limits(HUNDRED)

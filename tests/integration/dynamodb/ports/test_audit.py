@@ -1,12 +1,10 @@
 """The audit log: its form, and pages of it."""
 
-import itertools
-
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
 from zae_limiter import schema
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import n, s
-from zae_limiter.models.audit import BUNDLED_EVENTS, AuditEvent, bundle_of
+from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.batch import ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel
 from zae_limiter.models.entity import Entity
@@ -54,16 +52,8 @@ async def test_a_page_reads_no_more_than_it_shows(proxied, proxy, raw):
     raw.put(*(audit.encode(NS, event(number), 7) for number in range(200)))
     with proxy.measure() as seen:
         await proxied.audit.events(NS, "user", None, 5)
-    query, bundled = seen.requests
+    (query,) = seen.requests
     assert query.answer["ScannedCount"] == 5
-    assert bundled.answer["ScannedCount"] == 0
-
-
-def of_one_bundle(count):
-    """Ids of entities whose events may share an item."""
-    wanted = bundle_of("user")
-    ids = (f"entity-{number}" for number in itertools.count())
-    return ["user", *itertools.islice((i for i in ids if bundle_of(i) == wanted), count - 1)]
 
 
 async def apply_limits(ports, ids, capacity, now_ms):
@@ -72,25 +62,16 @@ async def apply_limits(ports, ids, capacity, now_ms):
     assert await ports.configs.write(NS, batch, now_ms=now_ms) == len(ids)
 
 
-async def test_events_of_a_batch_share_items(ports, raw):
-    ids = of_one_bundle(BUNDLED_EVENTS + 3)
-    await apply_limits(ports, [*ids, "alone"], 1, NOW_MS + 5)
+async def test_every_event_of_a_batch_is_an_item_of_its_subject(ports, raw):
+    ids = [f"entity-{number}" for number in range(20)]
+    await apply_limits(ports, ids, 1, NOW_MS + 5)
     stored = [item for item in raw.all() if "/AUDIT#" in item["PK"]["S"]]
-    alone, first, second = stored if stored[0]["PK"] == s("ns-1/AUDIT#alone") else stored[::-1]
-    assert alone["entity_id"] == s("alone")
-    subject = audit.bundle_subject("user")
-    for item in (first, second):
-        assert item["PK"] == s(f"ns-1/AUDIT#{subject}")
-        assert item["ttl"] == n(NOW_MS // 1000 + 7 * 86_400)
-        assert item["GSI4PK"] == s(schema.gsi4_pk_namespace(NS, subject))
-        assert item["principal"] == s("me")
-        assert item["SK"] == s(f"#AUDIT#{audit.decode(item)[-1].event_id}")
-    counts = sorted(len(audit.decode(item)) for item in (first, second))
-    assert counts == [3, BUNDLED_EVENTS]
+    assert {item["PK"]["S"] for item in stored} == {f"ns-1/AUDIT#{each}" for each in ids}
+    assert len(stored) == len(ids)
 
 
-async def test_bundled_events_are_found_by_subject_and_before_any_id(ports, raw):
-    ids = of_one_bundle(BUNDLED_EVENTS + 3)
+async def test_events_of_batches_are_found_by_subject_and_before_any_id(ports):
+    ids = ["user", *(f"entity-{number}" for number in range(22))]
     for number in range(1, 4):
         await apply_limits(ports, ids, number, NOW_MS + number)
         await ports.configs.put(
@@ -100,6 +81,7 @@ async def test_bundled_events_are_found_by_subject_and_before_any_id(ports, raw)
     assert len(everything) == 3 * len(ids) + 3
     order = [each.event_id for each in everything]
     assert order == sorted(order, reverse=True)
+    assert await ports.audit.events(NS, None, "", 10) == []
     for limit in (1, 2, 5, 1000):
         for place, each in enumerate(everything):
             older = everything[place + 1 :]
@@ -107,14 +89,6 @@ async def test_bundled_events_are_found_by_subject_and_before_any_id(ports, raw)
                 assert await ports.audit.events(NS, None, each.event_id, limit) == older[:limit]
             own = [event for event in older if event.entity_id == "user"]
             assert await ports.audit.events(NS, "user", each.event_id, limit) == own[:limit]
-
-
-async def test_a_full_page_reads_no_bundles_that_are_older(proxied, proxy, raw):
-    await apply_limits(proxied, of_one_bundle(BUNDLED_EVENTS), 1, NOW_MS - 1)
-    raw.put(*(audit.encode(NS, event(number), 7) for number in range(20)))
-    with proxy.measure() as seen:
-        assert len(await proxied.audit.events(NS, "user", None, 20)) == 20
-    assert [query.answer["ScannedCount"] for query in seen.requests] == [20, 0]
 
 
 async def test_what_an_event_may_hold_is_read_back(ports):

@@ -14,7 +14,6 @@ from typing import Any
 from tests.support.dynamodb.model.admission import AdmissionCheck
 from tests.support.dynamodb.model.aggregator import MODES, Aggregator
 from tests.support.dynamodb.model.client import FAULTS, ModelClient, Network
-from tests.support.dynamodb.model.expressions import Item
 from tests.support.dynamodb.model.ledger import NOTHING, Bucket, Ledger, Used, Wrong
 from tests.support.dynamodb.model.pauses import PauseCheck
 from tests.support.dynamodb.model.table import ModelTable
@@ -41,7 +40,6 @@ RETENTION_DAYS = 1
 LONG_GAPS_S = (600.0, HOUR_S, 3 * HOUR_S, 3 * HOUR_S, 2 * DAY_S, 12 * DAY_S)
 THEME_WEIGHT = 6
 MOST_ENDINGS = 100  # failures after a failure
-OF_HOURS = ("o", "h", "rj", "rx", "wt", "rq", "ph", "ua", "ur", "ux", "uw", "uq")
 
 
 async def prepared_engine(client: ModelClient, settings: Settings) -> DynamoEngine:
@@ -94,7 +92,6 @@ class Profile:
     fault_kinds: tuple[str, ...] | None = None
     watched: bool | None = None  # hooks note how acquires end
     waits: bool | None = None  # some acquires have a timeout, and so reserve
-    older: bool | None = None  # buckets of the schema without hours are there from the start
     pauses: bool = False
 
     def drawn(self, chance: random.Random) -> Profile:
@@ -108,7 +105,6 @@ class Profile:
             "aggregator": chance.choice((MODES[0], *MODES)),
             "fault_kinds": chance.choice((FAULTS, tuple(chance.sample(FAULTS, 2)))),
             "theme": chance.choice(("", "", "delete", "split", "merge", "configure", "query")),
-            "older": chance.random() < 0.1,
             "watched": chance.random() < 0.5,
             "waits": chance.random() < 0.4,
         }
@@ -160,8 +156,6 @@ class History:
         self._prepare()
         await self._open_fleet()
         await self._configure_first()
-        if self.profile.older:
-            await self._make_older()
         self.network.rate = self.profile.faults or 0.0
         self.aggregator = self._deliveries()
         for _ in range(self.profile.steps or 0):
@@ -372,25 +366,6 @@ class History:
         await repo.set_system_defaults(self._limits())
         await self._create(self.members[0])
         await asyncio.sleep(2)  # eventually consistent reads show it by now
-
-    async def _make_older(self) -> None:
-        """Use all buckets once, and bring their items to the schema without hours."""
-        for entity in (CHILD, OTHER, PARENT):
-            for resource in RESOURCES:
-                async with self.members[0].limiter.acquire(entity, resource, {"rpm": 1}):
-                    pass
-        await self._write_later()
-        for items in self.table.partitions.values():
-            for sk in list(items):
-                if sk == "#STATE":
-                    items[sk] = without_hours(items[sk])
-                elif sk.startswith("#USAGE#"):
-                    del items[sk]
-        self.ledger.forget()
-        for member in self.members:
-            await member.repo.close()
-        self.members.clear()
-        await self._open_fleet()
 
     async def _write_later(self) -> None:
         """Wait for the writes that no caller waits for."""
@@ -652,19 +627,6 @@ class History:
         for place in counted.keys() | self.intended.keys():
             if counted[place] != 1000 * self.intended[place]:
                 raise Wrong(f"{place}: {counted[place]} counted, {self.intended[place]} intended")
-
-
-def without_hours(item: Item) -> Item:
-    """A bucket item as the schema before hours had it: parameters without slots."""
-    older = {
-        name: value
-        for name, value in item.items()
-        if name not in OF_HOURS and not name[1:].isdecimal()
-    }
-    for name in item:
-        if name.startswith("p_"):
-            older[name] = {"S": item[name]["S"].rpartition(":")[0]}
-    return {**older, "lh": {"S": "of-an-older-schema"}}
 
 
 def hour_of(text: str) -> int:

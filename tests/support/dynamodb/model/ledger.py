@@ -87,15 +87,6 @@ class Ledger:
         self._stored: dict[tuple[Bucket, int, str], str] = {}
         table.listeners.append(self.follow)
 
-    def forget(self) -> None:
-        """Begin anew: what is stored was rewritten behind its back."""
-        self.used.clear()
-        self.consumed.clear()
-        self.versions.clear()
-        self._origins.clear()
-        self._reached.clear()
-        self._stored.clear()
-
     def follow(self, changes: list[Change]) -> None:
         """Count what one call has changed, then compare what is stored."""
         touched: set[Bucket] = set()

@@ -1,11 +1,11 @@
-"""The table as all ports of an engine share it: client, transactions, audit log, cache listener."""
+"""What the ports of an engine share: client, transactions, audit log, cache listener."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
 from zae_limiter._async.engines.dynamodb.requests import get_item
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan, Transactions
 from zae_limiter.concurrency.parallel import Parallel
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from zae_limiter._async.engines.dynamodb.client import DynamoClient
-    from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
     from zae_limiter.dynamodb.items.attributes import Item
     from zae_limiter.models.entity import Entity
 
     class CacheListener(Protocol):
-        """Is called with items that other ports read or delete, so that a cache can store them."""
+        """Gets the items that other ports read or delete, so that a cache can store them."""
 
         def on_bucket_read(
             self, namespace_id: str, entity_id: str, resource: str, item: Item | None
         ) -> None:
-            """Take the item of a bucket's first shard; None if there is none."""
+            """Store the item of a bucket's first shard; None if there is no item."""
 
         def on_entity_read(self, namespace_id: str, entity_id: str, entity: Entity | None) -> None:
-            """Take an entity; None if there is none."""
+            """Store an entity; None if the entity is not registered."""
 
 
 T = TypeVar("T")
@@ -44,9 +43,9 @@ DAY_MS = 86_400_000
 
 
 class TableContext:
-    """One table: its client, and how changes are committed, logged and noticed by caches.
+    """One table: its client, and the ways to commit a change, to log it and to tell the cache.
 
-    ``usage_days`` is how long the table keeps usage, ``usage_ms`` the same in milliseconds.
+    The table keeps usage for ``usage_days``; ``usage_ms`` is the same in milliseconds.
     """
 
     def __init__(
@@ -61,31 +60,25 @@ class TableContext:
         self.parallel = parallel
         self.recent_changes = RecentChanges()
         self.active_namespaces = ActiveNamespaces()
+        self.later = LaterWrites(client, parallel)
         self._transactions = Transactions(client, self.recent_changes)
         self.audit_days = audit_retention_days
         self.keep_usage(DEFAULT_USAGE_DAYS)
 
-    @cached_property
-    def later(self) -> LaterWrites:
-        """The writes that no caller waits for. Functions make none, and do not import them."""
-        from zae_limiter._async.engines.dynamodb.later_writes import LaterWrites
-
-        return LaterWrites(self.client, self.parallel)
-
     def keep_usage(self, days: int) -> None:
-        """Keep usage that long, as all clients of the table do; 0 turns it off."""
+        """Set how long usage is kept, which all clients of the table agree on; 0: none is."""
         self.usage_days, self.usage_ms = days, days * DAY_MS
 
     async def commit(
         self, namespace_id: str, plan: Callable[[Deadline], Awaitable[TransactionPlan[T]]]
     ) -> T:
-        """Plan and write a change, again after a conflict with another writer."""
+        """Plan and write a change, and plan it again after a conflict with another writer."""
         return await self._transactions.commit(namespace_id, plan)
 
     async def refuse_if_purging(self, namespace_id: str) -> None:
-        """Raise NamespaceStateError if all items of this namespace are being deleted.
+        """Raise NamespaceStateError if the namespace is being purged.
 
-        For changes that neither read nor count the configuration, which the mark is part of.
+        Changes of the configuration need no such check: the mark of a purge is part of its item.
         """
         active = self.active_namespaces
         if namespace_id == RESERVED_NAMESPACE or active.is_known(namespace_id):

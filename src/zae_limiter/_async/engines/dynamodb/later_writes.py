@@ -1,8 +1,8 @@
-"""Writes that no caller waits for: hours that are announced, resources that are registered.
+"""Writes in the background that no caller waits for: announced hours, registered resources.
 
-They serve queries about a whole resource or namespace, never a charge, so an acquire returns before
-they are made. They are made at once in the background, and are harmless if they are repeated or
-come late. A client that queries waits for its own; closing the engine waits for all of them.
+Only queries about a whole resource or namespace need these writes, so an acquire returns before
+they are made. They are idempotent and may be late. A query waits for the writes of its own client;
+closing the engine waits for all of them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
 
-AT_ONCE = 16  # writes side by side: connections and throughput are there for acquires
-MAX_WAITING = 10_000  # bounds memory in an outage; what is beyond that is not written
-RETRY_AFTER_S = 60.0  # after a failure: an outage must not be met with more calls
-MAX_ATTEMPTS = 5  # at one write, for one that is refused every time
-# Usage is kept for a day at least: an hour is not announced when its row may have expired.
+AT_ONCE = 16  # parallel writes: acquires need connections and throughput, too
+MAX_WAITING = 10_000  # bounds memory in an outage; further writes are dropped
+RETRY_AFTER_S = 60.0  # after a failure, so that an outage does not cause more calls
+MAX_ATTEMPTS = 5  # then a write that is refused every time is dropped
+# Usage is kept for at least a day. An hour is not announced when its row may have expired.
 MAX_AGE_S = 6 * 3600.0
-DRAIN_S = 1.0  # how long a query, or closing, waits for writes that are under way
+DRAIN_S = 1.0  # a query, or closing, waits this long for writes in progress
 
 logger = quiet_logger(__name__)
 
 
 class LaterWrite(NamedTuple):
-    """A write that is still to be made, until when, and how often it has failed."""
+    """A pending write, the moment until which it may be made, and its number of failures."""
 
     write: Callable[[Deadline], Awaitable[None]]
     until_s: float
@@ -39,9 +39,9 @@ class LaterWrite(NamedTuple):
 
 
 class LaterWrites:
-    """Makes writes in the background; one that failed is tried again with a later charge.
+    """Makes writes in the background; a failed write is tried again with a later charge.
 
-    ``failed`` are those, by what they write.
+    ``failed``: failed writes by key.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class LaterWrites:
         self.failed: dict[Hashable, LaterWrite] = {}
 
     def add(self, key: Hashable, write: Callable[[Deadline], Awaitable[None]]) -> None:
-        """Make a write soon. ``key`` says what it writes: the same is written once."""
+        """Make a write soon. Writes with the same ``key`` are made once."""
         if key not in self._making and len(self._waiting) + len(self.failed) < MAX_WAITING:
             self._waiting[key] = LaterWrite(write, time.monotonic() + MAX_AGE_S)
             self._start()
 
     def retry(self) -> None:
-        """Try again what has failed, if that was long enough ago."""
+        """Try failed writes again, if the last failure was long enough ago."""
         if time.monotonic() >= self._retry_at_s:
             self._retry_at_s = time.monotonic() + self._retry_after_s
             self._take_failed()
             self._start()
 
     async def drain(self, seconds: float = DRAIN_S) -> None:
-        """Return when all writes were tried, or after that long. Raises no outage."""
+        """Return when all writes were tried, or after ``seconds``. An outage raises no error."""
         if self.failed:
             self.retry()
         self._start()
@@ -78,7 +78,7 @@ class LaterWrites:
             await self._background.wait(seconds)
 
     async def close(self, seconds: float = DRAIN_S) -> None:
-        """Try everything a last time."""
+        """Try all pending writes a last time."""
         self._take_failed()
         await self.drain(seconds)
 
@@ -86,7 +86,7 @@ class LaterWrites:
         while self.failed:
             try:
                 key, later = self.failed.popitem()
-            except KeyError:  # another thread took it
+            except KeyError:  # another thread took the last one
                 return
             if time.monotonic() < later.until_s:
                 self._waiting.setdefault(key, later)
@@ -94,7 +94,7 @@ class LaterWrites:
     def _start(self) -> None:
         """Start as many workers as there are writes waiting, within bounds."""
         if not self._background.running:
-            self._workers.clear()  # of a loop that was closed, or of the parent of a fork
+            self._workers.clear()  # they belong to a closed loop, or to the parent of a fork
             self._making.clear()
         for _ in range(min(len(self._waiting), AT_ONCE - len(self._workers))):
             worker = object()
@@ -107,12 +107,12 @@ class LaterWrites:
             while self._waiting:
                 try:
                     key, later = self._waiting.popitem()
-                except KeyError:  # another thread took it
+                except KeyError:  # another thread took the last one
                     break
                 await self._make(key, later)
         finally:
             self._workers.discard(worker)
-        if self._waiting:  # added after the last look, when all workers still seemed busy
+        if self._waiting:  # a write was added while all workers still seemed busy
             self._start()
 
     async def _make(self, key: Hashable, later: LaterWrite) -> None:

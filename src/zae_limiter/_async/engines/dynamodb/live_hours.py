@@ -1,4 +1,4 @@
-"""The hours that bucket items hold themselves: the running one, and a finished one until stored."""
+"""The hours that bucket items still hold: the running one, and a finished one until stored."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import hours, keys, usage, usage_reads
-from zae_limiter.dynamodb.items.attributes import Item, integer, s
+from zae_limiter.dynamodb.items.attributes import integer, s
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.dynamodb.items.usage_reads import UsageRow
 from zae_limiter.exceptions import RateLimiterUnavailable
 
-MAX_ROUNDS = 12  # each finds shards that were split off those before: 2^12 are more than exist
+MAX_ROUNDS = 12  # each round finds shards that split off the last ones: 2^12 are enough
 
 
 class RowId(NamedTuple):
-    """Identifies a usage row in a namespace; sorts by time."""
+    """The identity of a usage row in a namespace; row ids sort by time."""
 
     hour: int
     entity_id: str
@@ -40,9 +40,9 @@ LiveHours = dict[RowId, dict[str, OriginHour]]
 async def of_entity(
     client: DynamoClient, namespace_id: str, entity_id: str, resource: str | None
 ) -> LiveHours:
-    """Read what all live shards of an entity count, on one resource or on all.
+    """Read the hours that all live shards of an entity hold, on one resource or on all.
 
-    Read it before the stored rows: an hour that ends meanwhile is then in the rows.
+    They must be read before the stored rows: an hour that ends meanwhile is then in the rows.
     """
     if resource is None:
         unread = await _indexed_shards(client, namespace_id, entity_id)
@@ -59,7 +59,7 @@ async def of_entity(
             bucket_id = wanted[key].bucket_id
             shard = Shard(wanted[key].number, integer(item[bucket_item.SHARDS]))
             shards.setdefault(bucket_id, {})[shard] = integer(item[bucket_item.GENERATION])
-            for origin_hour in _hours_of(item):
+            for origin_hour in hours.counted_hours(item):
                 row_id = RowId(origin_hour.hour, entity_id, bucket_id.resource)
                 live_hours.setdefault(row_id, {})[origin_hour.origin] = origin_hour
         unread = {
@@ -85,22 +85,13 @@ async def _indexed_shards(
     return {bucket_item.ShardId(*key) for key in indexed}
 
 
-def _hours_of(item: Item) -> list[OriginHour]:
-    """Return the hours in one item; one without hours is of the schema before them."""
-    return [
-        origin_hour
-        for origin_hour in (hours.running_hour(item), hours.finished_hour(item))
-        if origin_hour is not None
-    ]
-
-
 async def resolve(
     client: DynamoClient, namespace_id: str, rows: Iterable[UsageRow]
 ) -> list[UsageRow]:
-    """Replace the open origins of rows by what their bucket items count.
+    """Replace the open origins of rows by the counts of their bucket items.
 
-    An item that does not hold the hour has stored it meanwhile: then the row is read again. An
-    origin that is open even there has counted nothing.
+    If an item no longer holds the hour, it has stored the hour meanwhile, and the row is read
+    again. An origin that is open even then has counted nothing.
     """
     rows = list(rows)
     wanted = {
@@ -112,7 +103,7 @@ async def resolve(
     items = await batch_get(client, wanted.values(), consistent=True)
     counted: LiveHours = {}
     for (row_id, origin), key in wanted.items():
-        for origin_hour in _hours_of(items[key]) if key in items else ():
+        for origin_hour in hours.counted_hours(items[key]) if key in items else ():
             if (origin_hour.origin, origin_hour.hour) == (origin, row_id.hour):
                 counted.setdefault(row_id, {})[origin] = origin_hour
     resolved = [completed(row, counted.get(RowId.of(row), {})) for row in rows]
@@ -136,7 +127,7 @@ async def _read_again(
 
 
 def completed(row: UsageRow, counted: dict[str, OriginHour]) -> UsageRow:
-    """Return a row with origins as counted elsewhere, except stored ones: they are final."""
+    """Return a row with counts for its open origins; stored origins are final."""
     return row._replace(origins={**row.origins, **counted, **stored_origins(row)})
 
 
@@ -153,7 +144,7 @@ def _is_open(row: UsageRow) -> bool:
 
 
 def _bucket_key(namespace_id: str, row_id: RowId, origin: str) -> Key | None:
-    """Return the key of the item that an origin belongs to; None if it does not tell the shard."""
+    """Return the key of an origin's bucket item; None if the origin does not name the shard."""
     with suppress(ValueError):
         return keys.bucket(namespace_id, row_id.entity_id, row_id.resource, hours.shard_of(origin))
     return None

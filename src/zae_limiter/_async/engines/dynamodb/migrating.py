@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,7 @@ from zae_limiter.dynamodb import table, version_record
 from zae_limiter.dynamodb.items import keys, system
 from zae_limiter.dynamodb.items.attributes import Item, decode_document
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.migrations import Migration, Rewrite, pending
+from zae_limiter.dynamodb.migrations import MIGRATIONS, Migration, Rewrite, pending
 from zae_limiter.exceptions import IncompatibleSchemaError
 from zae_limiter.models.backend import MigrationProgress, MigrationReport
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
@@ -23,8 +23,8 @@ from zae_limiter.transport.errors import ConditionFailed
 
 PAGE_ITEMS = 500  # read at a time; a resumed run repeats at most one page
 PARALLEL_WRITES = 8  # leaves connections and throughput to acquires
-CALL_S = 30.0  # a table that throttles delays a migration and does not end it
-PLACE_RECORD = "migration"  # the document that says how far the running migration has come
+CALL_S = 30.0  # a table that throttles may delay a migration, but must not end it
+PLACE_RECORD = "migration"  # the document with the place of the running migration
 
 logger = quiet_logger(__name__)
 
@@ -32,24 +32,29 @@ OnProgress = Callable[[MigrationProgress], None]
 
 
 class Migrator:
-    """Rewrites every item of a table, page by page, and notes after each how far it has come.
+    """Rewrites every item of a table, page by page, and notes its place after each page.
 
     The version record is changed first, so that clients of the older version cannot open the
-    table any more, and its note that a migration runs is removed last. A run that is ended in
-    between is resumed by the next one.
+    table any more. The record's note that a migration runs is removed last. If a run ends in
+    between, the next run resumes it.
     """
 
     def __init__(
-        self, client: DynamoClient, parallel: Parallel, page_items: int = PAGE_ITEMS
+        self,
+        client: DynamoClient,
+        parallel: Parallel,
+        migrations: Sequence[Migration] = MIGRATIONS,
+        page_items: int = PAGE_ITEMS,
     ) -> None:
         self._client = client
         self._parallel = parallel
+        self._migrations = migrations
         self._page_items = page_items
 
     async def run(
         self, *, dry_run: bool = False, on_progress: OnProgress | None = None
     ) -> MigrationReport:
-        """Bring the table to the current schema; with ``dry_run`` count what would change."""
+        """Bring the table to the current schema; with ``dry_run`` only count the changes."""
         record = await self._document(VERSION_RECORD)
         before = table.version_of(record)
         if before > version_record.SCHEMA_VERSION:
@@ -59,12 +64,12 @@ class Migrator:
                 f"update zae-limiter to migrate table {self._client.table!r}",
             )
         total = MigrationProgress("", 0, 0)
-        for migration in pending(before):
+        for migration in pending(self._migrations, before):
             if not dry_run:
                 await self._begin(migration.version - 1)
             done = await self._migrate(migration, dry_run, on_progress)
             total = total.plus(done)
-        if pending(before) and not dry_run:
+        if before < version_record.SCHEMA_VERSION and not dry_run:
             await self._end()
         return MigrationReport(
             before, version_record.SCHEMA_VERSION, total.read, total.changed, dry_run
@@ -73,7 +78,6 @@ class Migrator:
     async def _migrate(
         self, migration: Migration, dry_run: bool, on_progress: OnProgress | None
     ) -> MigrationProgress:
-        rewrite = migration.begin()
         after = await self._place(migration)
         progress = MigrationProgress(migration.summary, 0, 0)
         while True:
@@ -82,7 +86,7 @@ class Migrator:
                 body["ExclusiveStartKey"] = after
             answer = await self._client.call("Scan", body, deadline=Deadline(CALL_S))
             items: list[Item] = answer.get("Items", [])
-            changed = await self._rewrite(rewrite, items, dry_run)
+            changed = await self._rewrite(migration.rewrite, items, dry_run)
             after = answer.get("LastEvaluatedKey")
             if not dry_run:
                 await self._put_place(migration, after)
@@ -96,7 +100,7 @@ class Migrator:
                 return progress
 
     async def _rewrite(self, rewrite: Rewrite, items: list[Item], dry_run: bool) -> int:
-        """Write the new form of a page and return how many updates that takes."""
+        """Write the new form of a page and return the number of updates."""
         updates = [update for item in items for update in rewrite(item)]
         if not dry_run:
             for some in _groups(updates):
@@ -106,7 +110,7 @@ class Migrator:
         return len(updates)
 
     async def _write(self, update: UpdateExpression) -> None:
-        with suppress(ConditionFailed):  # deleted, or another runner has rewritten it
+        with suppress(ConditionFailed):  # the item was deleted, or another runner rewrote it
             await self._client.call(
                 "UpdateItem", update.action(), deadline=Deadline(CALL_S), repeatable=True
             )
@@ -114,7 +118,7 @@ class Migrator:
     # --- records
 
     async def _begin(self, from_version: int) -> None:
-        """Keep clients of the older version out."""
+        """Raise the version in the record, which keeps clients of the older version out."""
         record = await self._document(VERSION_RECORD)
         await self._put(VERSION_RECORD, table.record_during_migration(record, from_version))
 
@@ -125,7 +129,7 @@ class Migrator:
         await self._client.call("DeleteItem", {"Key": key.attributes}, repeatable=True)
 
     async def _place(self, migration: Migration) -> Item | None:
-        """Return the key that an unfinished run has come to; None for the beginning."""
+        """Return the last key that an unfinished run has read; None if there is no such run."""
         place = await self._document(PLACE_RECORD)
         if place is None or place["version"] != migration.version:
             return None

@@ -21,17 +21,17 @@ from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.naming import RESERVED_NAMESPACE, new_namespace_id
 from zae_limiter.transport.calls import Deadline
 
-MAX_PASSES = 2  # over the index, for one purge
-MAX_NAMES = MAX_ACTIONS // 3  # each takes an item by name, one by id, and an event
+MAX_PASSES = 2  # passes of one purge over the index
+MAX_NAMES = MAX_ACTIONS // 3  # a namespace has an item by name, one by id, and an event
 
 
 class DynamoNamespaces:
-    """Each step is one transaction. A purge takes many, and can be resumed if interrupted."""
+    """Each step is one transaction. A purge takes many transactions, and can be resumed."""
 
     def __init__(self, context: TableContext) -> None:
         self._context = context
         self._client = context.client
-        self._passes: dict[str, list[InTurn]] = {}  # of each purge in progress, the last one last
+        self._passes: dict[str, list[InTurn]] = {}  # the passes of each purge in progress
 
     async def register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None = None
@@ -128,7 +128,7 @@ class DynamoNamespaces:
     # --- purge
 
     async def begin_purge(self, namespace_id: str) -> int:
-        """Mark a namespace, or purge what a client has written to it after an earlier purge."""
+        """Mark a namespace, or purge items that a client wrote after an earlier purge."""
 
         async def plan(deadline: Deadline) -> TransactionPlan[bool]:
             namespace = await self._by_id(namespace_id, deadline)
@@ -146,7 +146,7 @@ class DynamoNamespaces:
 
         self._passes.pop(namespace_id, None)
         self._context.active_namespaces.forget(namespace_id)
-        await self._context.later.drain()  # not into the namespace when it is empty
+        await self._context.later.drain()  # late writes must not follow the purge
         if await self._context.commit(RESERVED_NAMESPACE, plan):
             return 0
         reserved = namespace_id == RESERVED_NAMESPACE
@@ -158,9 +158,9 @@ class DynamoNamespaces:
     async def purge_batch(self, namespace_id: str, limit: int) -> int:
         """Delete up to ``limit`` items.
 
-        The index is read twice from its beginning to its end and no more often, so that a purge
-        ends although clients write: twice because the index is a moment behind the table. The
-        item that marks the purge, by which clients learn of it, is deleted in the end.
+        The index is read twice, because it is a moment behind the table, and no more often, so
+        that a purge ends even if clients go on writing. The item with the mark, by which clients
+        learn of the purge, is deleted last.
         """
         passes = self._passes.setdefault(namespace_id, [])
         mark = keys.system_config(namespace_id)
@@ -196,7 +196,7 @@ class DynamoNamespaces:
     ) -> None:
         async def plan(deadline: Deadline) -> TransactionPlan[None]:
             namespace = await self._by_id(namespace_id, deadline)
-            if namespace is None:  # registered no longer: what is left has no other mark
+            if namespace is None:  # not registered any more: only the mark is left
                 mark = keys.system_config(namespace_id)
                 return TransactionPlan(None, [actions.delete_any(mark)])
             if namespace.status != PURGING:
@@ -226,7 +226,7 @@ class DynamoNamespaces:
 
 
 def _transition(namespace_id: str, before: str, after: str) -> UpdateExpression:
-    """Return the update from one status to another, on the condition that it is still the first."""
+    """Return the update from one status to another, on the condition of the first status."""
     update = UpdateExpression(keys.namespace_by_id(namespace_id).attributes)
     update.require_equal("status", s(before))
     update.set("status", s(after))

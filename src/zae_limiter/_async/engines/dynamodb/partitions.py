@@ -10,16 +10,16 @@ from zae_limiter._async.engines.dynamodb.requests import Query
 from zae_limiter.concurrency.parallel import Parallel, agather
 from zae_limiter.dynamodb.items.attributes import Item
 
-# Side by side: a listing over all partitions takes four round trips, and leaves connections and
-# throughput to acquires. It also bounds what a listing holds in memory, in pages.
+# Queries at the same time. A listing over all partitions takes four round trips, and leaves
+# connections and throughput to acquires. The number also bounds the pages in memory.
 PARALLEL_QUERIES = 8
 
 
 class InTurn:
-    """All entries, one partition after the other: an order that a cursor can continue.
+    """Reads one partition after the other: an order that a cursor can continue.
 
-    Partitions that are nearly empty are read ahead, more at a time with every step, so that a
-    small store is listed in a few round trips and a page of a large one reads one partition.
+    Nearly empty partitions are read ahead, more at a time with every step. So a small store is
+    listed in a few round trips, and a page of a large store reads one partition.
     """
 
     def __init__(self, queries: Sequence[Query], parallel: Parallel) -> None:
@@ -27,9 +27,9 @@ class InTurn:
         self._parallel = parallel
         self._current: Query | None = None
         self._ahead: deque[tuple[Query, list[Item]]] = deque()
-        self._left: list[Item] = []  # of a page that was taken in part
+        self._left: list[Item] = []  # the rest of a page
         self._width = 1
-        self.count = 0  # entries that were taken so far
+        self.count = 0  # entries taken so far
 
     @property
     def is_over(self) -> bool:
@@ -71,7 +71,7 @@ class InTurn:
 
 
 class Merged:
-    """All entries in the order of ``position``, which is also that of each partition."""
+    """Reads all entries in the order of ``position``, which is also that of each partition."""
 
     def __init__(
         self, queries: Sequence[Query], parallel: Parallel, position: Callable[[Item], str]
@@ -82,7 +82,7 @@ class Merged:
 
     @property
     def held(self) -> int:
-        """How many entries are read and not taken yet."""
+        """The number of entries that were read and not taken yet."""
         return sum(len(read) for _, read in self._sources)
 
     async def take(self, count: int) -> list[Item]:
@@ -97,7 +97,7 @@ class Merged:
         return taken
 
     async def _fill(self) -> None:
-        """Read a page of every partition of which no entry is left, but more may come."""
+        """Read a page of every partition that has no entry left but may have more."""
         dry = [(query, read) for query, read in self._sources if not read and not query.is_over]
         for start in range(0, len(dry), PARALLEL_QUERIES):
             some = dry[start : start + PARALLEL_QUERIES]
@@ -106,7 +106,7 @@ class Merged:
                 read.extend(page)
 
     def _take_read(self, count: int) -> list[Item]:
-        """Take entries in order, until a partition has to be read before one can be chosen."""
+        """Take entries in order, until another page is needed to know the next entry."""
         heads = [
             (self._position(read[0]), number)
             for number, (_, read) in enumerate(self._sources)
@@ -128,7 +128,7 @@ class Merged:
 
 
 class Unordered:
-    """All entries in no order, several partitions side by side."""
+    """Reads all entries in no order, several partitions at a time."""
 
     def __init__(self, queries: Sequence[Query], parallel: Parallel) -> None:
         self._queries = list(queries)

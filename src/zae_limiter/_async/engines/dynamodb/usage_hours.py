@@ -1,7 +1,7 @@
-"""Hours of usage in the order of time, read lazily, a bounded number of them at a time.
+"""Hours of usage in the order of time, of which a bounded number is read at a time.
 
-Stored rows are completed by the hours that bucket items still hold (``live_hours``), so that a
-query is complete up to the last charge that was acknowledged before it.
+Hours that bucket items still hold (``live_hours``) complete the stored rows, so that a query
+contains every charge that was acknowledged before it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.usage import window_key
 from zae_limiter.dynamodb.items.usage_reads import UsageRow
 
-RESOURCE_PAGE = 25  # hours read per query while looking for resources: most have more than a day
-MAX_QUERY_PAGE = 1000  # rows of one Query: about what fits into its 1 MB
-HELD = 8000  # rows or keys that one listing holds in memory, over all of its queries: some 12 MB
-MIN_PAGE = 25  # keys of one Query: fewer cost as much
+RESOURCE_PAGE = 25  # hours per query while looking for resources: most have more than a day
+MAX_QUERY_PAGE = 1000  # rows of one Query, whose answer has at most 1 MB
+HELD = 8000  # rows or keys that all queries of one listing hold in memory: some 12 MB
+MIN_PAGE = 25  # keys of one Query: fewer keys cost as much
 AFTER_ALL_HOURS = "~"
 AFTER_ALL_USAGE = "#USAGE$"  # `$` comes right after `#`
 
 
 class HourRange(NamedTuple):
-    """Hours since 1970 from ``first`` to before ``end``, about ``wanted`` of them needed.
+    """Hours since 1970 from ``first`` to before ``end``; the reader needs about ``wanted`` of them.
 
-    By resource, the first hour may start at an entity.
+    In the index of a resource, the first hour may start at ``first_entity``.
     """
 
     first: int
@@ -42,8 +42,8 @@ class HourRange(NamedTuple):
     first_entity: str = ""
 
     def page_size(self, queries: int) -> int:
-        """Return how many rows each of several queries reads at a time."""
-        # Twice the average: queries that have more to read are seldom read twice.
+        """Return the number of rows that each of several queries reads at a time."""
+        # Twice the average, so that queries with more rows seldom need a second page.
         wanted = 2 * self.wanted // queries if queries > 1 else self.wanted
         return min(max(wanted, MIN_PAGE), MAX_QUERY_PAGE, max(HELD // queries, MIN_PAGE))
 
@@ -86,16 +86,16 @@ def _hour_in_key(item: Item) -> str:
 
 
 class WantedHours(Protocol):
-    """Which hours a reader needs, as far as it is known by then: other rows are not read."""
+    """The hours that a reader still needs; other rows are not read."""
 
     def wants(self, entity_id: str, resource: str, hour: int) -> bool: ...
 
     def is_complete(self, hour: int) -> bool:
-        """Whether it needs no hours from this one on."""
+        """Return whether the reader needs no hours from this one on."""
 
 
 class ResourceRows:
-    """Rows of all entities on some resources: keys from the index, then those items wanted."""
+    """Rows of all entities on some resources: keys from the index, then the wanted items."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ResourceRows:
         return []
 
     async def _keys(self) -> list[Key]:
-        """Return keys of the next rows that are wanted; none at the end."""
+        """Return the keys of the next wanted rows; an empty list at the end."""
         found: list[Key] = []
         wanted = self._wanted
         while not found and (entries := await self._merged.take(self._count)):
@@ -144,12 +144,12 @@ class ResourceRows:
 
 
 def _index_key(hour: int, entity_id: str = "") -> str:
-    """Return where an hour begins in the index: before its entities, or at one of them."""
+    """Return the place in the index before an hour's entities, or at one of them."""
     return schema.gsi2_sk_usage(window_key(hour), entity_id).rstrip("#")
 
 
 class UsageHours:
-    """The hours of a query, stored ones and live ones, none earlier than those before."""
+    """The stored and live hours of a query, in the order of time."""
 
     def __init__(
         self, client: DynamoClient, namespace_id: str, rows: RowSource, live: LiveHours
@@ -161,7 +161,7 @@ class UsageHours:
         self._is_over = False
 
     async def next(self) -> list[BucketHour]:
-        """Return the next hours in which anything was counted; none at the end."""
+        """Return the next hours that have counts; an empty list at the end."""
         while not self._is_over:
             stored = await self._rows.take()
             self._is_over = not stored
@@ -174,9 +174,9 @@ class UsageHours:
         return []
 
     def _with_live(self, stored: list[UsageRow]) -> list[UsageRow]:
-        """Complete rows by live hours, and add those that no row has; at the end all that are left.
+        """Complete rows by live hours, and add rows for live hours that are not stored.
 
-        More rows of the last hour may follow, so live hours from there on are kept.
+        More rows of the last stored hour may follow, so later live hours wait until the end.
         """
         rows = [live_hours.completed(row, self._live.pop(RowId.of(row), {})) for row in stored]
         passed = [row_id for row_id in self._live if self._is_over or row_id.hour < stored[-1].hour]
@@ -192,7 +192,7 @@ def _bucket_hour(row: UsageRow) -> BucketHour:
 
 
 class Subject(NamedTuple):
-    """What usage is asked for: an entity, a resource, both, or a whole namespace."""
+    """The subject of a query: an entity, a resource, both, or a whole namespace."""
 
     namespace_id: str
     entity_id: str | None
@@ -204,10 +204,10 @@ async def usage_hours(
 ) -> UsageHours:
     """Return the hours of an entity, of a resource, of both, or of a whole namespace.
 
-    Rows of several entities may be left out if they are not wanted.
+    In a query about several entities, rows that are not ``wanted`` may be left out.
     """
     namespace_id, entity_id, resource = subject
-    if entity_id is None or resource is None:  # what this client has just begun is found by index
+    if entity_id is None or resource is None:  # the index must know this client's own hours
         await context.later.drain()
     live: LiveHours = {}
     rows: RowSource

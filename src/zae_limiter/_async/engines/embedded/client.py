@@ -1,14 +1,16 @@
-"""What memory and SQLite supply: a client that runs operations in a transaction."""
+"""The client that memory and SQLite supply, and ports whose methods run operations by it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.embedded.tables import Listing
+from zae_limiter.embedded.tables import Listing, Tables
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -43,7 +45,47 @@ class EmbeddedClient(Protocol):
         """Run a listing, each page of it on a snapshot; no other call waits for longer."""
 
     def groups(self) -> tuple[int, int, int]:
-        """Transactions of several callers, how many callers shared one, and the most that did."""
+        """Return the transactions of several callers, their callers, and the largest number."""
 
     async def close(self) -> None:
         """Wait for the operations in progress, then close the store."""
+
+
+class Port:
+    """A port over a client. ``_async.ports`` says what each of its methods promises."""
+
+    def __init__(self, client: EmbeddedClient) -> None:
+        self._client = client
+
+
+def reads(
+    operation: Callable[Concatenate[Tables, P], T],
+) -> Callable[Concatenate[Port, P], Coroutine[Any, Any, T]]:
+    """Return a method of a port that runs a short operation on a snapshot."""
+
+    async def method(self: Port, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._client.read(partial(operation, **kwargs), args)
+
+    return method
+
+
+def lists(
+    operation: Callable[Concatenate[Tables, P], Listing[T]],
+) -> Callable[Concatenate[Port, P], Coroutine[Any, Any, T]]:
+    """Return a method of a port that runs a listing."""
+
+    async def method(self: Port, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._client.list(partial(operation, **kwargs), args)
+
+    return method
+
+
+def writes(
+    operation: Callable[Concatenate[Tables, P], T],
+) -> Callable[Concatenate[Port, P], Coroutine[Any, Any, T]]:
+    """Return a method of a port that runs an operation in one transaction."""
+
+    async def method(self: Port, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._client.write(partial(operation, **kwargs), args)
+
+    return method

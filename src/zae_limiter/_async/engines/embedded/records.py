@@ -1,22 +1,14 @@
-"""The ports for configuration, entities and namespaces of the embedded engines.
+"""The ports of the embedded engines, except that of buckets.
 
-Every method forwards to an operation of ``zae_limiter.embedded``, which reads, decides and writes.
-What each promises is said in ``zae_limiter._async.ports``.
+Every method runs an operation of ``zae_limiter.embedded``, which reads, decides and writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from zae_limiter._async.engines.embedded.client import EmbeddedClient
+from zae_limiter._async.engines.embedded.client import Port, lists, reads, writes
 from zae_limiter.clock import Deadline
-from zae_limiter.embedded import (
-    configs,
-    entities,
-    namespaces,
-)
+from zae_limiter.embedded import configs, entities, history, namespaces
 from zae_limiter.models.audit import AuditedChange, config_subject
-from zae_limiter.models.batch import ConfigBatch
 from zae_limiter.models.config import (
     ConfigLevel,
     ConfigSnapshot,
@@ -24,14 +16,11 @@ from zae_limiter.models.config import (
     SharedConfig,
     StoredLevel,
 )
-from zae_limiter.models.entity import Entity, Namespace
+from zae_limiter.models.entity import Entity
 
 
-class EmbeddedConfigs:
+class EmbeddedConfigs(Port):
     """Stored limits: a change, its audit event and the version count are one transaction."""
-
-    def __init__(self, client: EmbeddedClient) -> None:
-        self._client = client
 
     async def snapshot(
         self,
@@ -80,33 +69,15 @@ class EmbeddedConfigs:
         change = AuditedChange.by(principal, config_subject(level), now_ms, resource or None)
         return await self._client.write(configs.delete, (namespace_id, level, change))
 
-    async def get_many(
-        self, namespace_id: str, levels: Sequence[ConfigLevel]
-    ) -> dict[ConfigLevel, LevelConfig]:
-        return await self._client.list(configs.get_many, (namespace_id, levels))
-
-    async def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
-        return await self._client.write(configs.write, (namespace_id, batch, now_ms))
-
-    async def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        return await self._client.list(configs.resources_with_defaults, (namespace_id,))
-
-    async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        return await self._client.list(configs.resources_with_entity_configs, (namespace_id,))
-
-    async def configured_entities(
-        self, namespace_id: str, resource: str, after: str, limit: int | None
-    ) -> list[str]:
-        return await self._client.list(
-            configs.configured_entities, (namespace_id, resource, after, limit)
-        )
+    get_many = lists(configs.get_many)
+    write = writes(configs.write)
+    resources_with_defaults = lists(configs.resources_with_defaults)
+    resources_with_entity_configs = lists(configs.resources_with_entity_configs)
+    configured_entities = lists(configs.configured_entities)
 
 
-class EmbeddedEntities:
+class EmbeddedEntities(Port):
     """Entities: a change and its audit event are one transaction."""
-
-    def __init__(self, client: EmbeddedClient) -> None:
-        self._client = client
 
     async def create(
         self, namespace_id: str, entity: Entity, now_ms: int, principal: str | None
@@ -114,20 +85,13 @@ class EmbeddedEntities:
         change = AuditedChange.by(principal, entity.id, now_ms)
         await self._client.write(entities.create, (namespace_id, entity, change))
 
-    async def get(self, namespace_id: str, entity_id: str) -> Entity | None:
-        return await self._client.read(entities.get, (namespace_id, entity_id))
-
-    async def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
-        return await self._client.list(entities.get_many, (namespace_id, entity_ids))
+    get = reads(entities.get)
+    get_many = lists(entities.get_many)
+    page = lists(entities.page)
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         children, _ = await self.page(namespace_id, parent_id, "", None)
         return children
-
-    async def page(
-        self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
-    ) -> tuple[list[Entity], str | None]:
-        return await self._client.list(entities.page, (namespace_id, parent_id, after, limit))
 
     async def set_parent(
         self,
@@ -151,36 +115,36 @@ class EmbeddedEntities:
         return await self._client.write(entities.delete, (namespace_id, change))
 
 
-class EmbeddedNamespaces:
+class EmbeddedNamespaces(Port):
     """Namespaces: each step is one transaction; a purge is many, and can be resumed."""
 
-    def __init__(self, client: EmbeddedClient) -> None:
-        self._client = client
+    register = writes(namespaces.register)
+    find = reads(namespaces.find)
+    all = reads(namespaces.listing)
+    soft_delete = writes(namespaces.soft_delete)
+    recover = writes(namespaces.recover)
+    begin_purge = writes(namespaces.begin_purge)
+    purge_batch = writes(namespaces.purge_batch)
+    finish_purge = writes(namespaces.finish_purge)
 
-    async def register(
-        self, names: tuple[str, ...], now_ms: int, principal: str | None = None
-    ) -> dict[str, str]:
-        return await self._client.write(namespaces.register, (names, now_ms, principal))
 
-    async def find(self, name: str) -> Namespace | None:
-        return await self._client.read(namespaces.find, (name,))
+class EmbeddedUsage(Port):
+    """Usage windows, closed and open."""
 
-    async def all(self) -> list[Namespace]:
-        return await self._client.read(namespaces.listing, ())
+    page = lists(history.usage_page)
+    summary = lists(history.usage_summary)
+    top = lists(history.usage_top)
 
-    async def soft_delete(self, name: str, now_ms: int, principal: str | None = None) -> str:
-        return await self._client.write(namespaces.soft_delete, (name, now_ms, principal))
 
-    async def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
-        return await self._client.write(namespaces.recover, (namespace_id, now_ms, principal))
+class EmbeddedAudit(Port):
+    """Audit events, newest first."""
 
-    async def begin_purge(self, namespace_id: str) -> int:
-        return await self._client.write(namespaces.begin_purge, (namespace_id,))
+    events = lists(history.events)
 
-    async def purge_batch(self, namespace_id: str, limit: int) -> int:
-        return await self._client.write(namespaces.purge_batch, (namespace_id, limit))
 
-    async def finish_purge(
-        self, namespace_id: str, now_ms: int, principal: str | None = None
-    ) -> None:
-        await self._client.write(namespaces.finish_purge, (namespace_id, now_ms, principal))
+class EmbeddedDocuments(Port):
+    """Small JSON documents by key."""
+
+    get = reads(namespaces.get_document)
+    put = writes(namespaces.put_document)
+    replace = writes(namespaces.replace_document)

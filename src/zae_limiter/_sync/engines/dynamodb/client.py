@@ -29,7 +29,7 @@ from zae_limiter.transport.responses import (
 )
 from zae_limiter.transport.threads import Http, outcome, sleep
 
-# A hundred times what DynamoDB takes, and not yet a nuisance to the limiter's own callers.
+# A hundred times the usual answer time, and still bearable for the limiter's own callers.
 DEFAULT_TIMEOUT_S = 2.0
 READS = frozenset(
     {
@@ -85,11 +85,11 @@ class DynamoClient:
 
     @property
     def answered_s(self) -> float:
-        """When the server last answered anything, on the monotonic clock."""
+        """The moment of the server's last answer, on the monotonic clock."""
         return self._http.answered_s
 
     def deadline(self) -> Deadline:
-        """The request timeout, from now on."""
+        """Return the deadline of a call that begins now."""
         return Deadline(self.request_timeout)
 
     def call(
@@ -101,11 +101,12 @@ class DynamoClient:
         repeatable: bool = False,
         throttled: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
-        """Call one operation, in DynamoDB's JSON; a mapping without a table's name gets it.
+        """Call one operation with a body in DynamoDB's JSON; a mapping gets the table's name.
 
-        Retried within the deadline if it was not carried out; if the outcome is unknown, only if
-        it reads or is ``repeatable``. ``throttled`` is called each time that the item may be
-        written too often. Raises the errors of ``zae_limiter.transport.errors``.
+        A request that was not carried out is retried within the deadline. If the outcome is
+        unknown, only reads and ``repeatable`` requests are retried. ``throttled`` is called
+        whenever the item may be written too often. Raises the errors of
+        ``zae_limiter.transport.errors``.
         """
         if not isinstance(body, str):
             if "TableName" not in body and operation not in _NAME_NO_TABLE:
@@ -116,9 +117,9 @@ class DynamoClient:
         return shield(partial(self._run, operation, payload, retries))
 
     def _run(self, operation: str, payload: bytes, retries: Retries) -> dict[str, Any]:
-        """Sign, send and parse; again while ``retries`` or a remedy for a refusal allows it.
+        """Sign, send and parse, and try again while ``retries`` or a remedy allows it.
 
-        In the sync tree never in the main thread: a signal handler must find no lock held.
+        The sync tree never runs this in the main thread: a signal handler must find no lock held.
         """
         call = InFlightCall(self._calls_in_flight)
         clock, source = self._clock, self._access_source
@@ -157,16 +158,16 @@ class DynamoClient:
                 if pause:
                     sleep(pause)
         finally:
-            del call  # which ends it
+            del call  # the last reference: the call has ended
 
     def close(self) -> None:
-        """Wait for calls in flight and close all connections. May be called twice."""
+        """Wait for calls in flight and close all connections; a second time does nothing."""
         with suppress(TimeoutError):  # calls with a longer deadline lose their connections
             outcome(self._calls_in_flight.close(), self.request_timeout)
         self._http.close()
 
     def _observe_date(self, response: HttpResponse, clock: ServerClock) -> None:
-        """Let an answer of DynamoDB's own set the clock; most repeat the Date of the last one."""
+        """Set the clock by an answer of DynamoDB's own; most repeat the date of the last one."""
         _, headers, _, sent_ns, received_ns = response
         date = headers.get("date", "")
         if date == self._last_date and sent_ns < clock.urgent_from_ns:
@@ -181,7 +182,7 @@ class DynamoClient:
     def _remedy(
         self, denied: Denied, response: HttpResponse, access: Access, retries: Retries
     ) -> Access:
-        """Return the access for another attempt; raises ``denied`` if that would not help."""
+        """Return the access for another attempt; raises ``denied`` if none would help."""
         if denied.remedy == "clock" and self._sign_by_server_time(response):
             return access
         if denied.remedy != "credentials":
@@ -203,7 +204,7 @@ class DynamoClient:
             ) from error
 
     def _sign_by_server_time(self, response: HttpResponse) -> bool:
-        """Use the server's time in signatures from now on; False if its Date is unusable."""
+        """Use the server's time in signatures from now on; False if its date is unusable."""
         server_ms = date_ms(response.headers.get("date", ""))
         if server_ms is None:
             return False

@@ -60,9 +60,9 @@ class DynamoConfigs:
     ) -> ConfigSnapshot:
         """Return all levels for an (entity, resource), the entity, and the version.
 
-        If ``fresh``, everything is read at one moment, ``shared`` included. Otherwise one cheap
-        read brings the bucket, too, for its cache; it may be a moment behind unless this client
-        has just changed something in the namespace.
+        If ``fresh``, all items are read as of one moment, those of ``shared`` included. Otherwise
+        one cheap read also brings the bucket for its cache. That read may be a moment behind,
+        unless this client has just changed something in the namespace.
         """
         if fresh:
             shared = None
@@ -111,7 +111,7 @@ class DynamoConfigs:
     ) -> None:
         listener, (namespace_id, entity_id, _) = self._context.listener, bucket_id
         listener.on_entity_read(namespace_id, entity_id, entity)
-        if not fresh:  # else the bucket was not read
+        if not fresh:  # a fresh snapshot does not read the bucket
             listener.on_bucket_read(*bucket_id, items.get(keys.bucket(*bucket_id)))
 
     # --- one level
@@ -185,7 +185,7 @@ class DynamoConfigs:
         return {level: config for level, config in decoded.items() if config is not None}
 
     def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
-        """Make the changes in one transaction; a system's item with a purge mark refuses it."""
+        """Make the changes in one transaction, which is refused while the namespace is purged."""
         planner = BatchPlan(namespace_id, batch, self._context.audit_days)
         places: dict[str, Entity | None] = {}
         self._context.refuse_if_purging(namespace_id)

@@ -57,7 +57,7 @@ class DynamoDocuments:
             items = batch_get(self._client, wanted, consistent=True, deadline=deadline)
             before = items.get(record)
             if system.document_revision(before) == value["revision"]:
-                return TransactionPlan(True, [])  # an unanswered attempt was committed
+                return TransactionPlan(True, [])  # an earlier, unanswered attempt was committed
             writes = [actions.put(item, before)]
             if guard is not None and guard_key is not None:
                 if system.document_revision(items.get(guard_key)) != guard.revision:
@@ -71,7 +71,7 @@ class DynamoDocuments:
 
 
 def _encoded(namespace_id: str, key: str, value: dict[str, Any]) -> Item:
-    """Return the item of a document; raise ValidationError if it is too large for one."""
+    """Return the item of a document; raise ValidationError if the document is too large."""
     item = system.encode_document(namespace_id, key, value)
     length = len(text(item[DOCUMENT]))
     if length > MAX_DOCUMENT_CHARACTERS:

@@ -59,15 +59,15 @@ class DynamoEngine:
 
     @property
     def answered_s(self) -> float:
-        """When the server last answered anything, a refusal or a fault included."""
+        """The moment of the server's last answer, which may be a refusal or a fault."""
         return self._client.answered_s
 
     def keep_usage(self, days: int) -> None:
-        """Keep usage that long; 0 turns it off."""
+        """Set for how many days usage is kept; 0 keeps none."""
         self._context.keep_usage(days)
 
     def keep_audit(self, days: int) -> None:
-        """Keep audit events that long."""
+        """Set for how many days audit events are kept."""
         self._context.audit_days = days
 
     def stats(self) -> StoreStats:

@@ -24,6 +24,7 @@ from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.attributes import MAX_DOCUMENT_CHARACTERS, Item, s, text
 from zae_limiter.dynamodb.items.entity_items import EntityItems
 from zae_limiter.dynamodb.items.keys import Key
+from zae_limiter.dynamodb.sharding.transactions import siblings
 from zae_limiter.exceptions import EntityExistsError, ValidationError
 from zae_limiter.models.audit import AuditAction, AuditedChange, parent_details
 from zae_limiter.models.entity import Entity
@@ -31,13 +32,13 @@ from zae_limiter.naming import DEFAULT_RESOURCE
 from zae_limiter.schema import BucketKey
 from zae_limiter.transport.calls import Deadline
 
-OTHER_ACTIONS = 4  # of a deletion besides limits and buckets: entity, registry, version, event
+OTHER_ACTIONS = 4  # a deletion also writes the entity, the registry, the version and the event
 MAX_ITEMS = MAX_ACTIONS - OTHER_ACTIONS  # actions for limits and buckets: 32 buckets at a time
 MAX_NAMED = 1000  # resources in the event of a deletion, which is one item of at most 400 KB
-MIN_INDEX_PAGE = 1000  # of the namespace's index, where entities are few among other items
-PARALLEL_QUERIES = 16  # of the buckets of unregistered entities; leaves throughput to acquires
+MIN_INDEX_PAGE = 1000  # in the namespace's index, entities are few among other items
+PARALLEL_QUERIES = 16  # for the buckets of unregistered entities; leaves throughput to acquires
 
-Placed = tuple[str, Entity]  # an entity, and the cursor of a page that starts after it
+Placed = tuple[str, Entity]  # the cursor of a page that starts after an entity, and that entity
 
 
 class DynamoEntities:
@@ -68,7 +69,7 @@ class DynamoEntities:
         is_retry = False
 
         def plan(deadline: Deadline) -> TransactionPlan[None]:
-            nonlocal is_retry  # the first attempt needs no read: most entities are new
+            nonlocal is_retry  # the first attempt reads nothing: most entities are new
             key = keys.entity(namespace_id, entity.id)
             if is_retry and get_item(self._client, key, deadline) is not None:
                 raise EntityExistsError(entity.id)
@@ -95,7 +96,7 @@ class DynamoEntities:
     def page(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
     ) -> tuple[list[Entity], str | None]:
-        # One more than the page shows whether there is another one.
+        # One more entity than the page has shows whether there is another page.
         most = None if limit is None else limit + 1
         if parent_id is None:
             entities_of_page = self._page_of_all(namespace_id, after, most)
@@ -123,7 +124,7 @@ class DynamoEntities:
     def _page_of_all(self, namespace_id: str, after: str, limit: int | None) -> list[Placed]:
         """Read entities in the order of the namespace's index, which projects keys only.
 
-        An id that was never created is listed where the index has the first bucket of it.
+        An id that was never registered is listed at the place of its first bucket in the index.
         """
         indexed = self._indexed(namespace_id, after, limit)
         page: list[Placed] = []
@@ -131,7 +132,7 @@ class DynamoEntities:
         while not indexed.is_over:
             listed = [Key.of(item) for item in indexed.page()]
             while listed:
-                # No more than the page lacks: every unregistered id costs a query.
+                # Read no more than the page lacks: every unregistered id costs a query.
                 lacking = MAX_KEYS if limit is None else max(limit - len(page), PARALLEL_QUERIES)
                 batch, listed = listed[: min(lacking, MAX_KEYS)], listed[min(lacking, MAX_KEYS) :]
                 page += self._in_batch(namespace_id, batch, judged)
@@ -173,7 +174,7 @@ class DynamoEntities:
         now_ms: int,
         principal: str | None,
     ) -> Entity | None:
-        """Replace the entity's item. The copies in its bucket items stay: nothing goes by them."""
+        """Replace the entity's item; no code uses the copies in its bucket items, which stay."""
         change = AuditedChange.by(principal, entity_id, now_ms)
 
         def plan(deadline: Deadline) -> TransactionPlan[Entity | None]:
@@ -182,7 +183,7 @@ class DynamoEntities:
                 return TransactionPlan(None, [])
             before = entities.decode(item)
             after = replace(before, parent_id=parent_id, cascade=cascade)
-            if after == before:  # also if an unanswered attempt of this change was committed
+            if after == before:  # also after an unanswered attempt that was committed
                 return TransactionPlan(after, [])
             details = parent_details(before, after)
             writes = [
@@ -198,7 +199,7 @@ class DynamoEntities:
     def _in_batch(self, namespace_id: str, listed: list[Key], judged: set[str]) -> list[Placed]:
         """Return the entities that a part of the index names, in its order.
 
-        ``judged`` are ids that an earlier bucket has shown to be unregistered.
+        ``judged`` are the unregistered ids that an earlier bucket has shown.
         """
         buckets: dict[Key, BucketKey] = {}
         for key in listed:
@@ -224,7 +225,7 @@ class DynamoEntities:
         return page
 
     def _first_resources(self, namespace_id: str, entity_ids: list[str]) -> dict[str, str | None]:
-        """Return the first resource that each entity has a bucket on, several at a time."""
+        """Return the first resource of each entity that has a bucket, by parallel queries."""
         first: dict[str, str | None] = {}
         for start in range(0, len(entity_ids), PARALLEL_QUERIES):
             some = entity_ids[start : start + PARALLEL_QUERIES]
@@ -244,10 +245,10 @@ class DynamoEntities:
         return schema.parse_bucket_pk(text(items[0]["PK"])).resource if items else None
 
     def delete(self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None) -> bool:
-        """Delete in one transaction if it fits; otherwise in several, the entity in the last.
+        """Delete in one transaction if all items fit; otherwise in several, the entity in the last.
 
-        The last one writes the audit event, so an interrupted deletion was not logged, and
-        deleting the entity again completes it.
+        The last transaction writes the audit event. An interrupted deletion is therefore not
+        logged, and deleting the entity again completes it.
         """
         change = AuditedChange.by(principal, entity_id, now_ms)
         deleted = EntityItems()
@@ -279,7 +280,7 @@ class DynamoEntities:
 
     def _items(self, namespace_id: str, entity_id: str) -> tuple[EntityItems, Item | None]:
         """Read the items of an entity, all shards of its buckets included, and the registry."""
-        # From the first of these sort keys to the last are limits and the entity, but no usage.
+        # Between these sort keys are the limits and the entity, but no usage.
         first, last = schema.sk_config(""), schema.sk_meta()
         partition = s(schema.pk_entity(namespace_id, entity_id))
         values = {":pk": partition, ":first": s(first), ":last": s(last)}
@@ -293,9 +294,6 @@ class DynamoEntities:
             wanted.append(registry)
         buckets = batch_get(self._client, wanted, consistent=True)
         registry_item = buckets.pop(registry, None)
-        # Imported here: functions that delete nothing start faster without shards.
-        from zae_limiter.dynamodb.sharding.transactions import siblings
-
         while unread := siblings(buckets.values()).difference(buckets):  # the index lags
             more = batch_get(self._client, unread, consistent=True)
             if not more:
@@ -305,7 +303,7 @@ class DynamoEntities:
         return EntityItems(meta[0] if meta else None, tuple(limits), bucket_items), registry_item
 
     def _likely_buckets(self, namespace_id: str, entity_id: str, limits: list[Item]) -> list[Key]:
-        """Return the buckets in the index, which may lag, and those that own limits suggest."""
+        """Return the buckets in the index, which may lag, and those that the limits suggest."""
         condition = "GSI3PK = :entity AND begins_with(GSI3SK, :bucket)"
         index_key = s(schema.gsi3_pk_entity(namespace_id, entity_id))
         values = {":entity": index_key, ":bucket": s("BUCKET#")}

@@ -61,7 +61,7 @@ def open_dynamodb(url: StoreUrl, settings: Settings) -> DynamoEngine:
 def migrate_dynamodb(
     url: StoreUrl, settings: Settings, *, dry_run: bool, on_progress: OnProgress | None
 ) -> MigrationReport:
-    """Bring the table of the URL's stack to the current schema, or count what would change."""
+    """Bring the table of the URL's stack to the current schema, or count the changes."""
     from zae_limiter._sync.engines.dynamodb.migrating import Migrator
 
     client, parallel = _client(url, settings), Parallel(settings.parallel_mode)
@@ -86,8 +86,8 @@ def _client(url: StoreUrl, settings: Settings) -> DynamoClient:
 def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Settings) -> None:
     """Check that the table exists, is ours, and has a schema that this version understands.
 
-    How long usage and audit events are kept is decided when the table is made, and read by every
-    client.
+    The retention of usage and audit events is decided when the table is made. Every client reads
+    it from the version record.
     """
     provision = settings.provision
     exists, record = _version_record(engine)
@@ -95,7 +95,7 @@ def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Settings) -> 
         _provide(client, settings)
         _, record = _version_record(engine)
     if record is None:
-        if provision == "table":  # it may have been created just now, by another client
+        if provision == "table":  # another client may be creating the table just now
             make_table(client)
         record = _first_record(settings)
         if provision != "never":
@@ -108,14 +108,14 @@ def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Settings) -> 
     audit_days = audit_days_of(record)
     if audit_days is not None:
         engine.keep_audit(audit_days)
-    if WINDOWS_OFFERED in record and settings.snapshot_windows == WINDOWS:  # else it was chosen
+    if WINDOWS_OFFERED in record and settings.snapshot_windows == WINDOWS:  # the default
         engine.snapshot_windows = check_windows(record[WINDOWS_OFFERED])
     if settings.auto_update and record.get(FUNCTIONS_VERSION, __version__) != __version__:
         operations.update_older_functions(client, record)
 
 
 def _provide(client: DynamoClient, settings: Settings) -> None:
-    """Create what is missing: the table alone, or the stack that it belongs to."""
+    """Create the missing table alone, or the stack that it belongs to."""
     if settings.provision == "never":
         raise InfrastructureNotFoundError(
             client.table, f"there is no such table, and provision='table' creates it; {WITHOUT_AWS}"
@@ -142,7 +142,7 @@ def _version_record(engine: DynamoEngine) -> tuple[bool, dict[str, Any] | None]:
 
 
 def _explain(table: str, error: PermissionDenied | Refused | ValidationError) -> NoReturn:
-    """Raise the error with what to do about it: a user without AWS may not need it."""
+    """Raise the error with advice: a user without AWS may not need AWS at all."""
     if isinstance(error, ValidationError) and error.field == "region" and error.value is None:
         raise InfrastructureNotFoundError(
             table,

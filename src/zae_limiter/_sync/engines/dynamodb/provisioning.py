@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.dynamodb import table
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
@@ -27,10 +28,9 @@ logger = quiet_logger(__name__)
 def make_table(client: DynamoClient, *, stream: bool = True) -> None:
     """Create the table unless it exists, and return when it can be used.
 
-    Several clients may do so at once. The stream is for the aggregator; a table for tests may do
-    without.
+    Several clients may do so at once. Only the aggregator needs the stream.
     """
-    waiting, pause_s = Deadline(READY_WITHIN_S), FIRST_PAUSE_S
+    waiting, backoff = Deadline(READY_WITHIN_S), Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     while (status := _status(client)) not in table.READY:
         if status is None:
             _create(client, stream)
@@ -41,19 +41,18 @@ def make_table(client: DynamoClient, *, stream: bool = True) -> None:
                 stack_name=client.table,
             )
         logger.info("waiting until table %s is ready (%s)", client.table, status or "new")
-        sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        sleep(backoff.next_s())
     _enable_ttl(client)
 
 
 def remove_table(client: DynamoClient) -> None:
     """Delete the table if it exists, and return when it does not exist any more."""
-    waiting, pause_s, is_deleting = Deadline(READY_WITHIN_S), FIRST_PAUSE_S, False
+    waiting, backoff = Deadline(READY_WITHIN_S), Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    is_deleting = False
     while (status := _status(client)) is not None and waiting.left() > 0:
         if not is_deleting and status in table.READY:
             is_deleting = _delete(client)
-        sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        sleep(backoff.next_s())
 
 
 def _status(client: DynamoClient) -> str | None:
@@ -76,7 +75,7 @@ def _create(client: DynamoClient, stream: bool) -> None:
 
 
 def _delete(client: DynamoClient) -> bool:
-    """Ask for the deletion; False if the table is busy, so that it must be asked for again."""
+    """Ask for the deletion; False if the table is busy, and the caller must ask again."""
     try:
         client.call("DeleteTable", {}, deadline=Deadline(CALL_S), repeatable=True)
     except InfrastructureNotFoundError:

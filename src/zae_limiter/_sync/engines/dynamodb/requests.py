@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zae_limiter.clock.backoff import Backoff
 from zae_limiter.concurrency.parallel import Parallel, gather
 from zae_limiter.dynamodb.items.attributes import Item, Value
 from zae_limiter.dynamodb.items.keys import Key
@@ -24,27 +25,24 @@ if TYPE_CHECKING:  # functions call by a client of their own
 MAX_KEYS = 100  # DynamoDB's bound of one BatchGetItem
 MAX_WRITES = 25  # DynamoDB's bound of one BatchWriteItem
 PARALLEL_BATCHES = 4  # a purge is done in a quarter of the time, and leaves throughput to acquires
-FIRST_PAUSE_S = 0.01  # upper bound of the first pause: about one round trip
+FIRST_PAUSE_S = 0.01  # about one round trip
 LONGEST_PAUSE_S = 0.5
 
 ItemsByKey = dict[Key, Item]
 
 
-class Backoff:
-    """Exponential backoff with full jitter, bounded by a deadline."""
+class BoundedBackoff:
+    """A backoff that ends when a deadline is near."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._longest_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def pause(self) -> bool:
         """Wait; return False at once if no time is left for another attempt and its answer."""
-        from random import uniform  # most processes never wait
-
-        pause_s = uniform(0, self._longest_s)
+        pause_s = self._backoff.next_s()
         if self._deadline.is_nearly_over(pause_s):
             return False
-        self._longest_s = min(2 * self._longest_s, LONGEST_PAUSE_S)
         sleep(pause_s)
         return True
 
@@ -68,7 +66,7 @@ def batch_get(
     consistent: bool,
     deadline: Deadline | None = None,
 ) -> ItemsByKey:
-    """Read those of the items that exist. Without a deadline each batch has a full timeout."""
+    """Read the existing items. Without a deadline each batch has a full timeout."""
     items: ItemsByKey = {}
     wanted = list(dict.fromkeys(keys))
     for start in range(0, len(wanted), MAX_KEYS):
@@ -78,7 +76,7 @@ def batch_get(
 
 
 def batch_get_all(client: DynamoClient, keys: Sequence[Key], parallel: Parallel) -> ItemsByKey:
-    """Read those of very many items that exist, consistently, several batches at once."""
+    """Read the existing ones of very many items, consistently, several batches at once."""
     items: ItemsByKey = {}
     batches = [keys[at : at + MAX_KEYS] for at in range(0, len(keys), MAX_KEYS)]
     for start in range(0, len(batches), PARALLEL_BATCHES):
@@ -96,7 +94,7 @@ def _get_batch(
 ) -> ItemsByKey:
     items: ItemsByKey = {}
     wanted = frozenset(keys)
-    backoff = Backoff(deadline)
+    backoff = BoundedBackoff(deadline)
     request: Mapping[str, Any] = {
         "Keys": [key.attributes for key in keys],
         "ConsistentRead": consistent,
@@ -120,7 +118,7 @@ def _get_batch(
 def transact_get(
     client: DynamoClient, keys: Iterable[Key], deadline: Deadline | None = None
 ) -> ItemsByKey:
-    """Read those of at most 100 items that exist, all as they were at one moment."""
+    """Read the existing ones of at most 100 items, all as of one moment."""
     wanted = list(dict.fromkeys(keys))
     gets = [{"Get": {"TableName": client.table, "Key": key.attributes}} for key in wanted]
     answer = client.call("TransactGetItems", {"TransactItems": gets}, deadline=deadline)
@@ -135,7 +133,7 @@ def transact_get(
 
 
 def _check_keys(items: Iterable[Item], operation: str, index_key: str = "PK") -> None:
-    """Raise unless every item has the keys of the table, and that of the index it came from."""
+    """Raise ServerFault unless every item has the keys of the table and of the queried index."""
     for item in items:
         if not all("S" in item.get(name, ()) for name in ("PK", "SK", index_key)):
             raise _not_asked_for(operation)
@@ -151,8 +149,8 @@ def _not_asked_for(operation: str) -> ServerFault:
 class Query:
     """A query of one partition of the table or of an index, read page by page.
 
-    ``only`` is a filter expression: filtered items are not sent, but their read is paid for.
-    ``after`` is the key of the item to continue after.
+    ``only`` is a filter expression: DynamoDB reads and bills all items, but sends only those that
+    match. ``after`` is the key of the item to continue after.
     """
 
     def __init__(
@@ -221,7 +219,7 @@ def batch_delete(client: DynamoClient, keys: Sequence[Key], parallel: Parallel) 
 
 def _delete_batch(client: DynamoClient, keys: Sequence[Key]) -> None:
     deadline = client.deadline()
-    backoff = Backoff(deadline)
+    backoff = BoundedBackoff(deadline)
     requests: list[dict[str, Any]] = [{"DeleteRequest": {"Key": key.attributes}} for key in keys]
     while True:
         body = {"RequestItems": {client.table: requests}}

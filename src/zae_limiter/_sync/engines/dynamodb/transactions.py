@@ -2,8 +2,8 @@
 # src/zae_limiter/_async/engines/dynamodb/transactions.py
 """Transactions: a change and its audit event are written together or not at all.
 
-Each attempt reads what the change depends on and writes on the condition that it is unchanged.
-After a conflict with another writer the change is planned again.
+Each attempt reads the items that the change depends on, and writes on the condition that they are
+unchanged. After a conflict with another writer the change is planned again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from zae_limiter._sync.engines.dynamodb.requests import Backoff
+from zae_limiter._sync.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter.dynamodb.items import configs
 from zae_limiter.dynamodb.items.attributes import REVISION, s
 from zae_limiter.dynamodb.items.transact_items import Action
@@ -49,16 +49,16 @@ def transact(
     """Write all actions or none. Return None on success, else the conflict with another writer.
 
     Raises if the transaction failed for any other reason, or if its outcome is unknown.
-    ``repeatable``: send it again if no answer comes. ``revision`` is an id that only this change
-    writes: an item that carries it shows that an earlier, unanswered attempt was committed.
+    A ``repeatable`` transaction is sent again if no answer comes. ``revision`` is an id that only
+    this change writes: an item that carries it shows that an unanswered attempt was committed.
     """
-    assert len(actions) <= MAX_ACTIONS, "the caller splits what is larger"
+    assert len(actions) <= MAX_ACTIONS, "the caller splits larger changes"
     body = {
         "TransactItems": [
             {kind: {"TableName": client.table, **action[kind]} for kind in action}
             for action in actions
         ],
-        "ClientRequestToken": os.urandom(16).hex(),  # uuid would import platform
+        "ClientRequestToken": os.urandom(16).hex(),
     }
     try:
         client.call("TransactWriteItems", body, deadline=deadline, repeatable=repeatable)
@@ -89,10 +89,10 @@ def _conflict(canceled: TransactionCanceled, table: str) -> TransactionCanceled:
 
 
 class TransactionPlan(NamedTuple, Generic[T]):
-    """One attempt of a change: the actions to write, and what the change returns once they are.
+    """One attempt of a change: the actions to write, and the result once they are written.
 
-    Without actions there is nothing to change. ``revision``: see ``transact``. ``deadline`` is
-    for the write if planning has taken its time.
+    A plan without actions changes nothing. ``transact`` explains ``revision``. A plan that took
+    long gives the write a ``deadline`` of its own.
     """
 
     result: T
@@ -109,8 +109,8 @@ class Transactions:
         self._recent_changes = recent_changes
 
     def commit(self, namespace_id: str, plan: Callable[[Deadline], TransactionPlan[T]]) -> T:
-        """Plan and write until there is no conflict. An outage ends it after one timeout."""
-        backoff = Backoff(Deadline(PATIENCE * self._client.request_timeout))
+        """Plan and write until there is no conflict. An outage is raised after one timeout."""
+        backoff = BoundedBackoff(Deadline(PATIENCE * self._client.request_timeout))
         while True:
             deadline = self._client.deadline()
             planned = plan(deadline)
@@ -120,7 +120,7 @@ class Transactions:
             if conflict is None:
                 return planned.result
             if isinstance(conflict, TransactionCanceled):
-                for reason in conflict.reasons:  # the condition on the mark of a purge
+                for reason in conflict.reasons:  # one reason may be the mark of a purge
                     configs.refuse_if_purging(namespace_id, reason.item)
             if not backoff.pause():
                 raise RateLimiterUnavailable(

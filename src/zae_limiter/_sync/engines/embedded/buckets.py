@@ -2,19 +2,17 @@
 # src/zae_limiter/_async/engines/embedded/buckets.py
 """The bucket port of the embedded engines.
 
-Every method forwards to an operation of ``zae_limiter.embedded``, which reads, decides and writes.
-What each promises is said in ``zae_limiter._sync.ports``.
+Every method runs an operation of ``zae_limiter.embedded``, which reads, decides and writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from zae_limiter._sync.engines.embedded.client import EmbeddedClient
+from zae_limiter._sync.engines.embedded.client import EmbeddedClient, Port, lists, reads
 from zae_limiter._sync.tally_keeper import TallyKeeper
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
@@ -33,26 +31,20 @@ from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.tallies import BucketKey, NotedTallies, NotedTally
-from zae_limiter.embedded import (
-    buckets,
-    housekeeping,
-    rejection_counts,
-    retention,
-)
+from zae_limiter.embedded import buckets, housekeeping, rejection_counts, retention
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
-from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
 T = TypeVar("T")
 
 
-class EmbeddedBuckets:
+class EmbeddedBuckets(Port):
     """Buckets: a child and its parent are charged in one transaction."""
 
     def __init__(
         self, client: EmbeddedClient, usage_retention_days: int, audit_retention_days: int
     ) -> None:
-        self._client = client
+        super().__init__(client)
         self._retention = (usage_retention_days, audit_retention_days)  # usage: until it is stored
         self._charges = count(1)
         self._noted = NotedTallies()
@@ -180,36 +172,10 @@ class EmbeddedBuckets:
     ) -> BucketImage | None:
         return self._client.read(buckets.get, (namespace_id, entity_id, resource))
 
-    def states(
-        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
-    ) -> list[BucketState]:
-        return self._client.list(buckets.states, (namespace_id, entity_id, resource, clock))
-
-    def page(
-        self,
-        namespace_id: str,
-        entity_id: str | None,
-        resource: str | None,
-        *,
-        after: tuple[str, str] | None,
-        limit: int,
-        clock: Clock,
-    ) -> tuple[list[BucketState], tuple[str, str] | None]:
-        return self._client.read(
-            partial(buckets.page, limit=limit, clock=clock),
-            (namespace_id, entity_id, resource, after),
-        )
-
-    def resources(self, namespace_id: str) -> list[str]:
-        return self._client.read(buckets.resources, (namespace_id,))
-
-    def capacity(
-        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
-    ) -> ResourceCapacity:
-        return self._client.list(
-            partial(buckets.capacity, parents_only=parents_only, clock=clock),
-            (namespace_id, resource, limit_name),
-        )
+    states = lists(buckets.states)
+    page = reads(buckets.page)
+    resources = reads(buckets.resources)
+    capacity = lists(buckets.capacity)
 
     def reset(
         self,

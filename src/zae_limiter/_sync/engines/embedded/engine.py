@@ -7,13 +7,11 @@ from __future__ import annotations
 from zae_limiter._sync.engines.embedded.buckets import EmbeddedBuckets
 from zae_limiter._sync.engines.embedded.client import EmbeddedClient
 from zae_limiter._sync.engines.embedded.records import (
+    EmbeddedAudit,
     EmbeddedConfigs,
+    EmbeddedDocuments,
     EmbeddedEntities,
     EmbeddedNamespaces,
-)
-from zae_limiter._sync.engines.embedded.reports import (
-    EmbeddedAudit,
-    EmbeddedDocuments,
     EmbeddedUsage,
 )
 from zae_limiter.embedded.tables import Tables

@@ -11,7 +11,7 @@ from zae_limiter._async.engines.dynamodb.buckets.conditional_write import (
 from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter._async.engines.dynamodb.requests import Backoff
+from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import transact
 from zae_limiter.admission.moves import Move, after, surplus_milli
@@ -82,7 +82,7 @@ class MultiShardWriter:
 
     async def charge(self, pending: PendingChange) -> Outcome:
         """Gather a charge that no shard holds by itself."""
-        change, backoff = pending.change, Backoff(pending.deadline)
+        change, backoff = pending.change, BoundedBackoff(pending.deadline)
         while True:
             shards = await self._read_all(pending)
             outdated = _with_other_limits(shards, change)
@@ -131,7 +131,7 @@ class MultiShardWriter:
 
     async def repay(self, pending: PendingChange) -> None:
         """Let the other shards repay the debt of one."""
-        backoff = Backoff(pending.deadline)
+        backoff = BoundedBackoff(pending.deadline)
         while True:
             shards = await self._read_all(pending)
             images = {shard: each.bucket.image for shard, each in shards.items()}
@@ -167,7 +167,7 @@ class MultiShardWriter:
         Shards are not read at one moment: that none has room is certain only if no write came
         between two reads.
         """
-        backoff = Backoff(pending.deadline)
+        backoff = BoundedBackoff(pending.deadline)
         for _ in range(MAX_SPILLS):
             now_ms, shards = pending.clock(), KnownShards.of(self._cache, pending.bucket_id)
             images = shards.images(pending.change.in_force, now_ms)

@@ -18,7 +18,7 @@ from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import Resource
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
 from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.context import TableContext
-from zae_limiter._sync.engines.dynamodb.requests import Backoff
+from zae_limiter._sync.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.rebase import has_limits
@@ -131,7 +131,7 @@ class WriteLoop:
         self, group: Sequence[PendingChange], decisions: list[Outcome | None], now_ms: int
     ) -> None:
         """Go on until the deadline: other clients keep changing the limits."""
-        backoff = Backoff(group[0].deadline)
+        backoff = BoundedBackoff(group[0].deadline)
         while backoff.pause():
             if self._attempts(group, decisions, now_ms, None):
                 return
@@ -175,7 +175,7 @@ class WriteLoop:
                     continue
                 if isinstance(step, Attempt):
                     if step.structural and rebased:  # another client re-bases at the same time
-                        Backoff(deadline).pause()
+                        BoundedBackoff(deadline).pause()
                     rebased = rebased or step.structural
                     before = uncounted
                     if not step.tally.is_empty:
@@ -310,7 +310,7 @@ class WriteLoop:
         on_throttled, bucket_id = partial(self._throttled.add, shard_id), shard_id.bucket_id
         first = attempt.store_first
         if first is not None and self._usage_rows.store(bucket_id, first, deadline):
-            Backoff(deadline).pause()
+            BoundedBackoff(deadline).pause()
             raise ConditionFailed(self._writer.read(bucket_item.key(*shard_id), deadline))
         self._turning.add(shard_id)
         try:
@@ -329,7 +329,7 @@ class WriteLoop:
 
         As the item shows it: a repeated first write has created it under another origin.
         """
-        if bucket.hours is not None and self._table.usage_ms:
+        if self._table.usage_ms:
             hours = bucket.hours
             self._usage_rows.announce(shard_id.bucket_id, hours.origin, hours.hour)
         self._resources.add(shard_id.namespace_id, shard_id.resource)

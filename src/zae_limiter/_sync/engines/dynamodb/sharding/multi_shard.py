@@ -13,7 +13,7 @@ from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import (
 from zae_limiter._sync.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
-from zae_limiter._sync.engines.dynamodb.requests import Backoff
+from zae_limiter._sync.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.dynamodb.transactions import transact
 from zae_limiter.admission.moves import Move, after, surplus_milli
@@ -84,7 +84,7 @@ class MultiShardWriter:
 
     def charge(self, pending: PendingChange) -> Outcome:
         """Gather a charge that no shard holds by itself."""
-        change, backoff = pending.change, Backoff(pending.deadline)
+        change, backoff = pending.change, BoundedBackoff(pending.deadline)
         while True:
             shards = self._read_all(pending)
             outdated = _with_other_limits(shards, change)
@@ -133,7 +133,7 @@ class MultiShardWriter:
 
     def repay(self, pending: PendingChange) -> None:
         """Let the other shards repay the debt of one."""
-        backoff = Backoff(pending.deadline)
+        backoff = BoundedBackoff(pending.deadline)
         while True:
             shards = self._read_all(pending)
             images = {shard: each.bucket.image for shard, each in shards.items()}
@@ -169,7 +169,7 @@ class MultiShardWriter:
         Shards are not read at one moment: that none has room is certain only if no write came
         between two reads.
         """
-        backoff = Backoff(pending.deadline)
+        backoff = BoundedBackoff(pending.deadline)
         for _ in range(MAX_SPILLS):
             now_ms, shards = pending.clock(), KnownShards.of(self._cache, pending.bucket_id)
             images = shards.images(pending.change.in_force, now_ms)

@@ -109,8 +109,6 @@ class Resharder:
             shards = self._reader.read_all(bucket_id, clock, deadline)
             if shard not in shards or 2 * shard.n > self._max_shards:
                 return False
-            if shards[shard].bucket.hours is None:
-                return False  # the next charge brings the item to the schema with hours
             now_ms = clock()
             actions = transactions.split(shards[shard].item, now_ms, new_write_id(now_ms))
             if self._transact(actions, deadline):
@@ -163,7 +161,6 @@ class Resharder:
         """Announce the hour that the new half begins."""
         if self._usage_rows.kept_ms:
             hours = decode(actions[1]["Put"]["Item"]).hours
-            assert hours is not None
             self._usage_rows.announce(bucket_id, hours.origin, hours.hour)
 
     def _merge_quiet_shards(self, pending: PendingChange) -> None:

@@ -1,4 +1,4 @@
-"""Until when an acquire waits: in the time of its store, and in that of its process."""
+"""The time that an acquire may wait, in the store's time and in that of its process."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from zae_limiter.clock.host import HostClock
 from zae_limiter.clock.server import ServerClock
 from zae_limiter.clock.shared import SharedClock
 
-LONGEST_S = 10 * 366 * 86_400.0  # an infinite timeout; timers take no larger numbers
-# A clock of the user's that is not there yet when the sleep is over is looked at that often.
-_SHORTEST_S = 0.001
+LONGEST_S = 10 * 366 * 86_400.0  # stands for an infinite timeout, which timers do not accept
+_SHORTEST_S = 0.001  # between two looks at a user's clock that is late when a sleep ends
 
 
 @runtime_checkable
 class Steered(Protocol):
-    """A clock that is moved by hand, and says so."""
+    """A clock that is moved by hand, and calls its listeners then."""
 
     def listen(self, on_change: Callable[[], object]) -> None:
         """Call ``on_change`` whenever the clock was moved."""
 
     def unlisten(self, on_change: Callable[[], object]) -> None:
-        """Stop that."""
+        """Stop calling ``on_change``."""
 
 
 class WaitTime:
     """The time that one acquire may wait.
 
-    Sleeps and the deadline are counted by the time since boot: the store's clock may be corrected
-    meanwhile. A clock of the user's is taken literally instead: the wait is over when that clock
-    says so. Unless it is ``Steered`` it must keep pace: the real time may not be exceeded either.
+    Sleeps and the deadline are measured by the time since boot, since the store's clock may be
+    corrected meanwhile. A clock of the user is taken literally instead: the wait is over when that
+    clock says so. Unless the clock is ``Steered``, the wait is also over after the real time.
     """
 
     __slots__ = ("_ahead_s", "_ends_s", "clock", "ends_ms", "is_injected")
@@ -47,13 +46,13 @@ class WaitTime:
         self.synchronize()
 
     def synchronize(self) -> int:
-        """Compare the store's time with that of the process, from now on; return the former."""
+        """Compare the store's time with that of the process, and return the store's time."""
         now_ms = self.clock()
         self._ahead_s = now_ms / 1000 - _boot_s()
         return now_ms
 
     def until_ms(self, now_ms: int) -> int:
-        """Return the deadline in the store's time, of which ``now_ms`` is the stamp."""
+        """Return the deadline in the store's time; ``now_ms`` is the stamp in that time."""
         if self.is_injected:
             return self.ends_ms
         return now_ms + max(0, int((self._ends_s - _boot_s()) * 1000))

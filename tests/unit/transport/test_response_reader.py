@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.transport.http1 import MalformedResponse, parse_complete
-from zae_limiter.transport.response_reader import ResponseReader
+from zae_limiter.transport.response_reader import MalformedResponse, ResponseReader
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\nDate:  now \r\n\r\nhello"
 CHUNKED = (
@@ -109,60 +108,3 @@ def test_an_answer_that_was_cut_is_none(data):
 def test_what_is_no_answer_is_told(data):
     with pytest.raises(MalformedResponse):
         ResponseReader().feed(data)
-
-
-HEADS = [
-    b"HTTP/1.1 200 OK",
-    b"HTTP/1.1 400 Bad Request",
-    b"HTTP/1.1 503 Slow Down",
-    b"HTTP/1.1 103 Early",
-    b"HTTP/1.0 200 OK",
-    b"HTTP/1.1 abc",
-    b"HTTP/2 200",
-]
-FIELDS = [
-    b"Content-Length: 3",
-    b"content-length:  3 ",
-    b"content-length: 4",
-    b"content-length: 2",
-    b"content-length: x",
-    b"Transfer-Encoding: chunked",
-    b"Connection: keep-alive",
-    b"connection: Close",
-    b"date: sun, 15 nov 2026 09:29:44 gmt",
-    b"x-odd :\x0b a:b\t ",
-    b"x-line: a\nb",
-    b"x-line: a\rb",
-    b"x-\xc4:",
-    b":",
-    b"nothing",
-]
-
-
-@given(st.sampled_from(HEADS), st.lists(st.sampled_from(FIELDS), max_size=4, unique=True))
-def test_what_came_parse_complete_is_what_a_reader_finds(head, fields):
-    data = b"\r\n".join([head, *fields]) + b"\r\n\r\nabc"
-    found = parse_complete(data)
-    if found is not None:
-        reader = ResponseReader()
-        assert reader.feed(data)[:3] == found[:3]
-        assert reader.may_keep
-
-
-def test_an_answer_without_content_is_not_read_before_its_head_has_ended():
-    empty = b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Length: 0\r\n\r\n"
-    assert parse_complete(empty)[:3] == (200, {"content-length": "0", "date": "now"}, b"")
-    assert all(parse_complete(empty[:cut]) is None for cut in range(len(empty)))
-
-
-def test_the_usual_answer_is_read_parse_complete():
-    good = PLAIN.replace(b"400 Bad Request", b"200 OK")
-    assert parse_complete(good)[:3] == (200, {"content-length": "5", "date": "now"}, b"hello")
-    assert all(parse_complete(good[:cut]) is None for cut in range(len(good)))
-
-
-def test_a_refusal_is_read_parse_complete_and_its_headers_keep_their_case():
-    refusal = PLAIN.replace(b" now ", b"Now")
-    assert parse_complete(refusal)[:3] == (400, {"content-length": "5", "date": "Now"}, b"hello")
-    assert all(parse_complete(refusal[:cut]) is None for cut in range(len(refusal)))
-    assert parse_complete(PLAIN.replace(b"400", b"500")) is None
