@@ -1,6 +1,7 @@
 """The site is complete: menus, links, and everything public is documented."""
 
 import importlib
+import importlib.util
 import inspect
 import json
 import re
@@ -62,6 +63,30 @@ def test_every_page_is_in_a_menu():
 def test_every_decision_is_listed():
     listed = {path for path, _ in links(DOCS / "adr/README.md")}
     assert {page.name for page in (DOCS / "adr").glob("0*.md")} <= listed
+
+
+def test_module_paths_of_the_older_layout_are_as_the_record_says():
+    """Left column: not importable. Right column: the importable place of the same names."""
+    record = text_of("adr/012-packages.md")
+    kept = re.search(r"stays importable: (.*?)The other module paths", record, re.DOTALL)[1]
+    table = [row.strip("|").split("|") for row in record.splitlines() if row.startswith("| `")]
+    names = re.compile(r"`(zae_limiter[\w.]*|\.\w+)`")
+    importable = {place for _, instead in table for place in names.findall(instead)}
+    importable |= {
+        f"zae_limiter{name}" if name.startswith(".") else name for name in names.findall(kept)
+    }
+    gone = {module for modules, _ in table for module in names.findall(modules)}
+    assert {"zae_limiter.limiter", "zae_limiter_aggregator.archiver"} <= gone
+    assert {"zae_limiter.models", "zae_limiter_aggregator.processor"} <= importable
+    assert not [name for name in sorted(importable) if not _module_exists(name)]
+    assert not [name for name in sorted(gone) if _module_exists(name)]
+
+
+def _module_exists(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent does not exist
+        return False
 
 
 anchors_of = cache(anchors)

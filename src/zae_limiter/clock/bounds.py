@@ -1,4 +1,4 @@
-"""What the answers of a server say about its time (ADR 015)."""
+"""What the answers of a server say about its time (ADR 007)."""
 
 from __future__ import annotations
 
