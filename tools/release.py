@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def version_problems(tag: str, names: Sequence[str]) -> list[str]:
-    """Return the problems of the files of a release; none if they have the version of the tag."""
+    """Return the mistakes in the files of a release; empty if they match the tag."""
     version = tag.removeprefix("v")
     wanted = {
         f"zae_limiter-{version}.tar.gz",
@@ -59,7 +59,7 @@ def release_notes(tag: str, changelog: str) -> str:
 
 
 def message_problems(text: str) -> list[str]:
-    """Return the problems of a commit message; none if `make changelog` can use it."""
+    """Return the mistakes in a commit message; empty if `make changelog` can use it."""
     first = next((line for line in text.splitlines() if line and not line.startswith("#")), "")
     if _MESSAGE.match(first) or first.startswith(_MADE):
         return []
