@@ -65,6 +65,19 @@ def test_every_decision_is_listed():
     assert {page.name for page in (DOCS / "adr").glob("0*.md")} <= listed
 
 
+def test_comments_name_decisions_that_exist():
+    records = {page.name[:3] for page in (DOCS / "adr").glob("0*.md")}
+    folders = ("src", "tests", "contract", "tools", "benchmarks")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        (str(path.relative_to(ROOT)), number)
+        for path in sources
+        for number in re.findall(r"\bADR (\d{3})", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert not [each for each in sorted(named) if each[1] not in records]
+
+
 def test_module_paths_of_the_older_layout_are_as_the_record_says():
     """Left column: not importable. Right column: the importable place of the same names."""
     record = text_of("adr/012-packages.md")
