@@ -95,8 +95,10 @@ docs: $(DOCS) $(MERMAID) ## Build the site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in build/site; to read it: $(BIN)/python -m http.server --directory build/site"
 
-changelog: $(DEV) ## Write CHANGELOG.md from the messages of commits
-	$(BIN)/git-cliff --offline --output CHANGELOG.md
+changelog: $(DEV) ## Draft release notes from the messages of commits, to rewrite by hand into CHANGELOG.md
+	@mkdir -p build
+	$(BIN)/git-cliff --offline --unreleased --output build/changelog.md
+	@echo "The draft is in build/changelog.md; rewrite it for users in CHANGELOG.md"
 
 dist: $(DEV) ## Build the sdist, and the wheel from it, in dist
 	rm -rf dist

@@ -1,6 +1,7 @@
-"""Checks of a release: files have the tag's version, and messages make a changelog.
+"""Check a release: its files have the tag's version, and the changelog has a section for it.
 
-``python -m tools.release v1.2.3 dist/*`` compares what was built with the tag;
+``python -m tools.release v1.2.3 dist/*`` compares the built files with the tag;
+``python -m tools.release --notes v1.2.3`` prints the section of CHANGELOG.md;
 ``python -m tools.release --message FILE`` checks a commit message, for pre-commit.
 """
 
@@ -15,12 +16,17 @@ KINDS = ("feat", "fix", "perf", "refactor", "docs", "test", "bench", "build", "c
 _MESSAGE = re.compile(rf"({'|'.join(KINDS)})(\([\w-]+\))?!?: \S")
 # Made by git itself.
 _MADE = ("Merge ", "Revert ", "fixup! ", "squash! ", "amend! ")
+CHANGELOG = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
 
 
 def main(arguments: Sequence[str]) -> int:
     match arguments:
         case ["--message", path]:
             problems = message_problems(Path(path).read_text(encoding="utf-8"))
+        case ["--notes", tag]:
+            notes = release_notes(tag, CHANGELOG.read_text(encoding="utf-8"))
+            print(notes)
+            problems = [] if notes else [f"CHANGELOG.md has no section for {tag}: write it first"]
         case [tag, *paths] if not tag.startswith("-"):
             problems = version_problems(tag, [Path(path).name for path in paths])
         case _:
@@ -30,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def version_problems(tag: str, names: Sequence[str]) -> list[str]:
-    """Return what is wrong with the files of a release; nothing if they are as the tag says."""
+    """Return the mistakes in the files of a release; empty if they match the tag."""
     version = tag.removeprefix("v")
     wanted = {
         f"zae_limiter-{version}.tar.gz",
@@ -43,8 +49,17 @@ def version_problems(tag: str, names: Sequence[str]) -> list[str]:
     return [f"{tag} should make {expected}, but there is {built}: {reason}"]
 
 
+def release_notes(tag: str, changelog: str) -> str:
+    """Return the section of the changelog for a tag; empty if there is none."""
+    for section in re.split(r"^## ", changelog, flags=re.MULTILINE)[1:]:
+        heading, _, notes = section.partition("\n")
+        if heading.partition(" ")[0] == tag.removeprefix("v"):
+            return notes.strip()
+    return ""
+
+
 def message_problems(text: str) -> list[str]:
-    """Return what is wrong with a commit message; nothing if the changelog can use it."""
+    """Return the mistakes in a commit message; empty if `make changelog` can use it."""
     first = next((line for line in text.splitlines() if line and not line.startswith("#")), "")
     if _MESSAGE.match(first) or first.startswith(_MADE):
         return []

@@ -17,7 +17,7 @@ MAX_SECONDS = 10**9  # 30 years: a larger number is a mistake of units
 MAX_SHARDS = 64  # all shards of a bucket fit into one transaction of 100 actions
 MAX_TTL_MULTIPLIER = 10**6  # more is as good as never, which is spelled 0
 WINDOWS = ("hourly", "daily", "monthly")  # as models.usage, which no acquire imports, has them
-# Literals, so that a typo is a type error; for text from elsewhere there are the checks (ADR 022).
+# Literals, so that a typo is a type error; for text from elsewhere there are the checks.
 Provision = Literal["stack", "table", "never"]
 ParallelMode = Literal["auto", "gevent", "threadpool", "serial"]
 

@@ -1,6 +1,7 @@
 """The site is complete: menus, links, and everything public is documented."""
 
 import importlib
+import importlib.util
 import inspect
 import json
 import re
@@ -62,6 +63,43 @@ def test_every_page_is_in_a_menu():
 def test_every_decision_is_listed():
     listed = {path for path, _ in links(DOCS / "adr/README.md")}
     assert {page.name for page in (DOCS / "adr").glob("0*.md")} <= listed
+
+
+def test_comments_name_decisions_that_exist():
+    records = {page.name[:3] for page in (DOCS / "adr").glob("0*.md")}
+    folders = ("src", "tests", "contract", "tools", "benchmarks")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        (str(path.relative_to(ROOT)), number)
+        for path in sources
+        for number in re.findall(r"\bADR (\d{3})", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert not [each for each in sorted(named) if each[1] not in records]
+
+
+def test_module_paths_of_the_older_layout_are_as_the_record_says():
+    """Left column: not importable. Right column: the importable place of the same names."""
+    record = text_of("adr/012-packages.md")
+    kept = re.search(r"stays importable: (.*?)The other module paths", record, re.DOTALL)[1]
+    table = [row.strip("|").split("|") for row in record.splitlines() if row.startswith("| `")]
+    names = re.compile(r"`(zae_limiter[\w.]*|\.\w+)`")
+    importable = {place for _, instead in table for place in names.findall(instead)}
+    importable |= {
+        f"zae_limiter{name}" if name.startswith(".") else name for name in names.findall(kept)
+    }
+    gone = {module for modules, _ in table for module in names.findall(modules)}
+    assert {"zae_limiter.limiter", "zae_limiter_aggregator.archiver"} <= gone
+    assert {"zae_limiter.models", "zae_limiter_aggregator.processor"} <= importable
+    assert not [name for name in sorted(importable) if not _module_exists(name)]
+    assert not [name for name in sorted(gone) if _module_exists(name)]
+
+
+def _module_exists(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent does not exist
+        return False
 
 
 anchors_of = cache(anchors)

@@ -11,7 +11,7 @@ from pre_commit.clientlib import load_config
 
 from tests.docs.pages import anchors, links
 from tests.packaging.test_version import commit, git
-from tools.release import message_problems, version_problems
+from tools.release import message_problems, release_notes, version_problems
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -122,7 +122,7 @@ def test_files_of_a_release_have_the_version_of_its_tag():
         assert tag in problem
 
 
-def test_the_changelog_is_made_of_messages(tmp_path):
+def test_a_draft_of_the_changelog_is_made_of_messages(tmp_path):
     git(tmp_path, "init", "-q")
     commit(tmp_path)
     git(tmp_path, "tag", "v1.2.3")
@@ -142,7 +142,14 @@ def test_the_changelog_is_made_of_messages(tmp_path):
     assert lines[5:] == ["### Added", "- something"]
 
 
-def test_the_changelog_of_the_repository_is_made_by_the_same():
+def test_release_notes_are_the_section_of_the_changelog():
+    changelog = "# Changelog\n\n## 1.2.0 (2026-01-31)\n\n- new\n\n## 1.1.0\n\n- old\n"
+    assert release_notes("v1.2.0", changelog) == "- new"
+    assert release_notes("v1.1.0", changelog) == "- old"
+    assert release_notes("v1.3.0", changelog) == release_notes("v1x2x0", changelog) == ""
+
+
+def test_the_changelog_of_the_repository_has_sections():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert text.startswith("# Changelog\n")
-    assert "### Added" in text
+    assert re.search(r"^## (Unreleased|\d+\.\d+\.\d+)", text, re.MULTILINE)

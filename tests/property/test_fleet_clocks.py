@@ -1,4 +1,4 @@
-"""How far the clocks of many clients are apart: simulated, with the rules of ADR 015."""
+"""How far the clocks of many clients are apart: simulated, with the rules of ADR 007."""
 
 import pytest
 

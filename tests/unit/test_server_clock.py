@@ -1,4 +1,4 @@
-"""A clock that a server's Date headers set: the rules of ADR 015, one by one."""
+"""A clock that a server's Date headers set: the rules of docs/contributing/architecture.md."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The bounds that a server's answers set to its time (ADR 015)."""
+"""The bounds that a server's answers set to its time (ADR 007)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 Of the tree that is generated, the groups about arithmetic and records run with the slow tests where
 they need a file or a server: its calls are those of the async tree, and memory runs all groups in
-both (ADR 039).
+both (docs/contributing/testing.md).
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""The time that all processes of this machine share, as a row of the file (ADR 015)."""
+"""The time that all processes of this machine share, as a row of the file (ADR 007)."""
 
 from __future__ import annotations
 

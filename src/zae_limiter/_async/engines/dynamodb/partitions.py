@@ -1,4 +1,4 @@
-"""Listings over an index whose entries are spread over several partitions (ADR 020)."""
+"""Listings over an index whose entries are spread over several partitions."""
 
 from __future__ import annotations
 
