@@ -23,39 +23,21 @@ if TYPE_CHECKING:
     from zae_limiter_ops.cli.namespace_pages import Namespaces
 
 BAR_WIDTH = 10  # characters: half of one is five per cent
-HEADS = (
-    "entity",
-    "resource",
-    "limit",
-    "level>",
-    "of>",
-    "filled=",
-    "used>",
-    "1 token=",
-    "debt>",
-    "rejected>",
-)
+LEVEL_HEADS = ("entity", "resource", "limit", "level>", "of>", "filled=", "used>")
+HEADS = (*LEVEL_HEADS, "1 token=", "debt>", "rejected>")
 # In place of the time until one token, for buckets that have rejected callers lately.
-LIMITED_HEADS = (
-    "entity",
-    "resource",
-    "limit",
-    "level>",
-    "of>",
-    "filled=",
-    "used>",
-    "asked>",
-    "fits=",
-    "rejected>",
-    "refused by",
-)
+LIMITED_HEADS = (*LEVEL_HEADS, "asked>", "fits=", "rejected>", "refused by")
 # By the beginning of a cell: a limit that has to be waited for, or can never be.
 STYLES = {"in ": "red", "paused": "red", "never": "red"}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedBucket:
-    """One bucket with those of its limits that are listed; at least one."""
+    """One bucket with those of its limits that are listed.
+
+    At least one is listed, unless the bucket is listed for rejections by limits that are
+    ``not_held``: those of its parent, or limits of calls that never created the bucket.
+    """
 
     entity_id: str
     resource: str
@@ -63,6 +45,8 @@ class ListedBucket:
     namespace: str
     recent: RecentRejections | None = None  # of a bucket that is listed for them
     refused_by: tuple[str, ...] = ()  # whose buckets have rejected its callers
+    of_parent: tuple[BucketView, ...] = ()  # limits of the parent, if that has rejected callers
+    not_held: tuple[str, ...] = ()  # limits that were asked for, and that the bucket does not have
 
     @property
     def rejected(self) -> int:
@@ -71,11 +55,27 @@ class ListedBucket:
 
     @property
     def used_share(self) -> float:
-        return max(view.used_share for view in self.limits)
+        return max((view.used_share for view in self.limits), default=0.0)
 
     @property
     def retry_after_seconds(self) -> float:
-        return max(view.retry_after_seconds for view in self.limits)
+        return max((view.retry_after_seconds for view in self.limits), default=0.0)
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """The largest amount of each limit that was rejected lately."""
+        return {} if self.recent is None else self.recent.asked
+
+    def fits_after_seconds(self, limit_name: str, view: BucketView | None) -> float:
+        """Until the bucket and its parent hold the largest rejected amount of a limit.
+
+        The view is that of the bucket; None if the bucket does not have the limit.
+        """
+        amount = self.asked.get(limit_name, 0)
+        views = [each for each in self.of_parent if each.state.limit_name == limit_name]
+        if view is not None:
+            views.append(view)
+        return max((each.fits_after_seconds(amount) for each in views), default=0.0)
 
 
 class BucketPages(NamedTuple):
@@ -143,18 +143,40 @@ def _limited_bucket(
     recent: RecentRejections,
     of_parent: RecentRejections | None = None,
 ) -> ListedBucket:
-    """Return the bucket with the limits that were asked for, and whose buckets have refused."""
-    entity_id, resource = recent.entity_id, recent.resource
+    """Return the bucket with the limits that were asked for, and whose buckets have refused.
+
+    The counts do not tell which bucket has refused: it is the one that holds too few tokens now.
+    """
+    entity_id, resource, asked = recent.entity_id, recent.resource, recent.asked
     views = _views(repository, entity_id, resource)
-    asked = tuple(view for view in views if view.state.limit_name in recent.asked)
-    holds_all = all(view.holds(recent.asked[view.state.limit_name]) for view in asked)
-    refused_by = []
-    if of_parent is None or not of_parent.through_children or not (asked and holds_all):
-        refused_by.append(entity_id)
+    parents: tuple[BucketView, ...] = ()
     if of_parent is not None and of_parent.through_children:
-        refused_by.append(of_parent.entity_id)
+        parents = _views(repository, of_parent.entity_id, resource)
+    refused_by: tuple[str, ...] = (entity_id,)
+    if of_parent is not None and parents:
+        if _hold(views, asked):
+            refused_by = (of_parent.entity_id,)
+        elif not _hold(parents, asked):
+            refused_by = (entity_id, of_parent.entity_id)
+    names = [view.state.limit_name for view in views]
     return ListedBucket(
-        entity_id, resource, asked or views, repository.namespace_name, recent, tuple(refused_by)
+        entity_id,
+        resource,
+        tuple(view for view in views if not asked or view.state.limit_name in asked),
+        repository.namespace_name,
+        recent,
+        refused_by,
+        parents,
+        tuple(name for name in asked if name not in names),
+    )
+
+
+def _hold(views: tuple[BucketView, ...], asked: dict[str, int]) -> bool:
+    """Whether the limits that were asked for hold the amounts; of none, whether all hold 0."""
+    return all(
+        view.holds(asked.get(view.state.limit_name, 0))
+        for view in views
+        if not asked or view.state.limit_name in asked
     )
 
 
@@ -195,7 +217,10 @@ class BucketFilter(NamedTuple):
     def narrow(self, bucket: ListedBucket) -> ListedBucket | None:
         """Return the bucket with the limits that are wanted; None if there are none."""
         limits = tuple(view for view in bucket.limits if self._wants(view))
-        return replace(bucket, limits=limits) if limits else None
+        not_held = bucket.not_held if self.near is None else ()
+        if not limits and not not_held:
+            return None
+        return replace(bucket, limits=limits, not_held=not_held)
 
     def _wants(self, view: BucketView) -> bool:
         return self.near is None or view.used_share >= self.near
@@ -253,21 +278,27 @@ def bucket_rows(bucket: ListedBucket) -> Iterator[tuple[object, ...]]:
                 f"{state.rejected:,}" if state.rejected else "",
             )
         else:
-            asked = bucket.recent.asked.get(state.limit_name)
-            yield (
-                *level,
-                "" if asked is None else f"{asked:,}",
-                _wait(view, view.fits_after_seconds(asked or 0)),
-                f"{bucket.rejected:,}",
-                ", ".join(bucket.refused_by),
-            )
+            fits_s = bucket.fits_after_seconds(state.limit_name, view)
+            yield (*level, *_rejections(bucket, state.limit_name, _wait(view, fits_s)))
+    for name in bucket.not_held:
+        fits_s = bucket.fits_after_seconds(name, None)
+        wait = _wait(None, fits_s) if fits_s else ""
+        unknown = ("",) * (len(LEVEL_HEADS) - 3)
+        yield (bucket.entity_id, bucket.resource, name, *unknown, *_rejections(bucket, name, wait))
 
 
-def _wait(view: BucketView, seconds: float) -> str:
+def _rejections(bucket: ListedBucket, limit_name: str, wait: str) -> tuple[object, ...]:
+    """Return the cells about rejected callers, which follow those of the level."""
+    asked = bucket.asked.get(limit_name)
+    shown = "" if asked is None else f"{asked:,}"
+    return (shown, wait, f"{bucket.rejected:,}", ", ".join(bucket.refused_by))
+
+
+def _wait(view: BucketView | None, seconds: float) -> str:
     if math.isinf(seconds):
         return "never"
     wait = format_duration(seconds)
-    if view.paused_seconds:
+    if view is not None and view.paused_seconds:
         return f"paused, {wait}"
     return wait if wait == "now" else f"in {wait}"
 
@@ -287,14 +318,15 @@ def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
         "resource": bucket.resource,
         "rejected": bucket.rejected,
         "refused_by": list(bucket.refused_by),
-        "limits": [_limit_json(view, bucket.recent) for view in bucket.limits],
+        "asked": bucket.asked,
+        "limits": [_limit_json(view, bucket) for view in bucket.limits],
     }
 
 
-def _limit_json(view: BucketView, recent: RecentRejections | None) -> dict[str, Any]:
+def _limit_json(view: BucketView, bucket: ListedBucket) -> dict[str, Any]:
     state = view.state
-    asked = None if recent is None else recent.asked.get(state.limit_name)
-    fits_s = None if asked is None else view.fits_after_seconds(asked)
+    asked = bucket.asked.get(state.limit_name)
+    fits_s = None if asked is None else bucket.fits_after_seconds(state.limit_name, view)
     return {
         "limit_name": state.limit_name,
         "level_milli": state.tokens_milli,
