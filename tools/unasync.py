@@ -75,6 +75,7 @@ NAMES = {
     "apages": "pages",
     "ainvoke": "invoke",
     "apause": "pause",
+    "aturn": "turn",
     "agather": "gather",
     "agather_shielded": "gather_shielded",
     "aoutcome": "outcome",
