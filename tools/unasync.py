@@ -76,6 +76,7 @@ NAMES = {
     "ainvoke": "invoke",
     "aserves_stacks": "serves_stacks",
     "apause": "pause",
+    "aturn": "turn",
     "agather": "gather",
     "agather_shielded": "gather_shielded",
     "aoutcome": "outcome",

@@ -1,17 +1,23 @@
 """What users bring (log handlers, filters, hooks, clocks) may raise: no duty ends because of it."""
 
 import asyncio
+import gc
 import logging
 import sqlite3
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
+from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository, llm
+from zae_limiter._async.tally_keeper import TallyKeeper
+from zae_limiter.admission.request import AcquireEnd
 from zae_limiter.concurrency.alarm import Alarm
+from zae_limiter.concurrency.tallies import NotedTallies
 from zae_limiter.quiet_logging import quiet_logger
-from zae_limiter.testing import FakeClock
+from zae_limiter.testing import FakeClock, outage
+from zae_limiter.web.rules import WebOutcome, WebRule
 
 PATIENCE_S = 20.0
 LEASE_TTL = 3
@@ -175,3 +181,49 @@ async def test_a_batch_of_sqlite_is_charged_once_if_a_log_handler_raises(tmp_pat
         assert warned
         bucket = await repo.get_bucket("user", "api", "calls")
         assert bucket.total_consumed_milli == 1000 * callers
+
+
+async def test_a_log_handler_that_raises_does_not_hide_the_error_of_a_provider(failing_handler):
+    async with Repository.open(url="memory://") as repo:
+        limiter = RateLimiter(repo)
+        await repo.set_system_defaults([Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)])
+        refused = UserError("the provider refuses the call")
+        refused.status_code = 429
+        refused.response = SimpleNamespace(headers={"retry-after": "30"})
+        reservation = llm.reserve(limiter, "user", "gpt", estimate=10)
+        await reservation.__aenter__()
+        with outage(limiter):  # so the bucket cannot be paused, which is logged
+            await reservation.__aexit__(UserError, refused, None)
+    assert [each for each in failing_handler.records if "could not be paused" in each.msg]
+
+
+async def test_a_log_handler_that_raises_does_not_fail_a_request(failing_handler):
+    def cost_after(request, outcome):
+        raise UserError
+
+    rule, outcome = WebRule(cost_after=cost_after), WebOutcome(200, 5, True)
+    rule.settle("a lease", "a request", outcome)
+    await rule.settle_async("a lease", "a request", outcome)
+    assert len(failing_handler.records) == 2
+
+
+async def test_counts_are_stored_after_a_log_handler_has_raised(failing_handler):
+    stored, lost, is_stored = [], [], asyncio.Event()
+
+    async def store(due):
+        if not failing_handler.records:
+            raise UserError
+        stored.extend([noted.take(bucket) for bucket in due])
+        is_stored.set()
+
+    noted = NotedTallies(after_s=0.01)
+    keeper = TallyKeeper(noted, store)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: lost.append(context))
+    keeper.count("n", AcquireEnd("api", (("user", None),), (), True, lambda: 0))
+    async with asyncio.timeout(PATIENCE_S):
+        await is_stored.wait()
+    keeper.close()
+    gc.collect()  # a task that has raised tells so when it is gone
+    await asyncio.sleep(0)
+    assert [each.total().waited for each in stored] == [1]
+    assert lost == []

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.test_charging import HOUR_MS, NOW, NS, RPM, Store, configured, usage_hours, wanted
 from zae_limiter.admission.request import ChargeRequest, Grant, Rejection
 from zae_limiter.admission.tally import tallies_of
-from zae_limiter.concurrency.tallies import NotedTallies
+from zae_limiter.concurrency.tallies import NotedTallies, TakenTallies
 from zae_limiter.embedded import buckets
 from zae_limiter.embedded.rejection_counts import BATCH, store_noted
 from zae_limiter.models.entity import Namespace
@@ -25,7 +25,7 @@ class RejectingStore(Store):
     def ask(self, amount, entity="user-1"):
         charge = wanted(LIMITS, entity, rpm=amount)
         request = ChargeRequest((charge,), lambda: self.now_ms, self.now_ms)
-        outcome = buckets.charge(self.tables, NS, request, self.noted)
+        outcome = buckets.charge(self.tables, NS, request, TakenTallies(self.noted))
         if isinstance(outcome, Rejection):
             for each, tally in tallies_of(entity, outcome.statuses, has_waited=False).items():
                 self.noted.note((NS, each, charge.resource), tally, LIMITS, request.clock)

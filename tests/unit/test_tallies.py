@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.unit.test_charging import NOW, NS, RPM, configured
+from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter._async.tally_keeper import TallyKeeper
 from zae_limiter._sync.tally_keeper import TallyKeeper as SyncTallyKeeper
 from zae_limiter.admission.request import AcquireEnd
@@ -174,3 +175,24 @@ def test_counts_that_wait_keep_no_process_alive():
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == ("rejected\n", "", 0)
     assert time.monotonic() - began_s < STORE_AFTER_S
+
+
+async def test_a_caller_that_wakes_after_its_deadline_is_rejected_and_counted():
+    """By then the tokens are there, and no limit is exceeded."""
+    async with Repository.open(url="memory://") as repo:
+        limiter = RateLimiter(repo)
+        await repo.set_system_defaults([Limit.per_second("rps", 10)])
+        async with limiter.acquire("user-1", "api", {"rps": 10}):
+            pass
+        acquire = limiter.acquire("user-1", "api", {"rps": 1}, timeout=0.2)
+        waiting = asyncio.create_task(acquire.__aenter__())
+        while not repo.charging.waiting_lines:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        time.sleep(0.5)  # noqa: ASYNC251 - a program that blocks its event loop
+        with pytest.raises(RateLimitExceeded) as rejected:
+            await waiting
+        assert not any(status.exceeded for status in rejected.value.statuses)
+        async with limiter.acquire("user-1", "api", {"rps": 1}):  # stores the counts
+            pass
+        (hour,), _ = await repo.get_usage_snapshots("user-1", "api", "hourly")
+        assert (hour.rejected, hour.waited) == (1, 1)

@@ -59,9 +59,10 @@ class ProviderPause:
             await self._limiter.pause(*bucket, seconds, PRINCIPAL)
         except ZAELimiterError as error:
             recent.pop(bucket, None)
-            import logging  # not before it is needed
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logging.getLogger(__name__).warning(
+            quiet_logger(__name__).warning(
                 "the provider asks to wait %g s, but the bucket of %r on %r could not be paused; "
                 "other workers go on calling it: %s",
                 seconds,

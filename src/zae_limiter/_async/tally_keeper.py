@@ -78,10 +78,11 @@ class TallyKeeper:
             due = self._noted.due()
             if due:
                 await self._store(due)
-        except Exception:
-            import logging  # not before it is needed: `import zae_limiter` does without it
+        except Exception:  # noqa: BLE001 - whatever it is, the next ring tries again
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logging.getLogger(__name__).warning(
+            quiet_logger(__name__).warning(
                 "could not store how many acquires were rejected or have waited", exc_info=True
             )
         finally:

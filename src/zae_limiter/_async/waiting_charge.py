@@ -20,6 +20,7 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.reservation import Reservation
 from zae_limiter.clock import Deadline
+from zae_limiter.concurrency.calls import aturn
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.wait_time import Steered, WaitTime
@@ -82,11 +83,15 @@ class WaitingCharge:
         if not settlements:
             return
         await self._call.settle_quietly(tuple(settlements), settled)
-        if settled.is_committed:
-            for grant in returned:
-                self._lines.given_back(grant)
-                if grant.holds:
-                    self._lines.slots_returned(grant)
+        try:
+            # One write gives back for up to a thousand callers; they end one by one.
+            await aturn()
+        finally:
+            if settled.is_committed:
+                for grant in returned:
+                    self._lines.given_back(grant)
+                    if grant.holds:
+                        self._lines.slots_returned(grant)
 
     # --- asking
 

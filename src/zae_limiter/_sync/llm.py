@@ -161,9 +161,10 @@ class _Settler:
     def run_later(self, call: Callable[[], Any]) -> None:
         """Settle for an owner that was dropped; called by the garbage collector, in any thread."""
         if not self._background.run(call):
-            import logging  # not before it is needed
+            # Not before it is needed: `import zae_limiter` does without logging.
+            from zae_limiter.quiet_logging import quiet_logger
 
-            logging.getLogger(__name__).warning(
+            quiet_logger(__name__).warning(
                 "a call on %r was dropped too late to be settled; its estimate stays charged",
                 self._resource,
             )

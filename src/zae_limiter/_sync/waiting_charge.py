@@ -22,6 +22,7 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.reservation import Reservation
 from zae_limiter.clock import Deadline
+from zae_limiter.concurrency.calls import turn
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.wait_time import Steered, WaitTime
@@ -84,11 +85,15 @@ class WaitingCharge:
         if not settlements:
             return
         self._call.settle_quietly(tuple(settlements), settled)
-        if settled.is_committed:
-            for grant in returned:
-                self._lines.given_back(grant)
-                if grant.holds:
-                    self._lines.slots_returned(grant)
+        try:
+            # One write gives back for up to a thousand callers; they end one by one.
+            turn()
+        finally:
+            if settled.is_committed:
+                for grant in returned:
+                    self._lines.given_back(grant)
+                    if grant.holds:
+                        self._lines.slots_returned(grant)
 
     # --- asking
 

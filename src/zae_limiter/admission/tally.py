@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,16 +62,17 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 
 def tallies_of(
-    entity_id: str, statuses: Iterable[LimitStatus], *, has_waited: bool
+    entity_id: str, statuses: Sequence[LimitStatus], *, has_waited: bool
 ) -> dict[str, Tally]:
     """Return what an acquire of an entity counts, by the entity whose bucket counts it.
 
     ``statuses`` are those of its rejection; there are none if it was not rejected. The entity that
-    asked always counts its acquire. A parent counts the rejection if it held too few tokens.
+    asked always counts its acquire, also a caller that woke after its deadline, when no limit is
+    exceeded any more. A parent counts the rejection if it held too few tokens.
     """
     exceeded = [status for status in statuses if status.exceeded]
-    waited = 1 if has_waited else 0
-    tallies = {entity_id: Tally(1 if exceeded else 0, 0, waited, _asked(exceeded))}
+    rejected, waited = 1 if statuses else 0, 1 if has_waited else 0
+    tallies = {entity_id: Tally(rejected, 0, waited, _asked(exceeded))}
     for status in exceeded:
         parent_id = status.entity_id
         if parent_id not in tallies:

@@ -127,6 +127,17 @@ def pause() -> None:
     """Do nothing: the interpreter switches threads by itself."""
 
 
+async def aturn() -> None:
+    """Return in a step of the event loop in which no other caller of this function goes on."""
+    from zae_limiter.concurrency.paced_cancelling import anext_turn  # imports asyncio
+
+    await anext_turn()
+
+
+def turn() -> None:
+    """Do nothing: threads end one by one."""
+
+
 async def aclose_quietly(source: Any) -> None:
     """Close what another library has opened, by ``aclose`` or ``close``; its errors are logged."""
     from inspect import isawaitable  # slow to import, and seldom needed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,7 +30,8 @@ class PacedFuture(asyncio.Future[None]):
             return False
         if not self._is_cancelling:
             self._is_cancelling, self._message = True, msg
-            _turns_of(self.get_loop()).enter(self)
+            loop = self.get_loop()
+            _turns_of(loop).enter(loop, self.cancel_now)
         return True
 
     def set_result(self, result: None) -> None:
@@ -41,29 +43,40 @@ class PacedFuture(asyncio.Future[None]):
         super().cancel(self._message)
 
 
+async def anext_turn() -> None:
+    """Return in a step of the event loop in which no other caller of this function goes on."""
+    loop = asyncio.get_running_loop()
+    has_turn: asyncio.Future[None] = loop.create_future()
+
+    def go_on() -> None:
+        if not has_turn.done():
+            has_turn.set_result(None)
+
+    _turns_of(loop).enter(loop, go_on)
+    await has_turn
+
+
 class _Turns:
-    """The futures of one event loop that are to be cancelled: one in each step of the loop."""
+    """Calls that let one task of an event loop go on: one in each step of the loop."""
 
     def __init__(self) -> None:
-        self._futures: deque[PacedFuture] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
         self._is_busy = False
 
-    def enter(self, future: PacedFuture) -> None:
-        """Cancel a future now if no other was cancelled in this step of the loop."""
+    def enter(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Make a call now, or in its turn if another one was made in this step of the loop."""
         if self._is_busy:
-            self._futures.append(future)
+            self._calls.append(call)
         else:
             self._is_busy = True
-            future.cancel_now()
-            future.get_loop().call_soon(self._go_on, future.get_loop())
+            call()
+            loop.call_soon(self._go_on, loop)
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._futures and self._futures[0].done():
-            self._futures.popleft()
-        if not self._futures:
+        if not self._calls:
             self._is_busy = False
             return
-        self._futures.popleft().cancel_now()
+        self._calls.popleft()()
         loop.call_soon(self._go_on, loop)
 
 

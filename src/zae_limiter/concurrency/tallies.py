@@ -128,6 +128,31 @@ class NotedTallies:
         return first.since_s + self.after_s - time.monotonic()
 
 
+class TakenTallies:
+    """Counts that one transaction takes along: ``give_back`` notes them again if it is not made.
+
+    A transaction that several callers share may be rolled back because of one of them. Then the
+    operations run again, one by one, and take the counts once more.
+    """
+
+    def __init__(self, noted: NotedTallies) -> None:
+        self._noted = noted
+        self._taken: dict[BucketKey, NotedTally] = {}
+
+    def take(self, bucket: BucketKey) -> NotedTally | None:
+        """Remove and return what was noted of a bucket."""
+        noted = self._noted.take(bucket)
+        if noted is not None:
+            self._taken[bucket] = noted
+        return noted
+
+    def give_back(self) -> None:
+        """Note again what was taken."""
+        taken, self._taken = self._taken, {}
+        for bucket, noted in taken.items():
+            self._noted.put_back(bucket, noted)
+
+
 def _add(noted: NotedTally, by_hour: Mapping[int, Tally]) -> None:
     hours = noted.by_hour
     for hour, tally in by_hour.items():

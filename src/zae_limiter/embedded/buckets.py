@@ -24,7 +24,7 @@ from zae_limiter.admission.request import (
 )
 from zae_limiter.admission.reservation import reserved
 from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, roll
-from zae_limiter.concurrency.tallies import NotedTallies
+from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejection_counts import with_noted
 from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
@@ -41,12 +41,14 @@ def charge(
     tables: Tables,
     namespace_id: str,
     request: ChargeRequest,
-    noted: NotedTallies | None = None,
+    noted: TakenTallies | None = None,
 ) -> ChargeOutcome:
     """Charge every bucket or none. The stamp is read inside the transaction.
 
     A bucket that is charged also takes along the counts that were ``noted`` of it.
     """
+    if noted is not None:
+        noted.give_back()  # a transaction before this one may have been rolled back
     charges, clock, _, refreshed, is_acquire, _, _, until_ms = request
     now_ms = clock()
     plans: list[_Decision] = []
@@ -66,12 +68,11 @@ def charge(
             refuse_if_purging(tables, namespace_id)
     if not fits:
         return _rejection(tables, namespace_id, plans, now_ms)
-    takes_noted = noted is not None and noted.by_bucket
     images = []
     for wanted, plan, window, _ in plans:
         image = plan.granted
         assert image is not None
-        if takes_noted:
+        if noted is not None:
             image = _with_noted(tables, namespace_id, wanted, image, noted)
         _write(tables, namespace_id, wanted.entity_id, wanted.resource, image, closed=window)
         images.append(image)
@@ -107,9 +108,11 @@ def settle(
     namespace_id: str,
     settlements: tuple[Settlement, ...],
     clock: Callable[[], int],
-    noted: NotedTallies | None = None,
+    noted: TakenTallies | None = None,
 ) -> None:
     """Write every debt and credit, and the counts that were ``noted`` of these buckets."""
+    if noted is not None:
+        noted.give_back()  # a transaction before this one may have been rolled back
     now_ms = clock()
     for settlement in settlements:
         entity_id, resource, _, amounts_milli, through_child, *_ = settlement
@@ -118,7 +121,7 @@ def settle(
             continue
         after = settling.settle(image, settlement, now_ms)
         if after is not None:
-            if noted is not None and noted.by_bucket:
+            if noted is not None:
                 after = _with_noted(tables, namespace_id, settlement, after, noted)
             _write(tables, namespace_id, entity_id, resource, after, closed=window)
         elif amounts_milli:
@@ -336,10 +339,9 @@ def _with_noted(
     namespace_id: str,
     wanted: Charge | Settlement,
     image: BucketImage,
-    noted: NotedTallies | None,
+    noted: TakenTallies,
 ) -> BucketImage:
     """Return the bucket with the counts that this client has noted of it."""
-    assert noted is not None
     bucket = (namespace_id, wanted.entity_id, wanted.resource)
     taken = noted.take(bucket)
     return image if taken is None else with_noted(tables, bucket, image, taken)

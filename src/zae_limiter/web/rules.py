@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.web.keys import RefusedKey
 from zae_limiter.web.known import KnownEntities
 from zae_limiter.web.options import check_options
@@ -21,7 +21,7 @@ _DEFAULT_COST: Final[Mapping[str, int]] = {"rpm": 1}
 
 _UNSETTLED: Final = "cost_after failed; the charge of its request stays as it is: %r"
 
-logger = logging.getLogger(__name__)
+logger = quiet_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

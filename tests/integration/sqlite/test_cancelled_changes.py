@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from tests.integration.sqlite.faults import HeldFile
+from tests.unit.test_waiting_line import Beat
 from zae_limiter import Limit, RateLimiter, Repository
+
+PATIENCE_S = 20.0
 
 
 def rpm(number):
@@ -62,3 +65,39 @@ async def test_an_entity_that_was_committed_although_cancelled_cascades(arepo, p
     assert await limiter.available("user", "api") == {"rpm": 3}
     await cancelled_but_done(path, arepo.delete_entity("user"))
     assert await limiter.available("user", "api") == {"rpm": 10}
+
+
+async def test_callers_whose_tokens_one_write_gives_back_end_one_by_one(sqlite_url, path):
+    """Operations that wait for the file share a transaction, and all their callers wake at once."""
+    callers, beat = 200, Beat()
+    async with Repository.open(url=sqlite_url) as repo:
+        limiter = RateLimiter(repo)
+        await repo.set_system_defaults([Limit.custom("tokens", 1, 10, 1)])
+
+        async def call():
+            was_served = False
+            try:
+                async with limiter.acquire("user", "api", {"tokens": 1}, timeout=50):
+                    was_served = True
+                    await asyncio.sleep(3600)
+            finally:
+                beat.ended += not was_served
+
+        tasks = [asyncio.create_task(call()) for _ in range(callers)]
+        async with asyncio.timeout(PATIENCE_S):
+            reserved = 0
+            while reserved < callers // 2:
+                buckets = await repo.get_buckets("user", "api")
+                reserved = max([-bucket.tokens for bucket in buckets], default=0)
+            with HeldFile(path) as lock:
+                for task in tasks:
+                    task.cancel()
+                while repo.charging.waiting_lines:  # noqa: ASYNC110 - all leave, and give back
+                    await asyncio.sleep(0)
+                beating = asyncio.create_task(beat.run())
+                await asyncio.sleep(0.2)
+                lock.free()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        beating.cancel()
+        assert beat.ended > callers // 2
+        assert beat.most <= 2

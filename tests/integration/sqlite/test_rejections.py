@@ -1,12 +1,22 @@
 """Rejected acquires read the file and write nothing; their count is stored with other writes."""
 
+import asyncio
 import sqlite3
 import time
 from contextlib import closing
 
 import pytest
 
-from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from tests.integration.sqlite.faults import HeldFile
+from zae_limiter import (
+    EntityExistsError,
+    Limit,
+    RateLimiter,
+    RateLimitExceeded,
+    Repository,
+    SyncRateLimiter,
+    SyncRepository,
+)
 from zae_limiter.concurrency.tallies import STORE_AFTER_S
 from zae_limiter.embedded.housekeeping import EVERY_CHARGES
 
@@ -90,3 +100,31 @@ def test_counts_that_no_write_takes_along_are_stored_in_the_background(sqlite_ur
             assert time.monotonic() < ends_s
             time.sleep(0.02)
     assert hour.rejected_amounts == {"rpm": 1}
+
+
+async def test_counts_survive_a_transaction_that_is_rolled_back(sqlite_url, path):
+    """Operations that wait for the file share a transaction; here one of them is refused."""
+    async with Repository.open(url=sqlite_url) as repository:
+        await repository.set_system_defaults([Limit.per_hour("rpm", 1000)])
+        await repository.create_entity("taken")
+        limiter = RateLimiter(repository)
+
+        async def charge(entity_id):
+            async with limiter.acquire(entity_id, "api", {"rpm": 1}):
+                pass
+
+        with pytest.raises(RateLimitExceeded):
+            async with limiter.acquire("user", "api", {"rpm": 1001}):
+                pass
+        with HeldFile(path) as lock:
+            tasks = [asyncio.create_task(charge("other"))]  # waits for the file alone
+            await asyncio.sleep(0.1)
+            tasks += [asyncio.create_task(charge("user"))]
+            tasks += [asyncio.create_task(repository.create_entity("taken")) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            lock.free()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in ended].count(EntityExistsError) == 3
+    async with Repository.open(url=sqlite_url) as repository:
+        (hour,), _ = await repository.get_usage_snapshots("user", "api", "hourly")
+        assert (hour.rejected, hour.total_events) == (1, 1)

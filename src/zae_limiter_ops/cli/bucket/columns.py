@@ -13,7 +13,7 @@ from zae_limiter_ops.cli.shared.formatting import (
     format_tokens,
     seconds_json,
 )
-from zae_limiter_ops.reports.columns import Column, json_of, of_part
+from zae_limiter_ops.reports.columns import Column, json_of
 
 if TYPE_CHECKING:
     from zae_limiter_ops.cli.bucket.pages import ListedBucket, ListedLimit
@@ -30,9 +30,7 @@ def _limit_label(view: BucketView) -> str:
 
 
 # The columns of bucket show and of bucket list.
-STATE_COLUMNS: tuple[Column[BucketView], ...] = (
-    Column(title="limit", value=_limit_label),
-    Column(key="limit_name", value=lambda view: view.state.limit_name),
+LEVEL_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(title="level>", value=lambda view: view.state.tokens),
     Column(key="level_milli", value=lambda view: view.state.tokens_milli),
     Column(key="debt_milli", value=lambda view: view.debt_milli),
@@ -57,7 +55,9 @@ def _full(view: BucketView) -> str:
 
 SHOWN_COLUMNS: tuple[Column[BucketView], ...] = (
     Column(title="resource", key="resource", value=lambda view: view.state.resource),
-    *STATE_COLUMNS,
+    Column(title="limit", value=_limit_label),
+    Column(key="limit_name", value=lambda view: view.state.limit_name),
+    *LEVEL_COLUMNS,
     Column(title="refill>", value=lambda view: format_rate(view.state.limit)),
     Column(title="1 token=", value=lambda view: describe_wait(view, view.retry_after_seconds)),
     Column(title="full=", value=_full),
@@ -66,12 +66,12 @@ SHOWN_COLUMNS: tuple[Column[BucketView], ...] = (
 )
 
 
-def describe_wait(view: BucketView, seconds: float) -> str:
+def describe_wait(view: BucketView | None, seconds: float) -> str:
     """Return ``now``, ``in 3 s``, ``paused, 3 s`` or ``never``."""
     wait = format_duration(seconds)
     if math.isinf(seconds):
         return wait
-    if view.paused_seconds:
+    if view is not None and view.paused_seconds:
         return f"paused, {wait}"
     return wait if wait == "now" else f"in {wait}"
 
@@ -79,8 +79,25 @@ def describe_wait(view: BucketView, seconds: float) -> str:
 # --- bucket list -----------------------------------------------------------------------------
 
 
-def _view_of(row: ListedLimit) -> BucketView:
-    return row.view
+def _listed_label(row: ListedLimit) -> str:
+    return row.limit_name if row.view is None else _limit_label(row.view)
+
+
+def _of_view(column: Column[BucketView]) -> Column[ListedLimit]:
+    """Return the column for listed limits; its cell is empty where the bucket lacks the limit."""
+
+    def value(row: ListedLimit) -> Any:
+        return None if row.view is None else column.value(row.view)
+
+    return Column(value=value, title=column.title, key=column.key)
+
+
+# The name of a limit is known even if the bucket does not have the limit.
+_LISTED_STATE_COLUMNS: tuple[Column[ListedLimit], ...] = (
+    Column(title="limit", value=_listed_label),
+    Column(key="limit_name", value=lambda row: row.limit_name),
+    *(_of_view(column) for column in LEVEL_COLUMNS),
+)
 
 
 def listed_columns(namespaces: Namespaces, *, limited: bool) -> list[Column[ListedLimit]]:
@@ -92,15 +109,19 @@ def listed_columns(namespaces: Namespaces, *, limited: bool) -> list[Column[List
         ),
         Column(title="entity", value=lambda row: row.bucket.entity_id),
         Column(title="resource", value=lambda row: row.bucket.resource),
-        *of_part(STATE_COLUMNS, _view_of),
-        Column(title="filled=", value=lambda row: row.view.used_share, format=_bar),
-        Column(title="used>", value=lambda row: row.view.used_share, format="{:.0%}".format),
+        *_LISTED_STATE_COLUMNS,
+        Column(title="filled=", value=lambda row: row.used_share, format=_bar),
+        Column(title="used>", value=lambda row: row.used_share, format=_percent),
         *(_REJECTION_COLUMNS if limited else _WAIT_COLUMNS),
     ]
 
 
-def _bar(used_share: float) -> str:
-    return "".join(_glyphs().bar(1 - used_share, BAR_WIDTH))
+def _percent(used_share: float | None) -> str:
+    return "" if used_share is None else f"{used_share:.0%}"
+
+
+def _bar(used_share: float | None) -> str:
+    return "" if used_share is None else "".join(_glyphs().bar(1 - used_share, BAR_WIDTH))
 
 
 def _glyphs() -> Glyphs:
@@ -111,19 +132,27 @@ def _glyphs() -> Glyphs:
     return UNICODE
 
 
-_WAIT_COLUMNS: tuple[Column[ListedLimit], ...] = (
-    Column(
-        title="1 token=", value=lambda row: describe_wait(row.view, row.view.retry_after_seconds)
-    ),
+_HELD_WAIT_COLUMNS: tuple[Column[BucketView], ...] = (
+    Column(title="1 token=", value=lambda view: describe_wait(view, view.retry_after_seconds)),
     Column(
         title="debt>",
-        value=lambda row: format_tokens(row.view.debt_milli) if row.view.debt_milli else "",
+        value=lambda view: format_tokens(view.debt_milli) if view.debt_milli else "",
     ),
-    Column(title="rejected>", value=lambda row: row.view.state.rejected or None),
+    Column(title="rejected>", value=lambda view: view.state.rejected or None),
 )
+_WAIT_COLUMNS = tuple(_of_view(column) for column in _HELD_WAIT_COLUMNS)
+
+
+def _fits(row: ListedLimit) -> str:
+    """Return when the rejected amount fits; nothing where no level tells."""
+    if row.view is None and not row.asked_after_seconds:
+        return ""
+    return describe_wait(row.view, row.asked_after_seconds)
+
+
 _REJECTION_COLUMNS: tuple[Column[ListedLimit], ...] = (
     Column(title="asked>", value=lambda row: row.asked),
-    Column(title="fits=", value=lambda row: describe_wait(row.view, row.asked_after_seconds)),
+    Column(title="fits=", value=_fits),
     Column(title="rejected>", value=lambda row: row.bucket.rejected),
     Column(title="refused by", value=lambda row: ", ".join(row.bucket.refused_by)),
 )
@@ -135,8 +164,8 @@ def _asked_after_seconds(row: ListedLimit) -> float | None:
 
 # The JSON of one limit of a listed bucket.
 _LIMIT_COLUMNS: tuple[Column[ListedLimit], ...] = (
-    *of_part(STATE_COLUMNS, _view_of),
-    Column(key="used_pct", value=lambda row: round(100 * row.view.used_share, 3)),
+    *_LISTED_STATE_COLUMNS,
+    Column(key="used_pct", value=lambda row: round(100 * (row.used_share or 0), 3)),
     Column(key="asked", value=lambda row: row.asked),
     Column(key="asked_after_seconds", value=_asked_after_seconds),
 )
@@ -150,5 +179,6 @@ def bucket_json(bucket: ListedBucket) -> dict[str, Any]:
         "resource": bucket.resource,
         "rejected": bucket.rejected,
         "refused_by": list(bucket.refused_by),
-        "limits": [json_of(_LIMIT_COLUMNS, row) for row in bucket.rows],
+        "asked": bucket.asked,
+        "limits": [json_of(_LIMIT_COLUMNS, row) for row in bucket.rows if row.view is not None],
     }

@@ -122,9 +122,10 @@ def list_buckets(
     that the bucket has rejected in the running hour. A bucket that is not listed is full.
 
     --limited lists the buckets that have rejected callers in this hour or the last, most rejected
-    calls first. The column asked shows the largest rejected amount, fits shows when that amount
-    would be admitted, and refused by names the entity whose bucket held too few tokens: the
-    entity itself or its parent. Clients report their rejections within 30 seconds.
+    calls first. The column asked shows the largest rejected amount, fits shows when the bucket and
+    its parent hold that amount, and refused by names the entity whose bucket holds too few tokens:
+    the entity itself or its parent. A limit without a level is a limit of the parent, or of calls.
+    Clients report their rejections within 30 seconds.
 
     \b
     Examples:
@@ -134,12 +135,12 @@ def list_buckets(
       zae-limiter bucket list --limited --all-namespaces
 
     JSON: buckets (each: namespace, entity_id, resource, rejected, refused_by (with --limited),
-    limits (each: limit_name, level_milli, debt_milli (thousandths of a token), capacity,
-    refill_amount, refill_period_seconds, used_pct, retry_after_seconds (until one token),
-    full_after_seconds, consumed_milli, from_call (the limit was passed by calls), paused_until
-    (null if it is not paused), asked (with --limited: the largest rejected amount),
-    asked_after_seconds (until that fits, null if never))), next_cursor (null at the end),
-    buckets_read (null if not all were read).
+    asked (with --limited: the largest rejected amount of each limit, by name), limits (each:
+    limit_name, level_milli, debt_milli (thousandths of a token), capacity, refill_amount,
+    refill_period_seconds, used_pct, retry_after_seconds (until one token), full_after_seconds,
+    consumed_milli, from_call (the limit was passed by calls), paused_until (null if it is not
+    paused), asked (with --limited: the largest rejected amount), asked_after_seconds (until that
+    fits, null if never))), next_cursor (null at the end), buckets_read (null if not all were read).
     """
     from zae_limiter_ops.cli.bucket.pages import BucketFilter, BucketPages
     from zae_limiter_ops.cli.bucket.watch import watch_buckets

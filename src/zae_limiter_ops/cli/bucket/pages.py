@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListedBucket:
-    """A bucket with one or more of its limits."""
+    """A bucket with the limits that are listed.
+
+    It has at least one, unless the bucket is listed for rejections by limits that are
+    ``not_held``: limits of its parent, or of calls that never created the bucket.
+    """
 
     entity_id: str
     resource: str
@@ -28,6 +32,8 @@ class ListedBucket:
     namespace: str
     recent: RecentRejections | None = None  # None unless the bucket is listed for its rejections
     refused_by: tuple[str, ...] = ()  # the entities whose buckets have rejected its callers
+    of_parent: tuple[BucketView, ...] = ()  # the parent's limits, if the parent rejected callers
+    not_held: tuple[str, ...] = ()  # limits that callers asked for, and that the bucket lacks
 
     @property
     def rejected(self) -> int:
@@ -36,36 +42,50 @@ class ListedBucket:
 
     @property
     def rows(self) -> list[ListedLimit]:
-        """The limits, each with its bucket."""
-        return [ListedLimit(self, view) for view in self.limits]
+        """The limits, each with its bucket; last come those that the bucket does not have."""
+        held = [ListedLimit(self, view.state.limit_name, view) for view in self.limits]
+        return held + [ListedLimit(self, name, None) for name in self.not_held]
 
     @property
     def used_share(self) -> float:
         """The largest used share of a limit."""
-        return max(view.used_share for view in self.limits)
+        return max((view.used_share for view in self.limits), default=0.0)
 
     @property
     def retry_after_seconds(self) -> float:
         """The longest waiting time of a limit."""
-        return max(view.retry_after_seconds for view in self.limits)
+        return max((view.retry_after_seconds for view in self.limits), default=0.0)
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """The largest amount of each limit that was rejected lately."""
+        return {} if self.recent is None else self.recent.asked
 
 
 class ListedLimit(NamedTuple):
-    """One limit of a listed bucket."""
+    """One limit of a listed bucket; ``view`` is None if the bucket does not have the limit."""
 
     bucket: ListedBucket
-    view: BucketView
+    limit_name: str
+    view: BucketView | None
+
+    @property
+    def used_share(self) -> float | None:
+        """The used share of the limit; None if the bucket does not have the limit."""
+        return None if self.view is None else self.view.used_share
 
     @property
     def asked(self) -> int | None:
         """The largest amount that was rejected lately; None if there is none."""
-        recent = self.bucket.recent
-        return None if recent is None else recent.asked.get(self.view.state.limit_name)
+        return self.bucket.asked.get(self.limit_name)
 
     @property
     def asked_after_seconds(self) -> float:
-        """The time until ``asked`` fits; infinite if it never does."""
-        return self.view.fits_after_seconds(self.asked or 0)
+        """The time until bucket and parent hold ``asked``; infinite if they never do."""
+        views = [each for each in self.bucket.of_parent if each.state.limit_name == self.limit_name]
+        if self.view is not None:
+            views.append(self.view)
+        return max((each.fits_after_seconds(self.asked or 0) for each in views), default=0.0)
 
 
 class BucketPages(NamedTuple):
@@ -128,19 +148,39 @@ def _limited_bucket(
 ) -> ListedBucket:
     """Return the bucket with the limits that rejected calls asked for.
 
-    ``refused_by`` names the entities whose buckets held too few tokens.
+    The counts do not record which bucket has refused: ``refused_by`` names the entities whose
+    buckets hold too few tokens now.
     """
-    entity_id, resource = recent.entity_id, recent.resource
+    entity_id, resource, asked = recent.entity_id, recent.resource, recent.asked
     views = _views(repository, entity_id, resource)
-    asked = tuple(view for view in views if view.state.limit_name in recent.asked)
-    holds_all = all(view.holds(recent.asked[view.state.limit_name]) for view in asked)
-    refused_by = []
-    if of_parent is None or not of_parent.through_children or not (asked and holds_all):
-        refused_by.append(entity_id)
+    parents: tuple[BucketView, ...] = ()
     if of_parent is not None and of_parent.through_children:
-        refused_by.append(of_parent.entity_id)
+        parents = _views(repository, of_parent.entity_id, resource)
+    refused_by: tuple[str, ...] = (entity_id,)
+    if of_parent is not None and parents:
+        if _hold(views, asked):
+            refused_by = (of_parent.entity_id,)
+        elif not _hold(parents, asked):
+            refused_by = (entity_id, of_parent.entity_id)
+    names = [view.state.limit_name for view in views]
     return ListedBucket(
-        entity_id, resource, asked or views, repository.namespace_name, recent, tuple(refused_by)
+        entity_id,
+        resource,
+        tuple(view for view in views if not asked or view.state.limit_name in asked),
+        repository.namespace_name,
+        recent,
+        refused_by,
+        parents,
+        tuple(name for name in asked if name not in names),
+    )
+
+
+def _hold(views: tuple[BucketView, ...], asked: dict[str, int]) -> bool:
+    """Whether the limits that were asked for hold the amounts; of none, whether all hold 0."""
+    return all(
+        view.holds(asked.get(view.state.limit_name, 0))
+        for view in views
+        if not asked or view.state.limit_name in asked
     )
 
 
@@ -176,7 +216,10 @@ class BucketFilter(NamedTuple):
     def narrow(self, bucket: ListedBucket) -> ListedBucket | None:
         """Return the bucket with the limits that match; None if no limit does."""
         limits = tuple(view for view in bucket.limits if self._wants(view))
-        return replace(bucket, limits=limits) if limits else None
+        not_held = bucket.not_held if self.near is None else ()
+        if not limits and not not_held:
+            return None
+        return replace(bucket, limits=limits, not_held=not_held)
 
     def _wants(self, view: BucketView) -> bool:
         return self.near is None or view.used_share >= self.near

@@ -107,9 +107,11 @@ def explain_acquire(
     availability, problem, source = None, None, "given"
     try:
         if not consume:
+            source = "default"
             asked = _asked_lately(repository, entity_id, resource)
-            source = "rejected" if asked else "default"
-            wanted = {name: asked.get(name, 1) for name in limiter.available(entity_id, resource)}
+            names = limiter.available(entity_id, resource)
+            wanted = {name: asked.get(name, 1) for name in names}
+            source = "rejected" if any(name in asked for name in names) else "default"
         availability = limiter.check_availability(entity_id, resource, wanted)
     except ValidationError as error:
         problem = _describe(error)

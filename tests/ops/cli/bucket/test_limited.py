@@ -131,3 +131,86 @@ def test_a_paused_bucket_says_so(shell, store):
         found = shell("bucket", "list", *args).out
         (line,) = (line for line in found.splitlines() if line.startswith("key-1"))
         assert "paused, " in line
+
+
+@pytest.fixture
+def family(store):
+    """A team with few tokens; keys with room of their own, with other limits, and without room."""
+
+    def use(limiter):
+        repository = limiter.repository
+        repository.create_entity("team")
+        for child in ("roomy", "other", "greedy"):
+            repository.create_entity(child, parent_id="team", cascade=True)
+        repository.set_limits("other", [Limit.per_day("rpm", 100)], "gpt-5")
+        with limiter.acquire("team", "gpt-5", {"tpm": 900}):
+            pass
+        reject(limiter, "roomy", 400)
+        reject(limiter, "other", 300)
+        repository.set_limits("greedy", [Limit.per_day("tpm", 60)], "gpt-5")
+        with limiter.acquire("greedy", "gpt-5", {"tpm": 50}):
+            pass
+        reject(limiter, "greedy", 40)
+
+    store(use)
+
+
+@on_both_engines
+def test_a_child_that_its_parent_has_stopped_fits_when_its_parent_does(shell, family):
+    found = {bucket["entity_id"]: bucket for bucket in limited(shell)}
+    (own,), (of_team,) = found["roomy"]["limits"], found["team"]["limits"]
+    assert own["asked"] == of_team["asked"] == 400
+    assert own["asked_after_seconds"] == pytest.approx(of_team["asked_after_seconds"], abs=60)
+    lines = shell("bucket", "list", "--limited").out.splitlines()
+    (line,) = (line for line in lines if line.startswith("roomy"))
+    assert " now " not in line
+
+
+@on_both_engines
+def test_a_limit_that_only_the_parent_has_is_shown_with_its_amount(shell, family):
+    found = {bucket["entity_id"]: bucket for bucket in limited(shell)}
+    assert (found["other"]["asked"], found["other"]["refused_by"]) == ({"tpm": 300}, ["team"])
+    lines = shell("bucket", "list", "--limited").out.splitlines()
+    (line,) = (line for line in lines if line.startswith("other"))
+    assert " tpm " in line
+    assert " 300 " in line
+    assert " in " in line
+
+
+@on_both_engines
+def test_a_parent_that_holds_enough_has_not_refused_a_child(shell, family):
+    found = {bucket["entity_id"]: bucket for bucket in limited(shell)}
+    assert found["greedy"]["refused_by"] == ["greedy"]
+    assert found["team"]["rejected"] == 2
+
+
+@on_both_engines
+def test_limits_of_calls_that_reject_from_the_first_one_on_are_listed(shell, store):
+    def use(limiter):
+        for _ in range(3):
+            with (
+                pytest.raises(RateLimitExceeded),
+                limiter.acquire("key-1", "own", {"x": 300}, limits=[Limit.per_day("x", 100)]),
+            ):
+                pass
+
+    store(use)
+    (bucket,) = limited(shell)
+    assert (bucket["entity_id"], bucket["resource"]) == ("key-1", "own")
+    assert (bucket["rejected"], bucket["asked"]) == (3, {"x": 300})
+    lines = shell("bucket", "list", "--limited").out.splitlines()
+    (line,) = (line for line in lines if line.startswith("key-1"))
+    assert " 300 " in line
+
+
+@on_both_engines
+def test_explain_says_so_if_it_asks_for_one_of_each_limit(shell, store):
+    """The limit that has rejected callers is no longer in force."""
+
+    def use(limiter):
+        reject(limiter, "key-1", 1001)
+        limiter.repository.set_limits("key-1", [Limit.per_day("rpm", 5)], "gpt-5")
+
+    store(use)
+    answer = shell("explain", "key-1", "gpt-5", "--output", "json").json
+    assert (answer["consume"], answer["consume_source"]) == ({"rpm": 1}, "default")

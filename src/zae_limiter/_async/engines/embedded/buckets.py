@@ -28,7 +28,7 @@ from zae_limiter.admission.request import (
 from zae_limiter.clock import Clock, Deadline
 from zae_limiter.concurrency.locks import LockFreeCount
 from zae_limiter.concurrency.receipt import Receipt
-from zae_limiter.concurrency.tallies import BucketKey, NotedTallies, NotedTally
+from zae_limiter.concurrency.tallies import BucketKey, NotedTallies, NotedTally, TakenTallies
 from zae_limiter.embedded import buckets, housekeeping, rejection_counts, retention
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
@@ -52,9 +52,13 @@ class EmbeddedBuckets(Port):
     async def charge(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
-        deadline = request.deadline
-        args = (namespace_id, request, self._noted)
-        outcome = await self._client.write(buckets.charge, args, receipt, deadline=deadline)
+        deadline, noted = request.deadline, self._noted_now()
+        args = (namespace_id, request, noted)
+        try:
+            outcome = await self._client.write(buckets.charge, args, receipt, deadline=deadline)
+        finally:
+            if noted is not None and not receipt.is_committed:
+                noted.give_back()
         if type(outcome) is Grant:
             self.granted.add()
         elif type(outcome) is Rejection:
@@ -64,6 +68,10 @@ class EmbeddedBuckets(Port):
             await self._quietly(housekeeping.keep_house, now_and_retention, deadline)
             await self._store_first(deadline)
         return outcome
+
+    def _noted_now(self) -> TakenTallies | None:
+        """Return what takes along the counts of one write; None if nothing is noted."""
+        return TakenTallies(self._noted) if self._noted.by_bucket else None
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
         self._tallies.count(namespace_id, ended)
@@ -148,12 +156,13 @@ class EmbeddedBuckets(Port):
         clock: Clock,
         receipt: Receipt[None],
     ) -> None:
-        await self._client.write(
-            buckets.settle,
-            (namespace_id, settlements, clock, self._noted),
-            receipt,
-            must_run=True,
-        )
+        noted = self._noted_now()
+        args = (namespace_id, settlements, clock, noted)
+        try:
+            await self._client.write(buckets.settle, args, receipt, must_run=True)
+        finally:
+            if noted is not None and not receipt.is_committed:
+                noted.give_back()
         self.settled.add()
 
     async def renew(
