@@ -122,8 +122,7 @@ def check_ledger(folder: str | Path, repository: SyncRepository) -> LedgerCheck:
     ]
     tokens = _totals(log)
     problems += _usage_differences(repository, resources, log)
-    shares = [(each.granted + each.debts) / each.allowed for each in windows]
-    fullest = max(0.0, *shares) if shares else 0.0
+    fullest = max((window.share for window in windows), default=0.0)
     count = sum(window.windows for window in windows)
     return LedgerCheck(admitted, len(windows), count, fullest, tokens, tuple(problems))
 
@@ -147,9 +146,7 @@ class _Parents:
 def _read(folder: str | Path, parents: _Parents) -> tuple[GrantLog, int]:
     log, admitted = GrantLog(), 0
     for kind, entity_id, resource, amounts, began_ms, done_ms in _entries(Path(folder)):
-        moment = Moment(
-            began_ms - CLOCK_MARGIN_MS, done_ms + CLOCK_MARGIN_MS, done_ms + CLOCK_MARGIN_MS
-        )
+        moment = Moment(began_ms - CLOCK_MARGIN_MS, done_ms + CLOCK_MARGIN_MS)
         add = log.add_grant if kind == GRANT else log.add_settlement
         add(parents.charged_with(entity_id), resource, amounts, moment)
         admitted += kind == GRANT
