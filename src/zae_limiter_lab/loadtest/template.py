@@ -129,22 +129,16 @@ def _storage() -> dict[str, Resource]:
 
 
 def _network() -> dict[str, Resource]:
-    anywhere = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "Any"}
+    from_workers = {
+        "IpProtocol": "tcp",
+        "FromPort": MASTER_PORT,
+        "ToPort": MASTER_PORT,
+        "SourceSecurityGroupId": {"Fn::GetAtt": ["WorkerGroup", "GroupId"]},
+        "Description": "Workers",
+    }
     return {
-        "WorkerGroup": _group("Workers of load tests", []),
-        "MasterGroup": _group(
-            "Masters of load tests",
-            [
-                {
-                    "IpProtocol": "tcp",
-                    "FromPort": MASTER_PORT,
-                    "ToPort": MASTER_PORT,
-                    "SourceSecurityGroupId": {"Fn::GetAtt": ["WorkerGroup", "GroupId"]},
-                    "Description": "Workers",
-                }
-            ],
-            anywhere,
-        ),
+        "WorkerGroup": _group("Workers of load tests"),
+        "MasterGroup": _group("Masters of load tests", from_workers),
         # Functions in a VPC have no way to the internet, and need none but this.
         "TableEndpoint": {
             "Type": "AWS::EC2::VPCEndpoint",
@@ -159,15 +153,16 @@ def _network() -> dict[str, Resource]:
     }
 
 
-def _group(description: str, ingress: list[Any], egress: Any = None) -> Resource:
+def _group(description: str, *ingress: Any) -> Resource:
+    """Return a security group that admits nothing else, and lets everything out."""
     anywhere = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "Any"}
     return {
         "Type": "AWS::EC2::SecurityGroup",
         "Properties": {
             "GroupDescription": description,
             "VpcId": {"Ref": "VpcId"},
-            "SecurityGroupIngress": ingress,
-            "SecurityGroupEgress": [egress or anywhere],
+            "SecurityGroupIngress": list(ingress),
+            "SecurityGroupEgress": [anywhere],
         },
     }
 

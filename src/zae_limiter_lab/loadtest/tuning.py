@@ -8,7 +8,6 @@ interval between the largest number that was good and the smallest that was not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -78,9 +77,3 @@ class UserSearch:
             "max_latency_ms": self.max_latency_ms,
             "steps": [asdict(step) for step in sorted(self.steps, key=lambda step: step.users)],
         }
-
-    @classmethod
-    def of_dict(cls, data: Mapping[str, Any]) -> UserSearch:
-        """Return the finished search whose JSON this is."""
-        steps = [TuneStep(**step) for step in data["steps"]]
-        return cls(max((step.users for step in steps), default=1), data["max_latency_ms"], steps)
