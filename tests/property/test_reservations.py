@@ -117,7 +117,7 @@ def test_a_wrong_rule_is_found(rule):
         check_rule(rule)
 
 
-def test_a_reservation_leaves_the_balance_that_a_charge_would_leave():
+def test_a_reservation_leaves_the_balance_of_a_charge():
     for _, state, amount, by_ms in cases():
         after = reserve(state, amount, NOW_MS, by_ms)
         assert (after is not None) == by_hand(state, amount, by_ms)
