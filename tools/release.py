@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def version_problems(tag: str, names: Sequence[str]) -> list[str]:
-    """Return what is wrong with the files of a release; nothing if they are as the tag says."""
+    """Return the mistakes in the files of a release; empty if they match the tag."""
     version = tag.removeprefix("v")
     wanted = {
         f"zae_limiter-{version}.tar.gz",
@@ -44,7 +44,7 @@ def version_problems(tag: str, names: Sequence[str]) -> list[str]:
 
 
 def message_problems(text: str) -> list[str]:
-    """Return what is wrong with a commit message; nothing if the changelog can use it."""
+    """Return the mistakes in a commit message; empty if the changelog can use it."""
     first = next((line for line in text.splitlines() if line and not line.startswith("#")), "")
     if _MESSAGE.match(first) or first.startswith(_MADE):
         return []

@@ -139,7 +139,7 @@ def _network() -> dict[str, Resource]:
     return {
         "WorkerGroup": _group("Workers of load tests"),
         "MasterGroup": _group("Masters of load tests", from_workers),
-        # Functions in a VPC have no way to the internet, and need none but this.
+        # Functions in a VPC have no way to the internet; this gateway is all that they need.
         "TableEndpoint": {
             "Type": "AWS::EC2::VPCEndpoint",
             "Condition": "HasRouteTables",
@@ -290,7 +290,7 @@ def _container() -> Resource:
         "Image": _IMAGE,
         "Essential": True,
         "EntryPoint": ["python", "-m", "zae_limiter_lab.loadtest.orchestrator"],
-        "LinuxParameters": {"InitProcessEnabled": True},  # reaps what a tunnel leaves
+        "LinuxParameters": {"InitProcessEnabled": True},  # reaps the processes of a tunnel
         "PortMappings": [{"ContainerPort": MASTER_PORT}, {"ContainerPort": WEB_PORT}],
         "Environment": [{"Name": name, "Value": value} for name, value in variables.items()],
         "LogConfiguration": {
