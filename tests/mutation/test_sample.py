@@ -2,9 +2,10 @@
 
 A mutant is a copy of the source with one small change, made by cosmic-ray: another comparison, a
 number that is one larger, a condition that is negated. Some mutants cannot be noticed, because the
-change has no effect, so a share of them may survive.
+change has no effect, so a share of them may survive: ``--log-cli-level=INFO`` shows them.
 """
 
+import logging
 import os
 import random
 import re
@@ -15,15 +16,17 @@ import time
 from pathlib import Path
 
 import pytest
+from cosmic_ray import work_item
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.plugins import get_operator, operator_names
-from cosmic_ray.work_item import MutationSpec, TestOutcome
+
+logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).parents[2]
 SEED = 1
 SAMPLE = 120
-LEAST = 30  # mutants that are tried on the slowest machine
+LEAST = 20  # mutants that are tried on a slow machine
 BUDGET_S = 18 * 60
 TIMEOUT_S = 300  # of the tests on one mutant
 MOST_SURVIVORS = 0.25
@@ -73,7 +76,7 @@ def mutations(folder):
             operator = get_operator(name)()
             places = [place for node in nodes for place in operator.mutation_positions(node)]
             found += [
-                MutationSpec(
+                work_item.MutationSpec(
                     module_path=path,
                     operator_name=name,
                     occurrence=number,
@@ -114,8 +117,10 @@ def test_most_mutants_are_noticed(tmp_path):
             break
         result = mutate_and_test([mutation], command, TIMEOUT_S)
         tried += 1
-        if result.test_outcome is not TestOutcome.KILLED:
+        if result.test_outcome is not work_item.TestOutcome.KILLED:
             survivors.append(result.diff)
+            logger.info("%s of %s survive; the last one:\n%s", len(survivors), tried, result.diff)
     assert tried >= LEAST
     report = f"{len(survivors)} of {tried} mutants survive; {len(everything)} are possible"
+    logger.info(report)
     assert len(survivors) <= MOST_SURVIVORS * tried, "\n".join([report, *survivors])
