@@ -17,7 +17,12 @@ import pytest
 from tests.support.dynamodb.model import defects
 from tests.support.dynamodb.model.aggregator import Aggregator
 from tests.support.dynamodb.model.client import ModelClient, Network
-from tests.support.dynamodb.model.defects import ignored_guard, replaced_value, table_with
+from tests.support.dynamodb.model.defects import (
+    StaleRowsTable,
+    ignored_guard,
+    replaced_value,
+    table_with,
+)
 from tests.support.dynamodb.model.history import prepared_engine
 from tests.support.dynamodb.model.ledger import Ledger, Wrong
 from tests.support.dynamodb.model.table import ModelTable, Refusal
@@ -170,9 +175,12 @@ class Scene:
         assert int(item["h"]["N"]) == int(item["ph"]["N"]) + 1 == self.loop.now_s // HOUR_S
 
     def lose_announcements(self):
+        """Remove all usage rows, as if they had never been written."""
         for items in self.table.partitions.values():
             for sk in [sk for sk in items if sk.startswith("#USAGE#")]:
                 del items[sk]
+        stream = self.table.stream
+        stream[:] = [each for each in stream if not each.key[1].startswith("#USAGE#")]
 
     def check(self):
         for bucket in list(self.ledger.used):
@@ -440,6 +448,19 @@ def test_a_query_is_complete_while_an_hour_is_turned(scene, later_s):
 @pytest.mark.parametrize("later_s", range(5, 120, 6))
 def test_a_query_by_resource_is_complete_during_a_store(scene, later_s):
     scene.loop.run_until_complete(query_during_a_turn(scene, later_s, None, announced=True))
+
+
+def test_stale_rows_are_found_by_the_queries():
+    """Rows that are read before the buckets miss an hour that is stored in between."""
+    with pytest.raises(KeyError):
+        query_during_many_turns(StaleRowsTable)
+
+
+def query_during_many_turns(make_table):
+    for later_s in range(2, 41, 3):
+        with virtual_time(1, START_S + 100) as loop:
+            scene = Scene(loop, make_table)
+            loop.run_until_complete(query_during_a_turn(scene, later_s, "key", announced=False))
 
 
 async def query_during_a_turn(scene, later_s, entity, *, announced):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.dynamodb.model.expressions import Item
 from tests.support.dynamodb.model.table import Body, ModelTable
 
 DAY_S = 86_400
@@ -31,6 +32,27 @@ class DefectiveTable(ModelTable):
 
     def call(self, operation: str, body: Body, now_s: float) -> dict[str, Any]:
         return super().call(operation, self._defect(operation, body), now_s)
+
+
+class StaleRowsTable(ModelTable):
+    """Answers queries with usage rows of a while ago, as if they were read before the buckets."""
+
+    behind_s = 30.0
+
+    def _rows(
+        self, index_name: str | None, partition: str, now_s: float
+    ) -> list[tuple[tuple[str, ...], Item]]:
+        rows = super()._rows(index_name, partition, now_s)
+        shown = [(place, self._as_of(item, now_s - self.behind_s)) for place, item in rows]
+        return [(place, item) for place, item in shown if item is not None]
+
+    def _as_of(self, item: Item, moment_s: float) -> Item | None:
+        """Return an item at a moment; bucket items are always up to date."""
+        if not item["SK"]["S"].startswith("#USAGE#"):
+            return item
+        key = (item["PK"]["S"], item["SK"]["S"])
+        changes = [each for each in self.stream if each.key == key and each.at_s <= moment_s]
+        return changes[-1].new if changes else None
 
 
 def table_with(defect: Defect) -> Callable[..., ModelTable]:
