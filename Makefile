@@ -2,11 +2,11 @@ PYTHON ?= python3
 # Handed to pytest as they are: make test PYTEST_ARGS="-n 0 -k name"
 # Three workers on two cores: many tests wait for a server or a clock.
 PYTEST_ARGS ?= -n 3
-UNIT_TESTS := tests/unit tests/property tests/docs tests/typing tests/mutation
+UNIT_TESTS := tests/unit tests/property tests/typing
 # Tests that interrupt a call at every line would interrupt coverage while it holds its own lock;
-# the others measure time, or tools that are no part of the package.
+# the others measure time.
 UNMEASURED := $(addprefix --ignore=tests/unit/,test_signal_handlers.py test_shield.py \
-	test_shield_claims.py test_locks.py aggregator/test_throughput.py tools)
+	test_shield_claims.py test_locks.py aggregator/test_throughput.py)
 
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
@@ -55,13 +55,13 @@ endef
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
 
-unit: $(DEV) ## Run the fast tests, which need no server
+unit: $(DEV) ## Run the fast tests of the library, which need no server
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
 
 test: $(DEV) $(TOOLS) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-slow: $(DEV) $(TOOLS) ## Run the long tests and the mutants
+test-slow: $(DEV) $(TOOLS) ## Run the long tests and a sample of mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
 
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment

@@ -98,7 +98,7 @@ def _positive(text: str) -> int:
 
 
 def _has_server(console: Console) -> bool:
-    """Whether DynamoDB's part can be measured; says what is missing, also of the peers."""
+    """Return whether DynamoDB can be measured; print the missing parts, also of the peers."""
     if not redis_server.is_installed():
         console.print(redis_server.MISSING, style="yellow")
     if missing := dynamodb_server.what_is_missing():

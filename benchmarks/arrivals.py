@@ -1,4 +1,4 @@
-"""Acquires that come when they come, 100 a second on one bucket: what waiting for others costs.
+"""Acquires that come when they come, 100 a second on one bucket: the cost of waiting for others.
 
 The same arrivals (a Poisson process) once with one repository, where they share writes, and once
 with so many repositories that no two calls meet in one, where each has its own write.
@@ -21,7 +21,7 @@ from tests.support.dynamodb import Proxy
 
 PER_SECOND = 100
 APART = 40  # repositories: more than are ever under way at once
-LINKS_MS = (0, 10, 30)  # there and back, on top of what the server takes
+LINKS_MS = (0, 10, 30)  # there and back, on top of the server's time
 KEY = "user-0"
 
 

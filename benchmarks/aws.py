@@ -25,9 +25,9 @@ from zae_limiter.exceptions import ZAELimiterError
 # Dollars for a unit on demand in us-east-1; the dearest regions take about twice as much.
 WCU, RCU = 0.625e-6, 0.125e-6
 WARM_UP = 3  # reads configurations, connects, creates buckets
-CAPACITY_CALLS = 10  # what background writes there are shows in the mean
+CAPACITY_CALLS = 10  # background writes show in the mean
 TASKS = 50
-# The most that a call of any operation takes, and what the namespace costs to make and to remove.
+# The most units of a call of any operation, and the cost of making and removing the namespace.
 MOST_WCU, MOST_RCU = 4, 4
 AROUND = Units(0, 1_500, 200)
 
@@ -63,7 +63,7 @@ class Latency(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What one call consumed, in the mean of some, and what the documents say."""
+    """The mean units of one call, and the units that the documents state."""
 
     name: str
     measured: Units
@@ -114,7 +114,7 @@ OPERATIONS = (
 
 
 class Stack(NamedTuple):
-    """Where the calls go. ``endpoint`` is AWS, or what ``AWS_ENDPOINT_URL`` names."""
+    """Where the calls go. ``endpoint`` is AWS, or the endpoint that ``AWS_ENDPOINT_URL`` names."""
 
     name: str
     region: str
@@ -152,7 +152,7 @@ class Stack(NamedTuple):
 
 
 def main(stack: Stack, *, calls: int, is_confirmed: bool, console: Console) -> int:
-    """Say what it costs, ask, measure, print both tables, and remove what was written."""
+    """State the cost, ask, measure, print both tables, and remove the namespace."""
     most = most_units(calls)
     dollars = most.wcu * WCU + most.rcu * RCU
     console.print(
@@ -176,7 +176,7 @@ def main(stack: Stack, *, calls: int, is_confirmed: bool, console: Console) -> i
 
 
 def most_units(calls: int) -> Units:
-    """Return what a run consumes at the most."""
+    """Return the most units that a run consumes."""
     made = len(OPERATIONS) * (calls + CAPACITY_CALLS + 2 * WARM_UP) + 2 * TASKS * calls
     return AROUND.plus(Units(made, made * MOST_WCU, made * MOST_RCU))
 

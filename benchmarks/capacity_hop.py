@@ -1,4 +1,4 @@
-"""A hop between our client and DynamoDB that asks what each call consumes.
+"""A hop between our client and DynamoDB that asks for the units of each call.
 
 The client does not ask for consumed capacity, since every answer would be longer. The hop adds the
 question and signs the request again, with the credentials that botocore finds.
@@ -23,7 +23,7 @@ REFUSED = "ConditionalCheckFailedException"  # billed like a write, and says no 
 
 
 class Units(NamedTuple):
-    """What some calls consumed, indexes included."""
+    """The units of some calls, indexes included."""
 
     calls: int = 0
     wcu: float = 0.0
@@ -37,7 +37,7 @@ class Units(NamedTuple):
 
 
 class CapacityHop:
-    """Counts the calls that pass; ``url`` is what a repository is opened with."""
+    """Counts the calls that pass; ``url`` opens a repository."""
 
     def __init__(self, session: Any, region: str, endpoint: str) -> None:
         self._session, self._region, self._endpoint = session, region, endpoint.rstrip("/") + "/"
@@ -79,7 +79,7 @@ class CapacityHop:
             thread.join()
 
     def taken(self) -> Units:
-        """Return what was seen since the last time."""
+        """Return the calls since the last time."""
         with self._lock:
             seen, self._seen = self._seen, Units()
         return seen

@@ -1,4 +1,4 @@
-"""What is measured: a contestant in a shape."""
+"""The cases that are measured: a contestant in a shape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Above what any contestant reaches, so that nothing is rejected unless that is the scenario.
+# More than any contestant reaches, so that only the scenario of rejections rejects.
 REQUESTS_PER_MINUTE = 10**7
 TOKENS_PER_MINUTE = 10**9
 TOKENS = 100
@@ -20,7 +20,7 @@ AsyncAcquire = Callable[[str], Awaitable[bool]]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a contestant is opened with; the folder is empty and goes away with the sample."""
+    """The arguments of a contestant; the folder is empty and goes away with the sample."""
 
     keys: tuple[str, ...]
     folder: Path
@@ -107,7 +107,7 @@ class Case:
 
 
 def cases_of(contestants: list[Contestant]) -> list[Case]:
-    """Every contestant in every shape it has, those to be compared side by side."""
+    """Return every contestant in each of its shapes; compared ones stand side by side."""
     cases = [Case(contestant, shape) for contestant in contestants for shape in contestant.shapes]
     groups = list(dict.fromkeys(case.group for case in cases))
     return sorted(cases, key=lambda case: groups.index(case.group))

@@ -23,7 +23,7 @@ def of_servers() -> Iterator[None]:
 
 @contextmanager
 def of_clients() -> Iterator[None]:
-    """Keep this thread, and what it starts, off the servers' core while the block runs."""
+    """Keep this thread and its children off the servers' core while the block runs."""
     with _on(ALL - SERVERS):
         yield
 

@@ -47,7 +47,7 @@ class Crowd(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one process saw."""
+    """The figures of one process."""
 
     acquires: int
     rejected: int

@@ -21,7 +21,7 @@ PARTS = {"embedded": print_embedded, "servers": print_servers}
 
 
 def write_docs(results: Results, found: list[Verdict], page: Path = PAGE) -> None:
-    """Replace what stands between the marks."""
+    """Replace the text between the marks."""
     text = page.read_text()
     for part in PARTS:
         own = [verdict for verdict in found if verdict.on_server is (part == "servers")]

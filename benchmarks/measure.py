@@ -83,7 +83,7 @@ def cpu_seconds() -> float:
 
 
 class Course:
-    """A case that is being measured: its slices so far, and what single acquires have waited."""
+    """A case that is being measured: its slices so far, and the waits of single acquires."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -149,7 +149,7 @@ def _samples_sync(
 
 @contextmanager
 def _opened(course: Course, setting: Setting, seconds: float) -> Iterator[tuple[Course, Run]]:
-    """Warm when it is yielded."""
+    """Yield a warm contestant."""
     contestant, threads = course.case.contestant, course.case.shape.threads
     with contestant.open(setting) as acquire:
         for key in setting.keys:
@@ -161,7 +161,7 @@ def _opened(course: Course, setting: Setting, seconds: float) -> Iterator[tuple[
                 _drive_threads(measured, setting.keys, count, threads)
 
         count = threads
-        run(count)  # connects, which is no measure of what follows
+        run(count)  # connects, which would spoil the measurement
         run(count)
         while not course.is_warm(seconds):
             count *= 2
@@ -221,7 +221,7 @@ async def _samples_async(
 async def _opened_async(
     course: Course, setting: Setting, seconds: float
 ) -> AsyncIterator[tuple[Course, ARun]]:
-    """Warm when it is yielded."""
+    """Yield a warm contestant."""
     contestant, tasks = course.case.contestant, course.case.shape.tasks
     assert contestant.open_async is not None, f"{course.case.id} has no async form"
     async with contestant.open_async(setting) as acquire:
@@ -237,7 +237,7 @@ async def _opened_async(
 
         await drive_tasks(first, setting.keys, len(setting.keys), tasks)
         count = tasks
-        await run(count)  # connects, which is no measure of what follows
+        await run(count)  # connects, which would spoil the measurement
         await run(count)
         while not course.is_warm(seconds):
             count *= 2
@@ -272,7 +272,7 @@ async def drive_tasks(acquire: AsyncAcquire, keys: Iterable[str], count: int, ta
 
 @contextmanager
 def _quiet_heap() -> Iterator[None]:
-    """Collect and set aside what is there; garbage made from here on is the contestant's own."""
+    """Collect garbage and freeze the rest, so that later garbage is the contestant's own."""
     gc.collect()
     gc.freeze()
     try:

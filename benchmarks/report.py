@@ -76,7 +76,7 @@ def print_report(console: Console, results: Results, found: list[Verdict]) -> No
 
 
 def print_embedded(console: Console, results: Results) -> None:
-    """What needs no server."""
+    """Return the tables of the engines that need no server."""
     cases = [case for case in results.cases if not case.contestant.remote]
     if cases:
         title = "medians per acquire"
@@ -85,7 +85,7 @@ def print_embedded(console: Console, results: Results) -> None:
 
 
 def print_servers(console: Console, results: Results) -> None:
-    """DynamoDB and what is beside it."""
+    """Return the tables of DynamoDB and of the servers beside it."""
     cases = [case for case in results.cases if case.contestant.remote]
     if cases:
         title = "\non servers of this machine, medians per acquire"

@@ -21,7 +21,7 @@ ARRIVAL_ROUNDS = 4
 REMOTE_ROUNDS = 5  # at most: a server's samples are long
 REMOTE_LENGTH = 4  # times that of other samples, so that there are enough waits for a 99 %
 
-Show = Callable[[str], None]  # told what is being measured, before it is
+Show = Callable[[str], None]  # gets a line about each measurement before it begins
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Results:
         return None
 
     def reference(self, case: Case) -> Case | None:
-        """What a case is compared with."""
+        """Return the case that another one is compared with."""
         peers = (each for each in self.cases if each.group == case.group)
         return next((each for each in peers if each.contestant.reference), None)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run."""
+    """The cases and rounds of a run."""
 
     cases: list[Case]
     writers: list[Contestant]
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def groups(self) -> list[list[Case]]:
-        """What is measured together."""
+        """Return the cases that are measured together."""
         return [list(group) for _, group in groupby(self.cases, lambda case: case.group)]
 
     def rounds_of(self, case: Case) -> int:
@@ -132,7 +132,7 @@ def _run_cases(plan: Plan, results: Results, show: Show) -> None:
 
 
 def _run_server(plan: Plan, results: Results, show: Show) -> None:
-    """What is not a matter of cases."""
+    """Measure the figures that belong to no case."""
     seconds = plan.seconds * 3 * REMOTE_LENGTH
     for number in range(ARRIVAL_ROUNDS if plan.arrivals else 0):
         for link_ms in LINKS_MS:

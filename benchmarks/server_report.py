@@ -1,4 +1,4 @@
-"""What was measured on servers, as rows of tables."""
+"""The measurements on servers, as rows of tables."""
 
 from __future__ import annotations
 

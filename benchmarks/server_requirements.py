@@ -1,4 +1,4 @@
-"""What must hold of the DynamoDB engine."""
+"""The requirements of the DynamoDB engine."""
 
 from __future__ import annotations
 

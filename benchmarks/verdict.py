@@ -1,4 +1,4 @@
-"""Whether something that must hold does."""
+"""The verdict on a requirement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ratio_verdict(
     fits: Callable[[float], bool],
     figure: str = "wall_us",
 ) -> Verdict:
-    """How many times as much the first takes as the other."""
+    """Compare two cases by the ratio of a figure."""
     if case is None or other is None:
         return unknown(requirement)
     ratio = results.ratio(case, other, figure)

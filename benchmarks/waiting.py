@@ -31,13 +31,13 @@ ENGINES = ("memory", "sqlite", "dynamodb")
 CALLERS = ("tasks", "threads", "gevent")
 ROUNDS = 25  # of the first two figures
 WAITERS = 40
-LATE_MS, MISSED_PCT = 10.0, 1.0  # what is promised
+LATE_MS, MISSED_PCT = 10.0, 1.0  # the promise
 SHORT_S = 0.2  # a deadline that passes
 PATIENCE_S = 60.0
 
 
 class Lateness(NamedTuple):
-    """What was measured for one engine and one kind of callers."""
+    """The figures of one engine and one kind of callers."""
 
     served_ms: list[float]
     timed_out_ms: list[float]

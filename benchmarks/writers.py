@@ -17,7 +17,7 @@ START_TIMEOUT_S = 60
 
 
 class Writer(NamedTuple):
-    """What one process saw."""
+    """The figures of one process."""
 
     acquires: int
     worst_wait_s: float

@@ -58,7 +58,7 @@ def same_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def held(coroutine: ast.AsyncFunctionDef) -> Iterator[tuple[str, list[ast.AST]]]:
-    """Each lock taken, with what runs while it is held: later items of the `with`, and its body."""
+    """Yield each lock with the code that runs while it is held: later items of `with`, its body."""
     for statement in same_scope(coroutine.body):
         if isinstance(statement, ast.With):
             for index, item in enumerate(statement.items):

@@ -18,7 +18,7 @@ from pathlib import Path
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository, SyncRepositoryBuilder
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-WIDTH = 100  # columns of a terminal in a picture: what a page shows without scrolling
+WIDTH = 100  # columns of a terminal in a picture, which a page shows without scrolling
 NOW_MS = 1_767_258_930_000  # 2026-01-01 09:15:30 UTC, in every picture
 DEMO = "demo"
 MANIFEST = """\
@@ -132,7 +132,7 @@ def terminal(name: str, args: list[str]) -> str:
 
 
 def output_of(args: list[str]) -> str:
-    """Run a command as on a terminal, and return what it prints."""
+    """Run a command as on a terminal, and return its output."""
     from zae_limiter_ops.cli.app import app
     from zae_limiter_ops.cli.shared.errors import run
 

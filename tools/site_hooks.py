@@ -1,4 +1,4 @@
-"""What MkDocs does to a page before it is drawn; named by mkdocs.yml."""
+"""Hooks that MkDocs runs on a page before it is drawn; named by mkdocs.yml."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Where its $id says that it is, below the address of the site.
+# The path that its $id names, below the address of the site.
 SCHEMA = Path("schemas") / "limits-manifest.json"
 SCHEMA_SOURCE = Path(__file__).parents[1] / "src/zae_limiter_ops/manifest/schema.json"
-# What draws diagrams, installed by make docs: the theme would load it from another host.
+# The script that draws diagrams, installed by make docs: the theme would load it from another host.
 MERMAID = Path(__file__).parents[1] / ".tools/mermaid"
 SCRIPT = "assets/javascripts/mermaid.min.js"
 DIAGRAM = '<pre class="mermaid">'

@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def walk(engine: str, case: str, tree: str) -> list[Call]:
-    """Make one acquire on an engine and return the calls of it."""
+    """Make one acquire on an engine and return its calls."""
     recorded = Walk()
     with _store(engine) as url:
         if tree == "async":
@@ -154,7 +154,7 @@ async def _acquire_async(url: str, case: str, recorded: Walk) -> None:
         for _ in range(0 if case == "first" else WARM_UP):
             async with limiter.acquire("key", "api", CONSUME):
                 pass
-        await repository.list_resources()  # waits for what goes on in the background
+        await repository.list_resources()  # waits for background writes
         recorded.start()
         try:
             async with limiter.acquire("key", "api", CONSUME):

@@ -21,7 +21,7 @@ RESOURCE = "gpt-4"
 PARENT = "parent"
 AMOUNTS = {"rpm": 1, "tpm": TOKENS}
 MAX_SHARDS = 32  # as by default
-PATIENT_S = 30.0  # what is slow on a busy machine shows in the figures and breaks nothing
+PATIENT_S = 30.0  # a slow call on a busy machine shows in the figures and breaks nothing
 
 # Neither full nor empty while it is measured, as a bucket in use is.
 BUSY = [Limit.per_day("rpm", 864, burst=10**6), Limit.per_day("tpm", 86_400, burst=10**8)]

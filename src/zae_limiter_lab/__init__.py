@@ -1,1 +1,1 @@
-"""What tries a limiter out: load tests, Locust users and the demo."""
+"""Tools that try a limiter out: load tests, Locust users and the demo."""

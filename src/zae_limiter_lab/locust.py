@@ -39,7 +39,7 @@ __all__ = ["RateLimiterSession", "RateLimiterUser"]
 
 POOL_VARIABLE = "BOTO3_MAX_POOL"  # the documented name; there is no boto3 below it
 DEFAULT_POOL = 1000
-# Of an acquire at a store under full load; a late answer is a figure, an error would hide it.
+# An acquire at a store under full load may take this long: an error would hide the figure.
 REQUEST_TIMEOUT_S = 10.0
 
 
@@ -166,9 +166,9 @@ class RateLimiterUser(User):
     """A Locust user whose ``client`` is a limiter that all users of the process share.
 
     The store is the ``--host`` of the run, a stack's name or a store URL, else ``url``, else
-    ``stack_name``, else what the environment names (ZAEL_URL, ZAEL_STACK). No stack or table is
-    created: a mistyped name is an error. ``pool_size`` bounds the calls of a process that are
-    under way at once; BOTO3_MAX_POOL sets it, too.
+    ``stack_name``, else the store that the environment names (ZAEL_URL, ZAEL_STACK). No stack or
+    table is created: a mistyped name is an error. ``pool_size`` bounds the calls of a process that
+    are under way at once; BOTO3_MAX_POOL sets it, too.
     """
 
     abstract = True
@@ -195,7 +195,7 @@ class RateLimiterUser(User):
 
 
 def pool_size() -> int:
-    """Return how many calls of a process may be under way at once."""
+    """Return the number of calls of a process that may be under way at once."""
     text = os.environ.get(POOL_VARIABLE, "")
     if text and not (text.isdecimal() and int(text) > 0):
         raise ValidationError(POOL_VARIABLE, text, "must be a whole number above 0")
@@ -208,7 +208,7 @@ def open_limiters() -> list[SyncRateLimiter]:
 
 
 def close_limiters(**_: Any) -> None:
-    """Close them and the ledger, which writes what they still had to write."""
+    """Close the shared limiters and the ledger, with the writes that they still have to make."""
     while _limiters:
         _limiters.popitem()[1].close()
     while _ledgers:
@@ -255,7 +255,7 @@ def _ledger() -> LedgerWriter | None:
 
 
 def _quiet(kind: type[Any], error: Exception) -> Exception:
-    """Return the error as one that Locust does not log, with all that it says."""
+    """Return the error as a kind that Locust does not log, with the same message and data."""
     quiet: Exception = kind.__new__(kind)  # type: ignore[call-overload]
     quiet.args = error.args
     quiet.__dict__.update(error.__dict__)
@@ -267,6 +267,6 @@ def two_digits(milliseconds: float) -> float:
     return float(f"{milliseconds:.2g}")
 
 
-# Locust rounds to whole milliseconds, which is longer than most acquires take nearby. The function
-# is there to be replaced.
+# Locust rounds to whole milliseconds, but most acquires of a near store are faster. Locust offers
+# this function for replacement.
 stats.bucket_response_time = two_digits  # type: ignore[assignment]

@@ -78,7 +78,7 @@ def in_force_of(image, version=None):
 
 
 @given(moment_and_state, st.integers(0, 10**18))
-def test_a_level_is_reached_at_its_moment_and_not_a_millisecond_before(at, wanted):
+def test_a_level_is_reached_exactly_at_its_moment(at, wanted):
     _, state = at
     assume(wanted <= state.rate.capacity_milli)
     reached = reaches_ms(state, wanted)
@@ -87,7 +87,7 @@ def test_a_level_is_reached_at_its_moment_and_not_a_millisecond_before(at, wante
 
 
 @given(moment_and_state, st.integers(0, 10**15))
-def test_waiting_for_the_stated_time_succeeds_and_a_millisecond_less_does_not(at, amount):
+def test_the_stated_wait_is_exact_to_the_millisecond(at, amount):
     now, state = at
     amount_milli = amount * 1000
     seconds = retry_after_seconds(state, amount_milli, now)
@@ -102,7 +102,7 @@ def test_waiting_for_the_stated_time_succeeds_and_a_millisecond_less_does_not(at
 
 
 @given(moment_and_state, st.integers(0, 10**18))
-def test_a_take_needs_the_level_and_lowers_it_by_exactly_the_amount(at, amount):
+def test_a_take_lowers_the_level_by_exactly_the_amount(at, amount):
     now, state = at
     level = level_milli(state, now)
     after = take(state, amount, now)
@@ -295,7 +295,7 @@ def test_limits_of_a_call_leave_the_configured_ones_alone(at, limit, amount):
 
 
 @given(moment_and_state, limits())
-def test_limits_of_a_call_replace_each_other_where_nothing_is_configured(at, limit):
+def test_limits_of_calls_replace_each_other_if_none_is_set(at, limit):
     now, state = at
     image = BucketImage({"rpm": state}, 0, None, now // HOUR_MS)
     after = rebase(image, brought(limit), now)
@@ -307,7 +307,7 @@ def test_limits_of_a_call_replace_each_other_where_nothing_is_configured(at, lim
 
 
 @given(limits("rpm"), limits("rpm"), limits("tpm"))
-def test_a_limit_of_a_call_has_a_place_of_its_own_only_where_another_is_configured(one, two, tpm):
+def test_a_limit_of_a_call_stands_beside_a_configured_one(one, two, tpm):
     assert brought(one, tpm, beside=configured(one)).keys == ("rpm", "tpm")
     keys = brought(one, tpm, beside=configured(two)).keys
     assert (keys == ("rpm", "tpm")) == (Rate.of(one) == Rate.of(two))
@@ -445,9 +445,7 @@ def test_rolling_changes_no_level(at, step):
 
 
 @given(moment_and_state, limits(), limits(), st.integers(1, 10**15))
-def test_a_limit_of_a_call_is_forgotten_only_when_it_is_full_and_its_usage_stays(
-    at, limit, later, amount
-):
+def test_a_full_limit_of_a_call_is_forgotten_without_its_usage(at, limit, later, amount):
     now, state = at
     assume(state.rate not in (Rate.of(limit), Rate.of(later)))
     image = BucketImage({"rpm": state}, 3, None, now // HOUR_MS)

@@ -50,7 +50,7 @@ def test_accrual_between_two_moments_is_exact_to_one_millitoken(start, elapsed, 
 
 
 @given(rates())
-def test_nothing_has_accrued_at_the_epoch_and_before_it_accrual_is_negative(rate):
+def test_accrual_is_zero_at_the_epoch_and_negative_before(rate):
     assert accrued_since_epoch(rate, EPOCH_MS) == 0
     assert accrued_since_epoch(rate, EPOCH_MS - 1) <= -1
 
@@ -75,7 +75,7 @@ def held(draw):
 
 
 @given(held(), elapsed_ms)
-def test_a_refill_adds_the_documented_amount_and_uses_up_the_documented_time(state, elapsed):
+def test_a_refill_adds_tokens_and_uses_up_time_as_documented(state, elapsed):
     now_ms = state.last_refill_ms + elapsed
     tokens, refilled_ms = refill_bucket(
         state.tokens_milli,
@@ -110,7 +110,7 @@ def test_a_consume_takes_all_or_leaves_the_bucket_as_refilled(state, elapsed, re
 
 
 @given(held(), st.integers(1, 10**15))
-def test_a_refused_consume_succeeds_after_the_retry_time_and_not_before(state, requested):
+def test_a_refused_consume_succeeds_after_the_retry_time(state, requested):
     result = try_consume(state, requested, state.last_refill_ms)
     assume(not result.success)
     if requested * 1000 > state.capacity_milli:

@@ -45,7 +45,7 @@ def test_what_is_placed_and_what_is_left_are_the_credit(case):
 
 
 @given(with_amounts(least=1))
-def test_no_shard_gets_more_than_it_has_room_for_and_all_are_full_before_something_is_left(case):
+def test_shards_fill_up_before_a_credit_is_left_over(case):
     (now_ms, whole, images), amounts = case
     placed = place_what_fits(images, amounts, now_ms)
     for name in amounts:
@@ -76,7 +76,7 @@ def can_be_made(images, amounts, moment_ms):
     return alone or gather(images, amounts, moment_ms) is not None
 
 
-def test_a_charge_waits_until_one_shard_or_all_hold_everything_if_each_lacks_another_limit():
+def test_a_charge_waits_until_one_shard_or_all_hold_it():
     """Each limit alone could be charged at once, in one of the shards."""
     now_ms = 1_767_225_600_000
     rate = Rate.of(Limit.per_minute("rpm", 120))
@@ -94,7 +94,7 @@ def test_a_charge_waits_until_one_shard_or_all_hold_everything_if_each_lacks_ano
 
 
 @given(with_amounts(most=16))
-def test_all_amounts_can_be_taken_at_the_last_of_the_moments_and_not_a_millisecond_earlier(case):
+def test_the_last_of_the_moments_is_exact_to_the_millisecond(case):
     (now_ms, whole, images), amounts = case
     found = fit_at_ms(list(images.values()), amounts, now_ms)
     for name, amount in amounts.items():

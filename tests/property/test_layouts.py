@@ -97,7 +97,7 @@ def test_whatever_came_late_a_few_looks_show_the_bucket_as_it_is(case):
 
 
 @given(lives(), st.data())
-def test_a_known_layout_is_not_changed_by_late_answers_of_live_shards(case, data):
+def test_late_answers_of_live_shards_change_no_layout(case, data):
     life, answers = case
     cache = BucketCache()
     for number, item in data.draw(st.permutations(sorted(life.items.items()))):
@@ -110,7 +110,7 @@ def test_a_known_layout_is_not_changed_by_late_answers_of_live_shards(case, data
 
 
 @given(trees(MOST), st.data())
-def test_shards_of_one_shape_are_known_in_whatever_order_they_are_seen(leaves, data):
+def test_the_order_of_sights_does_not_matter(leaves, data):
     layout = UNKNOWN
     for shard in data.draw(st.permutations(leaves)):
         layout = layout.with_seen(shard, 5)

@@ -1,17 +1,21 @@
 """Random histories of one lease, over a store that fails now and then, against three numbers.
 
-A write that was certainly not made leaves the lease as it was, but for what is known to be the
-cost. A write with an unknown outcome counts as made: what is missing then, or too much, is exactly
-what the store did not carry out.
+A write that was certainly not made leaves the lease as it was, except for a cost that is known. A
+write with an unknown outcome counts as made: the difference to the cost is then exactly the change
+that the store did not carry out.
+
+``DEFECTS`` are models with one wrong rule: the histories must tell each of them from the lease.
 """
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.faulty_buckets import Fault, open_faulty
 from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded, SyncRateLimiter
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.testing import FakeClock
 
 NAMES = ("rpm", "tpm")
@@ -39,6 +43,9 @@ class Numbers:
         else:
             self.failure = min(self.failure, max(0, self.success))
 
+    def settle(self, cost):
+        self.success = self.failure = cost
+
     def write(self, amount, fault):
         """Count a change of what is written; True if it counts as written."""
         if fault == NOT_WRITTEN and amount:
@@ -55,9 +62,10 @@ class Model:
 
     keep: bool
     limits: dict[str, Numbers] = field(default_factory=dict)
+    numbers = Numbers
 
     def __post_init__(self):
-        self.limits = {name: Numbers(self.keep) for name in NAMES}
+        self.limits = {name: self.numbers(self.keep) for name in NAMES}
 
     def fits(self, amounts):
         return all(
@@ -91,10 +99,9 @@ class Model:
     def settle(self, amounts, fault, *, now):
         changes = {name: cost - self.limits[name].written for name, cost in amounts.items()}
         for name, cost in amounts.items():
-            each = self.limits[name]
-            each.success = each.failure = cost
+            self.limits[name].settle(cost)
             if now:
-                each.write(changes[name], fault)
+                self.limits[name].write(changes[name], fault)
         return fault if now and any(changes.values()) else WRITTEN
 
     def end(self, fault, *, failed):
@@ -123,20 +130,29 @@ steps = st.one_of(
 )
 
 
-@given(
-    taken=amounts,
-    keep=st.booleans(),
-    history=st.lists(steps, max_size=8),
-    failed=st.booleans(),
-    fault_at_end=faults,
+leases = st.fixed_dictionaries(
+    {
+        "taken": amounts,
+        "keep": st.booleans(),
+        "history": st.lists(steps, max_size=8),
+        "failed": st.booleans(),
+        "fault_at_end": faults,
+    }
 )
-def test_a_lease_costs_what_its_three_numbers_say(taken, keep, history, failed, fault_at_end):
+
+
+@given(leases)
+def test_a_lease_costs_what_its_three_numbers_say(lease):
+    check_lease(Model, **lease)
+
+
+def check_lease(model_type, *, taken, keep, history, failed, fault_at_end):
     repository, buckets = open_faulty(FakeClock())
     repository.set_system_defaults([Limit.per_minute(name, CAPACITY) for name in NAMES])
     acquire = SyncRateLimiter(repository).acquire(
         "user", "api", taken, on_error="keep" if keep else "refund"
     )
-    model = Model(keep)
+    model = model_type(keep)
     lease = acquire.__enter__()
     model.charge(taken)
     for operation, wanted, fault, error in history:
@@ -187,3 +203,88 @@ def _step(lease, model, buckets, operation, wanted):
         assert fault != WRITTEN
     else:
         assert fault == WRITTEN
+
+
+# --- planted defects
+
+
+class RefundsWhatIsKept(Numbers):
+    def clip(self):
+        self.failure = min(self.failure, max(0, self.success))
+
+
+class CostsMoreWhenItFails(Numbers):
+    def clip(self):
+        if self.keep:
+            self.failure = self.success
+
+
+class RefundsSettledAmounts(Numbers):
+    def settle(self, cost):
+        self.success = cost
+
+
+class WritesSettledAmountsAgain(Numbers):
+    def write(self, amount, fault):
+        return fault != NOT_WRITTEN
+
+
+class RepeatsUnknownWrites(Numbers):
+    def write(self, amount, fault):
+        return super().write(amount, NOT_WRITTEN if fault == UNKNOWN_WRITTEN else fault)
+
+
+class BooksWritesThatWereNotMade(Numbers):
+    def write(self, amount, fault):
+        return super().write(amount, UNKNOWN_NOT_WRITTEN if fault == NOT_WRITTEN else fault)
+
+
+def with_numbers(kind):
+    return type(kind.__name__, (Model,), {"numbers": kind})
+
+
+class AddsSettledAmounts(Model):
+    def settle(self, amounts, fault, *, now):
+        sums = {name: cost + self.limits[name].written for name, cost in amounts.items()}
+        return super().settle(sums, fault, now=now)
+
+
+class ForgetsOtherAdjustments(Model):
+    def settle(self, amounts, fault, *, now):
+        for name in self.limits.keys() - amounts.keys():
+            self.limits[name].success = self.limits[name].written
+        return super().settle(amounts, fault, now=now)
+
+
+class ForgetsUnwrittenSettlements(Model):
+    def settle(self, amounts, fault, *, now):
+        before = {name: (each.success, each.failure) for name, each in self.limits.items()}
+        settled = super().settle(amounts, fault, now=now)
+        if settled == NOT_WRITTEN:
+            for name, each in self.limits.items():
+                each.success, each.failure = before[name]
+        return settled
+
+
+DEFECTS = [
+    with_numbers(RefundsWhatIsKept),
+    with_numbers(CostsMoreWhenItFails),
+    with_numbers(RefundsSettledAmounts),
+    with_numbers(WritesSettledAmountsAgain),
+    with_numbers(RepeatsUnknownWrites),
+    with_numbers(BooksWritesThatWereNotMade),
+    AddsSettledAmounts,
+    ForgetsOtherAdjustments,
+    ForgetsUnwrittenSettlements,
+]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+def test_a_planted_defect_is_found(defect):
+    @settings(max_examples=1000, phases=[Phase.generate], derandomize=True)
+    @given(leases)
+    def check(lease):
+        check_lease(defect, **lease)
+
+    with pytest.raises((AssertionError, ValidationError)):  # or the lease refuses the step
+        check()

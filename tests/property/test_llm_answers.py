@@ -73,7 +73,7 @@ def refusal(headers, status=429):
 @example({"retry-after": "Sat, 99 Foo 2026 99:99:99 +9999999999"})
 @example({"retry-after": "0001-01-01T00:00:00+23:59"})
 @example({"retry-after": "9" * 60_000 + "s"})
-def test_any_header_of_a_refusal_is_read_and_at_most_a_day_believed(headers):
+def test_headers_of_refusals_are_believed_for_at_most_a_day(headers):
     seconds = llm.provider_wait(refusal(headers), NOW)
     assert seconds is None or 0 <= seconds <= A_DAY
 

@@ -33,7 +33,7 @@ def estimated(texts):
     last=st.none() | st.tuples(COUNTS, COUNTS),
     trailing=TEXTS,
 )
-def test_a_stream_costs_the_last_complete_report_or_the_larger_of_known_and_delivered(
+def test_a_cut_stream_costs_the_larger_of_known_and_delivered(
     before, middle, after, last, trailing
 ):
     chunks = [delta(text) for text in before]

@@ -1,6 +1,10 @@
-"""A guessed write is exact wherever its bounds let it through, and some guess always is."""
+"""A guessed write is exact wherever its bounds let it through, and some guess always is.
 
-from hypothesis import example, given
+``DEFECTS`` are stores that ignore one bound: the properties must find each of them.
+"""
+
+import pytest
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from zae_limiter.admission.image import EPOCH_MS, LimitState, Rate
@@ -63,6 +67,10 @@ def ideal(balance, rate, wanted, now_ms):
 
 @given(limits(), wanteds, st.booleans())
 def test_what_is_let_through_is_exact(limit, wanted, overflowing):
+    check_charge(let_through, limit, wanted, overflowing=overflowing)
+
+
+def check_charge(let_through, limit, wanted, *, overflowing):
     rate, now_ms, balance = limit
     made = move("x", rate, wanted, now_ms, overflowing=overflowing)
     full, enough = rate.capacity_milli, wanted.taken_milli
@@ -100,7 +108,7 @@ def test_a_guess_without_other_clients_is_what_would_be_read(limit, wanted, age_
 
 
 @given(limits(), wanteds, st.integers(-10, 10**7), st.integers(0, 10**7))
-def test_others_make_a_limit_seem_less_full_and_change_nothing_else(limit, wanted, age_ms, others):
+def test_others_only_make_a_limit_seem_less_full(limit, wanted, age_ms, others):
     rate, now_ms, balance = limit
     plain = move("x", rate, wanted, now_ms, overflowing=False)
     read = read_move("x", LimitState(balance, rate), wanted, now_ms)
@@ -127,7 +135,11 @@ def test_the_first_write_takes_from_a_full_limit(limit, amount):
 
 
 @given(limits(), rates, st.integers(-10, 10))
-def test_another_rate_keeps_the_level_of_whatever_is_let_through(limit, other, off):
+def test_another_rate_keeps_the_level(limit, other, off):
+    check_rebase(let_through, limit, other, off)
+
+
+def check_rebase(let_through, limit, other, off):
     rate, now_ms, balance = limit
     made = rebase_move("x", LimitState(balance, rate), other, now_ms)
     assert let_through(made, balance)
@@ -139,7 +151,7 @@ def test_another_rate_keeps_the_level_of_whatever_is_let_through(limit, other, o
 
 
 @given(limits(), amounts, st.integers(-10, 10))
-def test_a_top_up_adds_what_it_says_to_whatever_is_let_through(limit, amount, off):
+def test_a_top_up_adds_what_it_says(limit, amount, off):
     rate, now_ms, balance = limit
     made = top_up_move("x", LimitState(balance, rate), amount, now_ms)
     assert let_through(made, balance)
@@ -157,3 +169,51 @@ def test_a_reset_fills(limit):
     assert let_through(made, balance)
     assert made.add == max(0, rate.capacity_milli - balance - accrued(rate, now_ms))
     assert made.applied(balance) + accrued(rate, now_ms) == rate.capacity_milli
+
+
+# --- planted defects
+
+
+def ignoring_the_lower_bound(made, balance):
+    return made.high is None or balance <= made.high
+
+
+def ignoring_the_upper_bound(made, balance):
+    return made.low is None or balance >= made.low
+
+
+DEFECTS = {
+    "a charge is let through that does not fit": (
+        ignoring_the_lower_bound,
+        check_charge,
+        {"limit": limits(), "wanted": wanteds, "overflowing": st.just(False)},
+    ),
+    "a guess that there is no overflow is not checked": (
+        ignoring_the_upper_bound,
+        check_charge,
+        {"limit": limits(), "wanted": wanteds, "overflowing": st.just(False)},
+    ),
+    "a guess of overflow is not checked": (
+        ignoring_the_lower_bound,
+        check_charge,
+        {"limit": limits(), "wanted": wanteds, "overflowing": st.just(True)},
+    ),
+    "another rate mints the overflow": (
+        ignoring_the_upper_bound,
+        check_rebase,
+        {"limit": limits(), "other": rates, "off": st.integers(-10, 10)},
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(defect):
+    broken, check, arguments = DEFECTS[defect]
+
+    @settings(max_examples=1000, phases=[Phase.generate], derandomize=True)
+    @given(st.fixed_dictionaries(arguments))
+    def run(case):
+        check(broken, **case)
+
+    with pytest.raises(AssertionError):
+        run()

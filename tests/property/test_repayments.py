@@ -69,7 +69,7 @@ def test_it_owes_nothing_while_another_has_tokens(case):
 
 
 @given(indebted())
-def test_of_two_that_were_planned_from_one_read_the_second_is_refused(case):
+def test_a_second_repayment_from_one_read_is_refused(case):
     now_ms, _, images, number = case
     moves = repayment(images, number, now_ms)
     assume(moves)
@@ -87,7 +87,7 @@ def test_it_is_refused_if_the_debt_was_made_smaller_meanwhile(case, gained, data
 
 
 @given(indebted(), st.integers(1, 10**7))
-def test_a_shard_whose_tokens_were_taken_meanwhile_is_not_driven_into_debt(case, taken):
+def test_a_repayment_drives_no_shard_into_debt(case, taken):
     """Unless it was to owe its part anyway, and then it must stand as it was read."""
     now_ms, _, images, number = case
     home = heir(images, number)

@@ -1,4 +1,7 @@
-"""A reservation is let through exactly if its tokens will have accrued by the deadline."""
+"""A reservation is let through exactly if its tokens will have accrued by the deadline.
+
+``WRONG_RULES`` leave one guard out: the cases must tell each of them from the rule.
+"""
 
 import random
 from dataclasses import replace
@@ -80,11 +83,42 @@ def cases():
 
 
 def test_what_fits_is_what_will_have_accrued():
+    check_rule(by_hand)
+
+
+def check_rule(rule):
     for _, state, amount, by_ms in cases():
-        assert fits_by(state, amount, NOW_MS, by_ms) == by_hand(state, amount, by_ms)
+        assert fits_by(state, amount, NOW_MS, by_ms) == rule(state, amount, by_ms)
 
 
-def test_a_reservation_leaves_the_balance_that_a_charge_would_leave():
+def without_the_capacity(state, amount, by_ms):
+    """More than the capacity is waited for."""
+    ahead = accrued_at(state.rate, by_ms) - accrued_at(state.rate, NOW_MS)
+    return by_hand(state, amount, by_ms) or (
+        amount > 0 and level_milli(state, NOW_MS) + ahead >= amount
+    )
+
+
+def without_unnamed_limits(state, amount, by_ms):
+    """A limit that is not named is reserved over."""
+    return amount == 0 or by_hand(state, amount, by_ms)
+
+
+def without_the_deadline(state, amount, by_ms):
+    """Callers that wait are judged at the stamp."""
+    return by_hand(state, amount, NOW_MS)
+
+
+WRONG_RULES = [without_the_capacity, without_unnamed_limits, without_the_deadline]
+
+
+@pytest.mark.parametrize("rule", WRONG_RULES)
+def test_a_wrong_rule_is_found(rule):
+    with pytest.raises(AssertionError):
+        check_rule(rule)
+
+
+def test_a_reservation_leaves_the_balance_of_a_charge():
     for _, state, amount, by_ms in cases():
         after = reserve(state, amount, NOW_MS, by_ms)
         assert (after is not None) == by_hand(state, amount, by_ms)
@@ -101,7 +135,7 @@ def image_of(state, writes=1):
     return BucketImage({"x": state}, 1, None, 0, writes=writes)
 
 
-def test_the_store_lets_through_what_fits_whatever_the_client_has_seen():
+def test_the_store_lets_through_exactly_the_charges_that_fit():
     for chance, seen, amount, by_ms in cases():
         stored = state_of(chance, seen.rate)
         for known in (seen, stored):
@@ -122,7 +156,40 @@ def test_the_store_lets_through_what_fits_whatever_the_client_has_seen():
                 assert known is not stored or not fits
 
 
-def test_a_group_is_let_through_if_each_fits_behind_those_before_it():
+def test_a_group_is_let_through_if_each_fits_behind_the_others():
+    check_groups(one_by_one)
+
+
+def one_by_one(state, changes):
+    """Reserve all changes of a group in order; None if one of them does not fit."""
+    for change in changes:
+        if state is not None:
+            state = reserve(state, change.amounts_milli["x"], NOW_MS, change.until_ms)
+    return state
+
+
+def only_the_last_is_bounded(state, changes):
+    """Charge a group as one amount with the bound of the last change."""
+    total = sum(change.amounts_milli["x"] for change in changes)
+    return reserve(state, total, NOW_MS, changes[-1].until_ms)
+
+
+def nothing_is_charged_before(state, changes):
+    """Look whether each change of a group fits alone."""
+    if any(one_by_one(state, [change]) is None for change in changes):
+        return None
+    total = sum(change.amounts_milli["x"] for change in changes)
+    at_once = reserve(state, 0, NOW_MS, None) or state
+    return at_once._replace(balance_milli=at_once.balance_milli - total)
+
+
+@pytest.mark.parametrize("rule", [only_the_last_is_bounded, nothing_is_charged_before])
+def test_a_wrong_rule_of_groups_is_found(rule):
+    with pytest.raises(AssertionError):
+        check_groups(rule)
+
+
+def check_groups(rule):
     chance = random.Random(12)
     for _ in range(CASES // 2):
         rate = rate_of(chance)
@@ -144,16 +211,12 @@ def test_a_group_is_let_through_if_each_fits_behind_those_before_it():
         for known in (seen, stored):
             wanted = total_at(taken, image_of(known), NOW_MS)["x"]
             move = guessed_move("x", known, wanted, NOW_MS, 0, 0)
-            one_by_one = stored
-            for change in taken:
-                amount = change.amounts_milli["x"]
-                if one_by_one is not None:
-                    one_by_one = reserve(one_by_one, amount, NOW_MS, change.until_ms)
+            expected = rule(stored, taken)
             if let_through([move], {"x": stored.balance_milli}):
-                assert one_by_one is not None
-                assert move.applied(stored.balance_milli) == one_by_one.balance_milli
+                assert expected is not None
+                assert move.applied(stored.balance_milli) == expected.balance_milli
             elif known is stored:
-                assert one_by_one is None
+                assert expected is None
 
 
 def test_nothing_is_reserved_beyond_the_horizon():
@@ -224,7 +287,7 @@ def test_an_image_with_other_limits_or_from_before_moves_no_due():
     assert sleeper.due_ms == NOW_MS + 200
 
 
-def test_what_is_forfeited_is_no_longer_counted_and_not_given_back():
+def test_a_forfeited_amount_is_neither_counted_nor_given_back():
     in_force = InForce((Limit.custom("x", 10, 10, 1),), ConfigSource.SYSTEM, 1)
     state = LimitState(-accrued_at(in_force.rates[0], NOW_MS), in_force.rates[0], 7000)
     before = image_of(state)._replace(admitted=3)
@@ -251,7 +314,7 @@ def test_only_callers_behind_a_cancelled_one_move_up():
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 400]
 
 
-def test_reservations_of_one_write_are_due_in_order_and_have_no_shard_repaid():
+def test_reservations_of_one_write_are_due_in_order():
     in_force = InForce((Limit.custom("x", 20, 20, 1),), ConfigSource.SYSTEM, 1)
     rate = Rate(10_000, 10_000, 1000)  # of one half
     state = LimitState(-accrued_at(rate, NOW_MS) - 3000, rate)

@@ -1,10 +1,13 @@
-"""Shards of a bucket are that bucket: nothing is minted, nothing lost, no caller starves."""
+"""Shards of a bucket are that bucket: nothing is minted, nothing lost, no caller starves.
+
+``DEFECTS`` are stores that ignore one guard: the histories must find each of them.
+"""
 
 from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.property.shard_strategies import full_shard
@@ -100,7 +103,7 @@ def level(images, name, now_ms):
 @given(shards, st.integers(0, 10**18))
 @example(Shard(0, 2), 1)
 @example(Shard(1, 2), 1)
-def test_both_halves_of_a_share_are_the_share_and_the_first_one_keeps_the_odd_part(shard, capacity):
+def test_halves_of_a_share_are_the_share_and_the_first_is_larger(shard, capacity):
     first, second = (share(half, capacity) for half in shard.halves())
     assert (first, second) == ((share(shard, capacity) + 1) // 2, share(shard, capacity) // 2)
     assert share(WHOLE, capacity) == capacity
@@ -170,7 +173,7 @@ def test_of_contradicting_sights_the_later_ones_are_believed(data):
 
 
 @given(trees(), st.data())
-def test_what_contradicts_a_missing_shard_is_what_was_split_off_with_it(leaves, data):
+def test_a_missing_shard_contradicts_its_relatives(leaves, data):
     number = data.draw(st.sampled_from([leaf.number for leaf in leaves if leaf.number] or [0]))
     assume(number)
     left = [leaf for leaf in leaves if not contradicts(leaf, number)]
@@ -304,12 +307,19 @@ class World:
         moves = division.merge(self.images[shard], sibling, self.now_ms)
 
         def done():
-            unchanged = self.images.get(shard.sibling) == sibling and shard in self.images
-            if unchanged and self.write(shard, moves):
+            both = shard in self.images and shard.sibling in self.images
+            if both and self.is_unchanged(shard.sibling, sibling) and self.write(shard, moves):
                 del self.images[shard.sibling]
                 self.images[shard.parent] = self.turned(self.images.pop(shard), shard.parent)
 
         return done
+
+    def is_unchanged(self, shard, image):
+        """Whether a shard is as a merge has read it."""
+        return self.images[shard] == image
+
+    def lets_through(self, made, balance):
+        return let_through(made, balance)
 
     def turned(self, image, shard):
         """The same balances at the rates of another shard."""
@@ -321,7 +331,7 @@ class World:
         limits = dict(self.images[shard].limits)
         for made in moves:
             state = limits[made.key]
-            if not let_through(made, state.balance_milli):
+            if not self.lets_through(made, state.balance_milli):
                 return False
             limits[made.key] = state._replace(balance_milli=made.applied(state.balance_milli))
         self.images[shard] = self.images[shard]._replace(limits=limits)
@@ -391,9 +401,13 @@ DOINGS = ["wait", "split", "merge", "arrive", "arrive", "charge", "charge", "gat
 @given(st.data(), moments())
 @pytest.mark.parametrize("doings", [DOINGS, [*DOINGS, "owe"]], ids=["no debts", "debts"])
 def test_shards_never_hold_more_than_one_bucket_would(doings, data, now_ms):
-    """Not more than a millitoken above for each shard that there ever was at once."""
+    check_shards(World, doings, data, now_ms)
+
+
+def check_shards(make_world, doings, data, now_ms):
+    """All shards hold at most a millitoken more for each shard that there ever was at once."""
     whole = {"rpm": data.draw(rates()), "tpd": Rate.of(Limit.per_day("tpd", 10))}
-    world = World(whole, now_ms)
+    world = make_world(whole, now_ms)
     under_way = []
     for _ in range(data.draw(st.integers(1, 40))):
         do = data.draw(st.sampled_from(doings))
@@ -421,6 +435,46 @@ def test_shards_never_hold_more_than_one_bucket_would(doings, data, now_ms):
             exact = world.exact[name]
             assert level(world.images, name, world.now_ms) < exact + world.most
             assert exact > -world.owed[name] - world.most, "too much was given out"
+
+
+class TakesWhatIsNotThere(World):
+    def lets_through(self, made, balance):
+        return made.high is None or balance <= made.high
+
+
+class SplitsWhatIsNoLongerThere(World):
+    def lets_through(self, made, balance):
+        return made.low is None or balance >= made.low
+
+
+class MergesChangedShards(World):
+    def is_unchanged(self, shard, image):
+        return True
+
+
+class KeepsTheRatesOfTheWhole(World):
+    def turned(self, image, shard):
+        return image
+
+
+BUSY = ["split", "merge", "merge", "arrive", "charge", "charge", "give back"]
+DEFECTS = [
+    TakesWhatIsNotThere,
+    SplitsWhatIsNoLongerThere,
+    MergesChangedShards,
+    KeepsTheRatesOfTheWhole,
+]
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(defect):
+    @settings(max_examples=1000, phases=[Phase.generate], derandomize=True)
+    @given(st.data(), moments())
+    def run(data, now_ms):
+        check_shards(defect, BUSY, data, now_ms)
+
+    with pytest.raises(AssertionError):
+        run()
 
 
 @given(st.data(), moments())
@@ -465,7 +519,7 @@ with_wishes = buckets().flatmap(lambda bucket: st.tuples(st.just(bucket), wishes
 
 
 @given(with_wishes)
-def test_a_gathered_charge_takes_exactly_what_it_wants_if_it_is_there(case):
+def test_a_gathered_charge_takes_exactly_its_amount(case):
     (now_ms, _, images), amounts = case
     spread = gather(images, amounts, now_ms)
     fits = all(level(images, name, now_ms) >= amount for name, amount in amounts.items())
@@ -498,7 +552,7 @@ def test_no_fewer_shards_would_do_for_one_limit(case):
 
 
 @given(with_wishes, st.integers(1, 5))
-def test_a_debt_is_taken_in_full_and_what_is_not_there_is_owed_by_all_alike(case, times):
+def test_a_debt_is_taken_in_full_and_owed_by_all_alike(case, times):
     (now_ms, whole, images), wanted = case
     amounts = {name: amount * times for name, amount in wanted.items()}
     planned = place_debts(images, amounts, now_ms)
@@ -520,7 +574,7 @@ def test_a_debt_is_taken_in_full_and_what_is_not_there_is_owed_by_all_alike(case
 
 
 @given(with_wishes, st.integers(0, MOST - 1))
-def test_a_credit_goes_home_and_what_is_too_much_there_to_others_with_room(case, number):
+def test_a_credit_goes_home_and_its_surplus_to_others(case, number):
     (now_ms, whole, images), amounts = case
     home = heir(images, number)
     assert home.number in heirs(number)
@@ -542,7 +596,7 @@ def test_a_credit_goes_home_and_what_is_too_much_there_to_others_with_room(case,
 
 
 @given(trees(), st.integers(1, 12), moments())
-def test_a_small_capacity_in_many_shards_can_still_be_taken_as_a_whole(leaves, capacity, now_ms):
+def test_a_small_capacity_in_many_shards_can_be_taken(leaves, capacity, now_ms):
     whole = {"rpm": Rate.of(Limit.per_second("rpm", capacity))}
     images = {shard: full_shard(whole, shard, 1, now_ms) for shard in leaves}
     for wanted in range(1, capacity + 1):
@@ -553,7 +607,7 @@ def test_a_small_capacity_in_many_shards_can_still_be_taken_as_a_whole(leaves, c
 
 
 @given(buckets(), st.data())
-def test_what_is_wanted_is_there_after_the_stated_wait_and_not_a_millisecond_earlier(bucket, data):
+def test_the_stated_wait_is_exact_to_the_millisecond(bucket, data):
     now_ms, whole, images = bucket
     name = next(iter(whole))
     capacity = whole[name].capacity_milli
@@ -658,7 +712,7 @@ def test_there_are_never_more_shards_than_allowed():
 @pytest.mark.parametrize(
     ("capacity", "taken", "useful"), [(4, 1, True), (3, 1, False), (40, 10, True), (39, 10, False)]
 )
-def test_a_shard_is_not_split_if_halves_do_not_hold_two_usual_charges(capacity, taken, useful):
+def test_halves_must_hold_two_usual_charges(capacity, taken, useful):
     assert has_useful_halves(image_of(capacity, admitted=100, taken=taken)) == useful
 
 

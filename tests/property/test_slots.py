@@ -3,6 +3,8 @@
 Clients share one bucket as they share an item of DynamoDB: each plans a write from what it has
 last seen, and the store refuses it unless the conditions of the write hold. Messages are delayed,
 answers get lost, clients crash, stop and go on, and their clocks differ by up to 0.45 s.
+
+``DEFECTS`` are stores and clients that ignore one guard: the histories must find each of them.
 """
 
 import heapq
@@ -24,6 +26,7 @@ from zae_limiter.admission.slots import (
 
 KEY, START_MS = "parallel", 1_800_000_000_000
 HORIZON_MS = 120_000
+SEEDS = 40
 MAX_SKEW_MS = 450  # below half of the margin before a lease is lost
 
 
@@ -60,28 +63,38 @@ class Store:
 
     def apply(self, write):
         """Write if all conditions hold; return whether it was written."""
-        move, slots, life = write
-        if life != self.life and any(each.removed for each in slots):
+        move, slots, _ = write
+        if not (self.is_of_this_life(write) and self.has_free(move)):
             return False
-        if move.low is not None and self.free < move.low:
+        if not all(self.is_unswept(each) and self.is_held(each) for each in slots):
             return False
-        for each in slots:
-            if any(self.held.get(at) != seen for at, seen in each.expired.items()):
-                return False
-            if any(self.held.get(at, 0) < least for at, least in each.removed.items()):
-                return False
         self.free += move.add
         self.writes += 1
         for each in slots:
             for at in each.expired:
-                del self.held[at]
+                self.held.pop(at, None)
             for at, removed in each.removed.items():
-                self.held[at] -= removed
+                self.held[at] = self.held.get(at, 0) - removed
             for at, added in each.added.items():
                 self.held[at] = self.held.get(at, 0) + added
         assert self.free + 1000 * sum(self.held.values()) == self.slots * 1000
+        assert all(held >= 0 for held in self.held.values()), "more slots are released than in use"
         assert len(self.held) <= 9
         return True
+
+    # --- the guards
+
+    def is_of_this_life(self, write):
+        return write.life == self.life or not any(each.removed for each in write.slots)
+
+    def has_free(self, move):
+        return move.low is None or self.free >= move.low
+
+    def is_unswept(self, slots):
+        return all(self.held.get(at) == seen for at, seen in slots.expired.items())
+
+    def is_held(self, slots):
+        return all(self.held.get(at, 0) >= least for at, least in slots.removed.items())
 
 
 class Held:
@@ -107,8 +120,7 @@ class Client:
         """Return the leases with which it runs calls right now; a stopped process runs none."""
         if not self.alive or self.world.now_ms < self.stopped_until:
             return []
-        now_ms = self.clock()
-        return [lease for lease in self.leases if not is_lost(lease.hold.expires_ms, now_ms)]
+        return [lease for lease in self.leases if not self.has_lost(lease)]
 
     def later(self, delay_ms, call):
         def resume():
@@ -123,17 +135,25 @@ class Client:
         self.world.at(delay_ms, resume)
 
     def forget_lost(self):
-        now_ms = self.clock()
-        self.leases = [
-            each for each in self.leases if each.busy or not is_lost(each.hold.expires_ms, now_ms)
-        ]
+        self.leases = [each for each in self.leases if each.busy or not self.has_lost(each)]
+
+    def has_lost(self, lease):
+        """Whether a lease may have expired for others."""
+        return is_lost(lease.hold.expires_ms, self.clock())
+
+    def hold_of(self, lease, image):
+        """Return the hold of a lease for a write that is planned on this image."""
+        return lease.hold
+
+    def sweep_ms(self):
+        """Return the moment up to which expired slots are swept."""
+        return self.clock()
 
     def send(self, plan, done, *, tries=4):
         """Plan on what was seen, send, and learn; ``done`` gets the plan, or None if unknown."""
         image = self.world.store.image(self.world.rate) if self.seen is None else self.seen
-        now_ms = self.clock()
-        ledger = SlotLedger(image, now_ms)
-        planned = plan(ledger, now_ms)
+        ledger = SlotLedger(image, self.sweep_ms())
+        planned = plan(ledger, image)
         if planned is None:
             if tries and self.seen is not None:  # read, and decide on that
                 self.seen = None
@@ -169,7 +189,7 @@ class Client:
         taken = self.random.choice((1, 1, 1, 2))
         holds = []
 
-        def plan(ledger, now_ms):
+        def plan(ledger, image):
             if ledger.applied().limits[KEY].balance_milli < taken * 1000:
                 return None
             holds.append(SlotHold(KEY, taken, ledger.take(KEY, taken)))  # the life is not known yet
@@ -181,7 +201,7 @@ class Client:
             lasts = self.random.choice((50, 500, 5000, 40_000))
             hold = holds[-1]._replace(life=self.seen.life)  # as the answer shows it
             lease = Held(hold, self.world.now_ms + lasts)
-            if is_lost(lease.hold.expires_ms, self.clock()):
+            if self.has_lost(lease):
                 return  # it took too long: the caller gets no lease
             self.leases.append(lease)
             self.later(lasts, lambda: self.release(lease))
@@ -199,10 +219,10 @@ class Client:
             return
         lease.busy, moments = True, []
 
-        def plan(ledger, now_ms):
-            if is_lost(lease.hold.expires_ms, now_ms):
+        def plan(ledger, image):
+            if self.has_lost(lease):
                 return None
-            moments.append(ledger.renew(lease.hold))
+            moments.append(ledger.renew(self.hold_of(lease, image)))
             return None if moments[-1] is None else "renew"
 
         def done(applied):
@@ -222,11 +242,11 @@ class Client:
             self.later(20, lambda: self.release(lease))
             return
         self.leases.remove(lease)
-        if lease.unsure or is_lost(lease.hold.expires_ms, self.clock()):
+        if lease.unsure or self.has_lost(lease):
             return  # it expires by itself
 
-        def plan(ledger, now_ms):
-            return "release" if ledger.release(lease.hold) else None
+        def plan(ledger, image):
+            return "release" if ledger.release(self.hold_of(lease, image)) else None
 
         self.send(plan, lambda applied: None)
 
@@ -234,12 +254,12 @@ class Client:
 class World:
     """Clients, the store and the time between them."""
 
-    def __init__(self, seed, *, slots, lease_ttl, clients=5, loss=0.05):
-        self.random, self.loss = Random(seed), loss
+    def __init__(self, seed, *, slots, lease_ttl, clients=5, loss=0.05, store=Store, client=Client):
+        self.random, self.loss, self._client = Random(seed), loss, client
         self.rate = Rate(slots * 1000, 0, lease_ttl * 1000)
         self.now_ms, self._events, self._order = START_MS, [], count()
-        self.store, self.most = Store(slots), 0
-        self.clients = [Client(self, number) for number in range(clients)]
+        self.store, self.most = store(slots), 0
+        self.clients = [client(self, number) for number in range(clients)]
 
     def latency(self):
         return self.random.choice((1, 2, 5, 30, 30, 800))
@@ -253,7 +273,7 @@ class World:
         if self.random.random() < 0.3:
             client.alive = False
             self.clients.remove(client)
-            self.clients.append(Client(self, 0))
+            self.clients.append(self._client(self, 0))
         else:
             client.stopped_until = self.now_ms + self.random.choice((500, 3000, 20_000))
 
@@ -272,32 +292,115 @@ class World:
         self.now_ms = until_ms
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_there_are_never_more_holders_than_slots(seed):
+def run_world(seed, *, deletes=False, **parts):
+    """Run a history; ``deletes``: the bucket is deleted and created again now and then."""
     slots, lease_ttl = ((1, 3), (3, 5), (7, 12), (4, 60))[seed % 4]
-    world = World(seed, slots=slots, lease_ttl=lease_ttl)
-    world.at(2000, world.disturb)
-    world.run(START_MS + HORIZON_MS)
-    assert world.most >= (slots + 1) // 2, "there was hardly a holder"
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_calls_of_a_deleted_bucket_free_and_renew_no_slot_of_the_next_one(seed):
-    slots, lease_ttl = ((1, 3), (3, 5), (7, 12), (4, 60))[seed % 4]
-    world = World(seed, slots=slots, lease_ttl=lease_ttl)
+    world = World(seed, slots=slots, lease_ttl=lease_ttl, **parts)
 
     def create_again():
         world.store.create_again()
         world.at(world.random.randint(500, 8000), create_again)
 
-    world.at(3000, create_again)
+    if deletes:
+        world.at(3000, create_again)
     world.at(2000, world.disturb)
     world.run(START_MS + HORIZON_MS)
     assert world.most >= (slots + 1) // 2, "there was hardly a holder"
 
 
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_there_are_never_more_holders_than_slots(seed):
+    run_world(seed)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 2))
+def test_calls_of_a_deleted_bucket_change_no_slots(seed):
+    run_world(seed, deletes=True)
+
+
+def release_after_a_sweep(store):
+    """Release a slot that another client has swept, and taken, since the release was planned."""
+    rate = Rate(1000, 0, 5000)
+    image = store.image(rate)
+    ledger = SlotLedger(image, START_MS)
+    hold = SlotHold(KEY, 1, ledger.take(KEY, 1), life=store.life)
+    assert store.apply(Write(ledger.move(KEY, asked=True), ledger.writes(), store.life))
+    image = store.image(rate)
+    late = SlotLedger(image, START_MS + 10)
+    assert late.release(hold)
+    other = SlotLedger(image, hold.expires_ms + 10)
+    other.take(KEY, 1)
+    assert store.apply(Write(other.move(KEY, asked=True), other.writes(), store.life))
+    return store.apply(Write(late.move(KEY, asked=False), late.writes(), store.life))
+
+
+def test_a_slot_that_was_swept_is_not_released():
+    assert not release_after_a_sweep(Store(1))
+
+
+class TakesWhatIsNotFree(Store):
+    def has_free(self, move):
+        return True
+
+
+class SweepsTwice(Store):
+    def is_unswept(self, slots):
+        return True
+
+
+class ReleasesSlotsOfOthers(Store):
+    def is_held(self, slots):
+        return True
+
+
+class ForgetsLives(Store):
+    def is_of_this_life(self, write):
+        return True
+
+
+class SweepsEarly(Client):
+    def sweep_ms(self):
+        return self.clock() + 1000
+
+
+class KeepsLeasesToTheEnd(Client):
+    def has_lost(self, lease):
+        return self.clock() >= lease.hold.expires_ms
+
+
+class CarriesHoldsOver(Client):
+    def hold_of(self, lease, image):
+        return lease.hold._replace(life=image.life)
+
+
+DEFECTS = [
+    {"store": TakesWhatIsNotFree},
+    {"store": SweepsTwice},
+    {"store": ForgetsLives, "deletes": True},
+    {"client": SweepsEarly},
+    {"client": KeepsLeasesToTheEnd},
+    {"client": CarriesHoldsOver, "deletes": True},
+]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: next(iter(defect.values())).__name__)
+def test_a_planted_defect_is_found(defect):
+    with pytest.raises(AssertionError, match=r"in use|=="):
+        run_worlds(**defect)
+
+
+def test_a_store_that_releases_slots_of_others_is_found():
+    with pytest.raises(AssertionError, match="more slots are released than in use"):
+        release_after_a_sweep(ReleasesSlotsOfOthers(1))
+
+
+def run_worlds(**parts):
+    for seed in range(SEEDS):
+        run_world(seed, **parts)
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_slots_of_crashed_holders_are_free_when_their_leases_have_expired(seed):
+def test_slots_of_crashed_holders_are_free_after_their_leases(seed):
     world = World(seed, slots=5, lease_ttl=12, loss=0)
     world.run(START_MS + 15_000)
     for client in world.clients:

@@ -50,7 +50,7 @@ shards = st.sampled_from([Shard(0, 2), Shard(1, 2), Shard(5, 32)])
 
 
 @given(writes(shards))
-def test_what_spilled_of_all_parts_is_the_surplus_but_never_more_than_was_given(case):
+def test_all_parts_spill_the_surplus_and_no_more(case):
     now_ms, bucket, over, parts = case
     outcomes = applied_outcomes(parts, bucket, now_ms)
     assert len(outcomes) == len(parts)

@@ -120,7 +120,7 @@ def test_an_hour_of_a_bucket_costs_a_few_units(clients, every_s, around_s, borde
     assert sum(extra) > 0
 
 
-def test_a_client_that_finds_the_hour_stored_looks_before_it_writes():
+def test_a_client_looks_again_if_the_hour_is_stored():
     """Both store the hour before; the one that was faster turns the bucket."""
     borders = 40
 
@@ -143,7 +143,7 @@ def test_a_client_that_finds_the_hour_stored_looks_before_it_writes():
 @pytest.mark.parametrize(
     ("clients", "every_s", "around_s", "borders"), [(16, 5.0, 30.0, 40), (256, 20.0, 30.0, 20)]
 )
-def test_an_hour_costs_no_more_where_many_clients_meet_at_the_border(
+def test_many_clients_at_the_border_cost_no_more(
     clients, every_s, around_s, borders, slow_s, processor
 ):
     extra = extra_units(clients, every_s, around_s, borders, processor=processor, slow_s=slow_s)

@@ -1,7 +1,10 @@
-"""Histories that random ones seldom contain: buckets made again with the hours of those before.
+"""Directed histories, one for each guard that random histories seldom need.
 
-The real engine over the model table, in virtual time; the ledger checks every write. A write that
-is held back arrives when others have changed what it was planned from.
+The real engine runs over the model table, in virtual time; the ledger checks every write. A write
+that is held back arrives when others have changed the item that it was planned from.
+
+``DEFECTS`` names the guard of each history: over a table that ignores the guard, the same history
+must fail.
 """
 
 import asyncio
@@ -11,10 +14,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from tests.support.dynamodb.model import defects
 from tests.support.dynamodb.model.aggregator import Aggregator
 from tests.support.dynamodb.model.client import ModelClient, Network
+from tests.support.dynamodb.model.defects import (
+    StaleRowsTable,
+    ignored_guard,
+    replaced_value,
+    table_with,
+)
 from tests.support.dynamodb.model.history import prepared_engine
-from tests.support.dynamodb.model.ledger import Ledger
+from tests.support.dynamodb.model.ledger import Ledger, Wrong
 from tests.support.dynamodb.model.table import ModelTable, Refusal
 from tests.support.dynamodb.model.time import START_S, virtual_time
 from zae_limiter import Limit, RateLimiter, Repository
@@ -27,7 +37,7 @@ from zae_limiter_aggregator import stream
 from zae_limiter_aggregator.hours import FinishedHour
 
 HOUR_S = 3600.0
-DAY_S = 24 * HOUR_S
+RETENTION_S = 90 * 24 * HOUR_S
 LIMIT = Limit.custom("rpm", 1000, 1000, 60)
 # Limits of calls: each is stored beside the limit of its name, and dropped when it is full again.
 OWN, OTHER = ([Limit.custom("rpm", capacity, capacity, 60)] for capacity in (50, 60))
@@ -49,15 +59,19 @@ class HeldClient(ModelClient):
 
 
 def is_drop(operation, body):
-    """Whether a write drops a limit of earlier calls."""
-    names = body.get("ExpressionAttributeNames", {}).values()
-    return operation == "UpdateItem" and "p_rpm" in str(names) and " REMOVE " in str(body)
+    return operation == "UpdateItem" and defects.is_drop("Update", body)
 
 
 def is_turn(operation, body):
-    """Whether a write turns a bucket to the next hour."""
-    values = body.get("ExpressionAttributeValues", {}).values()
-    return operation == "UpdateItem" and any(each.get("S", "")[:1] == "~" for each in values)
+    return operation == "UpdateItem" and defects.is_turn("Update", body)
+
+
+def is_first_write(operation, body):
+    return operation == "UpdateItem" and defects.is_first_write("Update", body)
+
+
+def is_announcement(operation, body):
+    return operation == "UpdateItem" and defects.is_announcement("Update", body)
 
 
 def is_transaction(operation, body):
@@ -67,9 +81,9 @@ def is_transaction(operation, body):
 class Scene:
     """One bucket, and clients whose clocks may be behind."""
 
-    def __init__(self, loop):
-        self.loop, self.table = loop, ModelTable()
-        self.ledger = Ledger(self.table, 90 * DAY_S)
+    def __init__(self, loop, make_table=ModelTable):
+        self.loop, self.table = loop, make_table()
+        self.ledger = Ledger(self.table, RETENTION_S)
 
     async def client(self, behind_s=0.0, slow_s=0.001, *, stopped_ms=None):
         """Open a client; its clock may be behind, or have stopped."""
@@ -87,15 +101,15 @@ class Scene:
         await self.first.set_system_defaults([LIMIT])
         return self.first
 
-    async def take(self, limiter, amount, limits=None):
-        async with limiter.acquire("key", "api", {"rpm": amount}, limits=limits):
+    async def take(self, limiter, amount, limits=None, *, entity="key"):
+        async with limiter.acquire(entity, "api", {"rpm": amount}, limits=limits):
             pass
 
     @asynccontextmanager
-    async def held(self, kind, work):
-        """Begin the work of a new client; its first call of a kind arrives after the block."""
-        limiter = await self.client()
-        wire = self.wire
+    async def held(self, kind, work, limiter=None):
+        """Begin the work of a client; its first call of a kind arrives after the block."""
+        limiter = limiter or await self.client()
+        wire = limiter.repository._context.engine._context.client  # noqa: SLF001
         wire.hold(kind)
         task = asyncio.ensure_future(work(limiter))
         await wire.is_held.wait()
@@ -106,6 +120,34 @@ class Scene:
     def dropping(self):
         """Another client drops the limit of an earlier call."""
         return self.held(is_drop, lambda limiter: self.take(limiter, 1, OTHER))
+
+    def turning(self, limiter):
+        """The client turns the hour of the bucket."""
+        return self.held(is_turn, lambda limiter: self.take(limiter, 16), limiter)
+
+    def merging(self):
+        """Another client merges the two shards of the bucket."""
+        return self.held(is_transaction, self._merge)
+
+    async def _merge(self, limiter):
+        charging = limiter.repository.charging
+        resolved = await charging.resolve("key", "api", charging.clock())
+        bucket_id = BucketId(limiter.repository.namespace_id, "key", "api")
+        resharder = limiter.repository._context.engine.buckets.resharder  # noqa: SLF001
+        shard = Shard(0, 2)
+        await resharder.merge(bucket_id, shard, resolved.in_force, charging.clock, Deadline(60.0))
+
+    async def split_and_used(self, stopped_ms):
+        """Make a bucket of two shards, the same way every time; return its second item."""
+        random.seed(5)
+        limiter = await self.client(stopped_ms=stopped_ms)
+        await self.take(limiter, 1)
+        bucket_id = BucketId(limiter.repository.namespace_id, "key", "api")
+        resharder = limiter.repository._context.engine.buckets.resharder  # noqa: SLF001
+        await resharder.split(bucket_id, Shard(0, 1), lambda: stopped_ms, Deadline(60.0))
+        while (item := self.item(shard=1))["wc"] == {"N": "1"}:
+            await self.take(await self.client(stopped_ms=stopped_ms), 1)
+        return item
 
     def item(self, shard=0):
         """An item of the bucket."""
@@ -133,9 +175,12 @@ class Scene:
         assert int(item["h"]["N"]) == int(item["ph"]["N"]) + 1 == self.loop.now_s // HOUR_S
 
     def lose_announcements(self):
+        """Remove all usage rows, as if they had never been written."""
         for items in self.table.partitions.values():
             for sk in [sk for sk in items if sk.startswith("#USAGE#")]:
                 del items[sk]
+        stream = self.table.stream
+        stream[:] = [each for each in stream if not each.key[1].startswith("#USAGE#")]
 
     def check(self):
         for bucket in list(self.ledger.used):
@@ -146,166 +191,276 @@ def is_bucket(change):
     return change.new is not None and change.key[1] == "#STATE"
 
 
-@pytest.fixture
-def scene():
-    with virtual_time(1, START_S + 100) as loop:
-        yield Scene(loop)
-
-
-def test_a_client_that_knows_the_earlier_bucket_does_not_turn_the_later_one(scene):
-    async def run():
-        first = await scene.begin()
-        wire = scene.wire
-        await scene.take(first, 1)
-        await scene.next_hour()
-        await scene.take(first, 2)
-        await scene.next_hour()
-        wire.hold(is_turn)
-        turning = asyncio.ensure_future(scene.take(first, 16))
-        await wire.is_held.wait()  # the hour that it replaces is stored
+async def turned_by_a_client_of_the_earlier_bucket(scene):
+    first = await scene.begin()
+    await scene.take(first, 1)
+    await scene.next_hour()
+    await scene.take(first, 2)
+    await scene.next_hour()
+    async with scene.turning(first):  # the hour that it replaces is stored
         await (await scene.client()).delete_entity("key")
         for behind_s in (2 * HOUR_S, HOUR_S):  # the later one has the same hours, not stored
             await scene.take(await scene.client(behind_s=behind_s), 4)
-        wire.released.set()
-        await turning
-
-    scene.loop.run_until_complete(run())
-    scene.check()
 
 
-def test_what_was_stored_of_the_earlier_bucket_is_not_cleared_in_the_later_one(scene):
-    async def run():
-        await scene.made_again()
-        turn = next(change for change in scene.table.stream if "ph" in (change.new or {}))
-        clear = FinishedHour(stream.parse(turn.record()), []).clear(scene.table.name)
-        with suppress(Refusal):
-            scene.table.call("UpdateItem", json.loads(clear), scene.loop.now_s)
-
-    scene.loop.run_until_complete(run())
-    scene.check()
+async def cleared_for_the_earlier_bucket(scene):
+    await scene.made_again()
+    turn = next(change for change in scene.table.stream if "ph" in (change.new or {}))
+    clear = FinishedHour(stream.parse(turn.record()), []).clear(scene.table.name)
+    with suppress(Refusal):
+        scene.table.call("UpdateItem", json.loads(clear), scene.loop.now_s)
 
 
-def test_a_limit_is_not_dropped_with_use_of_the_hour_before(scene):
-    """Its use was turned, stored and cleared since: as the heir's it would count again."""
-
-    async def run():
-        Aggregator(scene.table, scene.loop, random.Random(1), "prompt")
-        first = await scene.begin()
-        await scene.next_hour(at_s=-200.0)
-        await scene.take(first, 1)
-        await scene.take(first, 3, OWN)
-        await asyncio.sleep(100)  # it is full again
-        async with scene.dropping():
-            await scene.next_hour()
-            await scene.take(first, 2)
-            await asyncio.sleep(10)
-            assert "ph" not in scene.item()
-
-    scene.loop.run_until_complete(run())
-    scene.check()
-
-
-def test_a_limit_is_not_dropped_with_use_that_came_since(scene):
-    """By a client whose clock is behind: what it took has accrued again at the stamp."""
-
-    async def run():
-        first = await scene.begin()
-        await scene.take(first, 1)
-        await scene.take(first, 3, OWN)
-        await asyncio.sleep(100)
-        async with scene.dropping():
-            await scene.take(await scene.client(behind_s=30.0), 2, OWN)
-
-    scene.loop.run_until_complete(run())
-    scene.check()
-
-
-def test_a_limit_is_not_dropped_with_the_finished_hour_of_a_bucket_that_was_made_again(scene):
-    async def run():
-        first = await scene.begin()
-        await scene.take(first, 1)
-        created_ms = int(scene.item()["g"]["N"])
-        await scene.take(first, 3, OWN)
+async def limit_dropped_after_its_hour(scene):
+    """The use was turned, stored and cleared: counted for another limit, it would count twice."""
+    Aggregator(scene.table, scene.loop, random.Random(1), "prompt")
+    first = await scene.begin()
+    await scene.next_hour(at_s=-200.0)
+    await scene.take(first, 1)
+    await scene.take(first, 3, OWN)
+    await asyncio.sleep(100)  # it is full again
+    async with scene.dropping():
         await scene.next_hour()
         await scene.take(first, 2)
-        before = scene.item()
-        async with scene.dropping():  # the finished hour is stored
-            await (await scene.client()).delete_entity("key")
-            late = await scene.client(stopped_ms=created_ms)
-            await scene.take(late, 4)
-            await scene.take(late, 3, OWN)
-            await scene.take(await scene.client(), 8)
-            again = scene.item()
-            alike = ("g", "lh", "n", "h", "ph", *(name for name in before if "~" in name))
-            same = {name for name in alike if again[name] == before[name]}
-            assert set(alike) - same <= {name for name in alike if name.startswith("t_")}
-            assert again["o"] != before["o"]
+        await asyncio.sleep(10)
+        assert "ph" not in scene.item()
 
-    scene.loop.run_until_complete(run())
+
+async def limit_dropped_after_a_use(scene):
+    """The client of the use has a clock that is behind: its tokens have accrued at the stamp."""
+    first = await scene.begin()
+    await scene.take(first, 1)
+    await scene.take(first, 3, OWN)
+    await asyncio.sleep(100)
+    async with scene.dropping():
+        await scene.take(await scene.client(behind_s=30.0), 2, OWN)
+
+
+async def limit_dropped_of_the_earlier_bucket(scene):
+    first = await scene.begin()
+    await scene.take(first, 1)
+    created_ms = int(scene.item()["g"]["N"])
+    await scene.take(first, 3, OWN)
+    await scene.next_hour()
+    await scene.take(first, 2)
+    before = scene.item()
+    async with scene.dropping():  # the finished hour is stored
+        await (await scene.client()).delete_entity("key")
+        late = await scene.client(stopped_ms=created_ms)
+        await scene.take(late, 4)
+        await scene.take(late, 3, OWN)
+        await scene.take(await scene.client(), 8)
+        again = scene.item()
+        alike = ("g", "lh", "n", "h", "ph", *(name for name in before if "~" in name))
+        same = {name for name in alike if again[name] == before[name]}
+        assert set(alike) - same <= {name for name in alike if name.startswith("t_")}
+        assert again["o"] != before["o"]
+
+
+async def removed_for_the_earlier_bucket(scene):
+    first = await scene.begin()
+    await scene.take(first, 1)
+    before = scene.item()
+    async with scene.held(is_transaction, lambda limiter: limiter.delete_entity("key")):
+        await (await scene.client()).delete_entity("key")
+        await scene.take(await scene.client(stopped_ms=int(before["g"]["N"])), 4)
+        again = scene.item()
+        assert all(again[name] == before[name] for name in ("g", "wc", "n"))
+        assert again["o"] != before["o"]
+
+
+async def merged_for_the_earlier_shard(scene):
+    await scene.begin()
+    stopped_ms = int(scene.loop.now_s * 1000)
+    before = await scene.split_and_used(stopped_ms)
+    async with scene.merging():
+        await (await scene.client()).delete_entity("key")
+        again = await scene.split_and_used(stopped_ms)
+        different = {name for name in before if again[name] != before[name]}
+        assert {"o"} <= different <= {"o", "op", "ttl"}
+
+
+async def turned_over_an_hour_that_is_not_stored(scene):
+    """A turn replaces the hour that its client has stored, not a later one."""
+    first = await scene.begin()
+    await scene.take(first, 1)
+    await scene.next_hour()
+    await scene.take(first, 2)
+    for _ in range(3):
+        await scene.next_hour()
+    async with scene.turning(first):
+        await scene.take(await scene.client(behind_s=HOUR_S), 4)
+
+
+async def turned_with_unseen_use_of_children(scene):
+    first = await scene.begin()
+    await first.create_entity("key")
+    await first.create_entity("child", parent_id="key", cascade=True)
+    await scene.take(first, 1)
+    await scene.next_hour()
+    async with scene.turning(first):
+        await scene.take(await scene.client(behind_s=HOUR_S / 2), 4, entity="child")
+
+
+async def announced_after_it_was_stored(scene):
+    first = await scene.begin()
+    async with scene.held(is_announcement, lambda limiter: scene.take(limiter, 1), first):
+        for ahead_s in (HOUR_S, 2 * HOUR_S):
+            await scene.take(await scene.client(behind_s=-ahead_s), 2)
+    await asyncio.sleep(60)
+
+
+async def written_first_by_two_clients(scene):
+    """The later one finds a bucket that is full, and that a client ahead has turned."""
+    await scene.begin()
+    async with scene.held(is_first_write, lambda limiter: scene.take(limiter, 4)):
+        await scene.take(await scene.client(behind_s=5.0), 1)  # full again at the right time
+        await scene.take(await scene.client(behind_s=-HOUR_S), 0)
+
+
+async def merged_after_a_write(scene):
+    """The write has taken nothing, so that only the number of writes tells of it."""
+    await scene.begin()
+    stopped_ms = int(scene.loop.now_s * 1000)
+    before = await scene.split_and_used(stopped_ms)
+    async with scene.merging():
+        while scene.item(shard=1)["wc"] == before["wc"]:
+            await scene.take(await scene.client(stopped_ms=stopped_ms), 0)
+
+
+async def expired_with_hours_that_nothing_has_stored(scene):
+    await scene.take(await scene.begin(), 1)
+    await asyncio.sleep(RETENTION_S - HOUR_S)
+    scene.table.expire(scene.loop.now_s)
+
+
+HISTORIES = [
+    turned_by_a_client_of_the_earlier_bucket,
+    turned_over_an_hour_that_is_not_stored,
+    turned_with_unseen_use_of_children,
+    cleared_for_the_earlier_bucket,
+    announced_after_it_was_stored,
+    written_first_by_two_clients,
+    limit_dropped_after_its_hour,
+    limit_dropped_after_a_use,
+    limit_dropped_of_the_earlier_bucket,
+    removed_for_the_earlier_bucket,
+    merged_for_the_earlier_shard,
+    merged_after_a_write,
+    expired_with_hours_that_nothing_has_stored,
+]
+# The guard that is missing, and the history that finds it.
+DEFECTS = {
+    "a turn does not look at the origin": (
+        ignored_guard("o", defects.is_turn),
+        turned_by_a_client_of_the_earlier_bucket,
+    ),
+    "a turn does not look at the stored hour": (
+        ignored_guard("ph", defects.is_turn),
+        turned_over_an_hour_that_is_not_stored,
+    ),
+    "a turn does not look for use of children": (
+        ignored_guard(r"k\d+", defects.is_turn),
+        turned_with_unseen_use_of_children,
+    ),
+    "a clear does not look at the origin": (
+        ignored_guard("o", defects.is_clear),
+        cleared_for_the_earlier_bucket,
+    ),
+    "an announcement replaces a stored hour": (
+        replaced_value("o_.*", defects.is_announcement),
+        announced_after_it_was_stored,
+    ),
+    "a first write replaces the origin": (
+        replaced_value("o", defects.is_first_write),
+        written_first_by_two_clients,
+    ),
+    "a first write sets the hour back": (
+        replaced_value("h", defects.is_first_write),
+        written_first_by_two_clients,
+    ),
+    "a drop does not look at the hour": (
+        ignored_guard("h", defects.is_drop),
+        limit_dropped_after_its_hour,
+    ),
+    "a drop does not look at the use": (
+        ignored_guard("c_.*", defects.is_drop),
+        limit_dropped_after_a_use,
+    ),
+    "a drop does not look at the origin": (
+        ignored_guard("o", defects.is_drop),
+        limit_dropped_of_the_earlier_bucket,
+    ),
+    "a removal does not look at the origin": (
+        ignored_guard("o", defects.is_removal),
+        removed_for_the_earlier_bucket,
+    ),
+    "a merge does not look at the origin": (
+        ignored_guard("o", defects.is_merge),
+        merged_for_the_earlier_shard,
+    ),
+    "a merge does not look at the number of writes": (
+        ignored_guard("wc", defects.is_merge),
+        merged_after_a_write,
+    ),
+    "a bucket expires before its usage": (
+        defects.early_expiry(days=30),
+        expired_with_hours_that_nothing_has_stored,
+    ),
+}
+
+
+@pytest.fixture
+def loop():
+    with virtual_time(1, START_S + 100) as loop:
+        yield loop
+
+
+@pytest.fixture
+def scene(loop):
+    return Scene(loop)
+
+
+def play(scene, history):
+    scene.loop.run_until_complete(history(scene))
     scene.check()
 
 
-def test_a_bucket_that_was_made_again_does_not_go_with_the_earlier_one(scene):
-    async def run():
-        first = await scene.begin()
-        await scene.take(first, 1)
-        before = scene.item()
-        async with scene.held(is_transaction, lambda limiter: limiter.delete_entity("key")):
-            await (await scene.client()).delete_entity("key")
-            await scene.take(await scene.client(stopped_ms=int(before["g"]["N"])), 4)
-            again = scene.item()
-            assert all(again[name] == before[name] for name in ("g", "wc", "n"))
-            assert again["o"] != before["o"]
-
-    scene.loop.run_until_complete(run())
-    scene.check()
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__)
+def test_usage_is_exact(scene, history):
+    play(scene, history)
 
 
-def test_a_shard_that_was_made_again_is_not_merged_as_the_earlier_one(scene):
-    async def split_and_used(stopped_ms):
-        """Make a bucket of two shards, the same way every time; return its second item."""
-        random.seed(5)
-        limiter = await scene.client(stopped_ms=stopped_ms)
-        await scene.take(limiter, 1)
-        bucket_id = BucketId(limiter.repository.namespace_id, "key", "api")
-        resharder = limiter.repository._context.engine.buckets.resharder  # noqa: SLF001
-        await resharder.split(bucket_id, Shard(0, 1), lambda: stopped_ms, Deadline(60.0))
-        while (item := scene.item(shard=1))["wc"] == {"N": "1"}:
-            await scene.take(await scene.client(stopped_ms=stopped_ms), 1)
-        return item
-
-    async def merge(limiter):
-        charging = limiter.repository.charging
-        resolved = await charging.resolve("key", "api", charging.clock())
-        bucket_id = BucketId(limiter.repository.namespace_id, "key", "api")
-        resharder = limiter.repository._context.engine.buckets.resharder  # noqa: SLF001
-        shard = Shard(0, 2)
-        await resharder.merge(bucket_id, shard, resolved.in_force, charging.clock, Deadline(60.0))
-
-    async def run():
-        await scene.begin()
-        stopped_ms = int(scene.loop.now_s * 1000)
-        before = await split_and_used(stopped_ms)
-        async with scene.held(is_transaction, merge):
-            await (await scene.client()).delete_entity("key")
-            again = await split_and_used(stopped_ms)
-            different = {name for name in before if again[name] != before[name]}
-            assert {"o"} <= different <= {"o", "op", "ttl"}
-
-    scene.loop.run_until_complete(run())
-    scene.check()
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(loop, defect):
+    ignored, history = DEFECTS[defect]
+    with pytest.raises(Wrong):
+        play(Scene(loop, table_with(ignored)), history)
 
 
 # Several writes each: before, between and after the reads of a query, which take seconds.
 @pytest.mark.parametrize("later_s", range(2, 41, 3))
-def test_a_query_is_complete_while_an_hour_is_stored_and_the_next_one_turned(scene, later_s):
+def test_a_query_is_complete_while_an_hour_is_turned(scene, later_s):
     """No row is announced: with its open row an hour is found in any order."""
     scene.loop.run_until_complete(query_during_a_turn(scene, later_s, "key", announced=False))
 
 
 @pytest.mark.parametrize("later_s", range(5, 120, 6))
-def test_a_query_by_resource_is_complete_while_an_hour_is_stored(scene, later_s):
+def test_a_query_by_resource_is_complete_during_a_store(scene, later_s):
     scene.loop.run_until_complete(query_during_a_turn(scene, later_s, None, announced=True))
+
+
+def test_stale_rows_are_found_by_the_queries():
+    """Rows that are read before the buckets miss an hour that is stored in between."""
+    with pytest.raises(KeyError):
+        query_during_many_turns(StaleRowsTable)
+
+
+def query_during_many_turns(make_table):
+    for later_s in range(2, 41, 3):
+        with virtual_time(1, START_S + 100) as loop:
+            scene = Scene(loop, make_table)
+            loop.run_until_complete(query_during_a_turn(scene, later_s, "key", announced=False))
 
 
 async def query_during_a_turn(scene, later_s, entity, *, announced):

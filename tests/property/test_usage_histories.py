@@ -1,22 +1,29 @@
 """Usage is exact in random histories of clients, crashes and lost messages, over a model table.
 
-The real engine runs in virtual time. After every write, what is stored must equal the ledger of the
-writes that the table has applied; queries must show what was there while they ran.
+The real engine runs in virtual time. After every write, the stored usage must equal the ledger of
+the writes that the table has applied; queries must show the usage at some moment of their reads.
 
-``ZAEL_HISTORIES=30000 make test-slow`` runs as many of them; ``ZAEL_SHORT_HISTORIES`` is how many
-run with the fast tests. Mutants are looked for with 120.
+``DEFECTS`` are tables that ignore one guard: the histories must find each of them. Guards that
+random histories seldom need have directed histories in ``test_usage_guards``.
+
+``ZAEL_HISTORIES=30000 make test-slow`` runs as many of them; ``ZAEL_SHORT_HISTORIES`` is the number
+of histories in the fast tests.
 """
 
 import os
 
 import pytest
 
+from tests.support.dynamodb.model import defects
+from tests.support.dynamodb.model.defects import ignored_guard, table_with
 from tests.support.dynamodb.model.history import History, Profile
+from tests.support.dynamodb.model.ledger import Wrong
 
 SHORT = int(os.environ.get("ZAEL_SHORT_HISTORIES", "18"))
 LONG = int(os.environ.get("ZAEL_HISTORIES", "30000"))
 AIMED_SHORT = max(1, SHORT // 15)
-AIMED_LONG = 100  # enough to notice that a guard is missing, see tests/mutation
+AIMED_LONG = 100
+MOST_SEEDS = 100  # until a planted defect is found; most are found by the first history
 PARTS = 3  # run by as many workers
 LONG_PARTS = 30
 LONG_FROM = 10_000
@@ -65,6 +72,43 @@ AIMED = {
     ),
     "anything may happen": Profile(),
 }
+# The guard that is missing, and the histories that find it.
+DEFECTS = {
+    "a late write counts for an hour that is over": (
+        ignored_guard("h", defects.is_late_write),
+        "clocks are hours apart",
+    ),
+    "a first write counts for an hour that is over": (
+        ignored_guard("h", defects.is_first_write),
+        "anything may happen",
+    ),
+    "a turn is repeated within its hour": (
+        ignored_guard("h", defects.is_turn),
+        "anything may happen",
+    ),
+    "a turn drops an hour that it has not seen": (
+        ignored_guard("ph", defects.is_turn_of_no_finished_hour),
+        "anything may happen",
+    ),
+    "a turn drops an hour before it is stored": (defects.lost_rows, "anything may happen"),
+    "a late clear drops the next finished hour": (
+        ignored_guard("ph", defects.is_clear),
+        "the processor is late",
+    ),
+    "a removal loses writes that came since": (
+        ignored_guard("wc", defects.is_removal),
+        "removed buckets return",
+    ),
+    "a removed bucket takes its hours along": (
+        defects.lost_hours_of_removed_buckets,
+        "removed buckets return",
+    ),
+    "the origin of a removed bucket returns": (
+        defects.returning_origins(),
+        "removed buckets return",
+    ),
+    "a split forgets the pause": (defects.lost_pause, "paused buckets are split and merged"),
+}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -84,6 +128,18 @@ def test_usage_is_exact_where(aim):
 def test_usage_is_exact_in_many_histories_where(aim):
     for seed in range(AIMED_LONG):
         History(seed, AIMED[aim]).run()
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(defect):
+    ignored, aim = DEFECTS[defect]
+    with pytest.raises(Wrong):
+        run_histories(AIMED[aim], table_with(ignored))
+
+
+def run_histories(profile, table):
+    for seed in range(MOST_SEEDS):
+        History(seed, profile, table=table).run()
 
 
 def test_a_history_repeats_from_its_seed():

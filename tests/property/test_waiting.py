@@ -1,5 +1,6 @@
 """Callers that wait for a bucket are served in order, exactly, and never too many of them.
 
+``DEFECTS`` are fleets and clients that ignore one guard: the histories must find each of them.
 ``ZAEL_HISTORIES=30000 make test-slow`` runs as many random histories.
 """
 
@@ -8,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from tests.property.waiting_fleet import START_MS, Fleet, Setting
+from tests.property.waiting_fleet import START_MS, Client, Fleet, Setting
 from zae_limiter.admission.reservation import HORIZON_MS, LAPSE_MS, LATE_MS
 
 SHORT = 12
@@ -48,6 +49,8 @@ PAUSED = {
     ),
     "one beyond the horizon": Setting(pauses=((0, 90_000),), longest_wait_ms=120_000),
 }
+IMPATIENT = Setting(latency_ms=100, capacity=5, longest_wait_ms=300, callers=40)
+ONE_LARGE = Setting(capacity=50, per_second=10, callers=80, spread_ms=6000, clients=4)
 
 
 @cache
@@ -76,7 +79,7 @@ def test_callers_wait_for_the_end_of_a_pause_in_order(setting):
     end_ms = START_MS + max(begins_ms + lasts_ms for begins_ms, lasts_ms in setting.pauses)
     waited = 0
     for fleet in histories(setting):
-        assert not fleet.admitted_in_pause
+        check_pause(fleet)
         for client in fleet.clients:
             of_client = [each for each in fleet.callers if each.client is client]
             entered = [each for each in of_client if each.outcome == "entered"]
@@ -98,20 +101,30 @@ def test_callers_wait_for_the_end_of_a_pause_in_order(setting):
 
 
 @pytest.mark.parametrize("setting", CALM.values(), ids=CALM)
-def test_a_caller_goes_on_when_the_tokens_of_all_before_it_have_accrued(setting):
+def test_a_caller_goes_on_when_all_tokens_ahead_have_accrued(setting):
     for fleet in histories(setting):
-        charged = [each for each in fleet.callers if each.reservation is not None]
-        level, at_ms, total = setting.capacity * 1000, START_MS, 0
-        for caller in sorted(charged, key=lambda each: each.reservation.place):
-            total += caller.amount_milli
-            assert total <= setting.capacity * 1000 + accrued(setting, caller.entered_ms - START_MS)
-            # The level as a bucket would have it that is charged when the write arrives.
-            applied_ms = fleet.applied_ms[caller.reservation.place[0] - 1]
-            level = min(setting.capacity * 1000, level + accrued(setting, applied_ms - at_ms))
-            level, at_ms = level - caller.amount_milli, applied_ms
-            due_ms = at_ms + -(min(0, level) // setting.per_second)
-            assert caller.entered_ms <= max(due_ms, caller.answered_ms) + 1
-            assert caller.entered_ms >= caller.reservation.due_ms
+        check_entries(fleet)
+
+
+def check_entries(fleet):
+    """A caller goes on as soon as the tokens of all before it have accrued, and not earlier."""
+    setting = fleet.setting
+    charged = [each for each in fleet.callers if each.reservation is not None]
+    level, at_ms, total = setting.capacity * 1000, START_MS, 0
+    for caller in sorted(charged, key=lambda each: each.reservation.place):
+        total += caller.amount_milli
+        assert total <= setting.capacity * 1000 + accrued(setting, caller.entered_ms - START_MS)
+        # The level as a bucket would have it that is charged when the write arrives.
+        applied_ms = fleet.applied_ms[caller.reservation.place[0] - 1]
+        level = min(setting.capacity * 1000, level + accrued(setting, applied_ms - at_ms))
+        level, at_ms = level - caller.amount_milli, applied_ms
+        due_ms = at_ms + -(min(0, level) // setting.per_second)
+        assert caller.entered_ms <= max(due_ms, caller.answered_ms) + 1
+        assert caller.entered_ms >= caller.reservation.due_ms
+
+
+def check_pause(fleet):
+    assert not fleet.admitted_in_pause
 
 
 @pytest.mark.parametrize("setting", CALM.values(), ids=CALM)
@@ -135,7 +148,7 @@ def test_no_window_has_more_than_the_published_bound(setting):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", TROUBLED.values(), ids=TROUBLED)
-def test_no_window_has_more_than_the_published_bound_in_many_histories(setting):
+def test_many_histories_keep_the_published_bound(setting):
     for seed in range(SHORT, SHORT + LONG // len(TROUBLED)):
         check_bound(Fleet(seed, setting).run())
 
@@ -173,48 +186,61 @@ def test_every_caller_of_a_live_client_gets_an_answer(setting):
 
 def test_a_caller_that_is_answered_after_its_deadline_gives_back():
     late = 0
-    for fleet in histories(Setting(latency_ms=100, capacity=5, longest_wait_ms=300, callers=40)):
-        for caller in fleet.callers:
-            if caller.outcome == "entered" and caller.due_ms > caller.stamp_ms:
-                assert caller.entered_ms <= caller.deadline_ms + LATE_MS
-            late += caller.outcome == "late"
+    for fleet in histories(IMPATIENT):
+        check_deadlines(fleet)
+        late += sum(caller.outcome == "late" for caller in fleet.callers)
     assert late
+
+
+def check_deadlines(fleet):
+    for caller in fleet.callers:
+        if caller.outcome == "entered" and caller.due_ms > caller.stamp_ms:
+            assert caller.entered_ms <= caller.deadline_ms + LATE_MS
 
 
 @pytest.mark.parametrize("setting", TROUBLED.values(), ids=TROUBLED)
 def test_no_caller_is_due_before_the_tokens_of_all_before_it(setting):
-    """Counted are the charges ahead of it that were not given back by then."""
     for fleet in histories(setting):
-        charged = [
-            each for each in fleet.callers if each.reservation is not None and not each.lapses
-        ]
-        for caller in charged:
-            if caller.outcome != "entered":
-                continue
-            ahead = sum(
-                each.amount_milli
-                for each in charged
-                if each.reservation.place <= caller.reservation.place
-                and each.outcome in ("entered", None)
-            )
-            accrued_by_then = accrued(setting, caller.entered_ms - START_MS)
-            assert ahead <= setting.capacity * 1000 + accrued_by_then
+        check_tokens_ahead(fleet)
+
+
+def check_tokens_ahead(fleet):
+    """Count the charges ahead of a caller that were not given back when it goes on."""
+    setting = fleet.setting
+    charged = [each for each in fleet.callers if each.reservation is not None and not each.lapses]
+    for caller in charged:
+        if caller.outcome != "entered":
+            continue
+        ahead = sum(
+            each.amount_milli
+            for each in charged
+            if each.reservation.place <= caller.reservation.place
+            and each.outcome in ("entered", None)
+        )
+        accrued_by_then = accrued(setting, caller.entered_ms - START_MS)
+        assert ahead <= setting.capacity * 1000 + accrued_by_then
 
 
 def test_small_requests_do_not_starve_a_large_one():
-    setting = Setting(capacity=50, per_second=10, callers=80, spread_ms=6000, clients=4)
     for seed in range(SHORT):
-        fleet = Fleet(seed, setting)
-        large = fleet.callers[30]
-        large.amount_milli, large.deadline_ms = 50_000, large.at_ms + 30_000
-        fleet.run()
-        assert large.outcome == "entered"
-        behind = [
-            each.entered_ms
-            for each in fleet.callers
-            if each.outcome == "entered" and each.reservation.place > large.reservation.place
-        ]
-        assert not behind or min(behind) >= large.entered_ms
+        check_large(with_a_large_caller(Fleet(seed, ONE_LARGE)).run())
+
+
+def with_a_large_caller(fleet):
+    large = fleet.callers[30]
+    large.amount_milli, large.deadline_ms = 50_000, large.at_ms + 30_000
+    return fleet
+
+
+def check_large(fleet):
+    large = fleet.callers[30]
+    assert large.outcome == "entered"
+    behind = [
+        each.entered_ms
+        for each in fleet.callers
+        if each.outcome == "entered" and each.reservation.place > large.reservation.place
+    ]
+    assert not behind or min(behind) >= large.entered_ms
 
 
 def test_one_write_serves_more_than_one_caller():
@@ -233,3 +259,87 @@ def test_tokens_that_are_given_back_let_others_go_on_earlier():
                 assert caller.reservation is not None
                 gained += caller.entered_ms < caller.reservation.due_ms
     assert gained > SHORT
+
+
+# --- planted defects
+
+
+class JudgedAtTheStamp(Fleet):
+    def until_ms(self, caller):
+        return self.now_ms
+
+
+class ForgetsPauses(Fleet):
+    def knows_the_pause(self, sent):
+        return True
+
+
+class LetsEverythingThrough(Fleet):
+    def lets_through(self, move):
+        return True
+
+
+class CountsCreditsTwice(Client):
+    def credited(self, withdrawn):
+        super().credited(withdrawn)
+        super().credited(withdrawn)
+
+
+class DelayedByChargesBehind(Client):
+    def placed(self, reservation):
+        image = reservation.image
+        return reservation._replace(limits={key: image.limits[key] for key in reservation.limits})
+
+
+class MovesDuesIntoThePast(Client):
+    def due_of(self, sleeper):
+        return sleeper.reservation.due_ms
+
+
+class NeverLapses(Client):
+    def on_waking(self, after_due_ms, after_deadline_ms):
+        return super().on_waking(0, after_deadline_ms)
+
+
+class NeverLate(Client):
+    def on_waking(self, after_due_ms, after_deadline_ms):
+        return super().on_waking(after_due_ms, 0)
+
+
+# The fleet or client, the setting, and the check that finds the defect.
+DEFECTS = [
+    (ForgetsPauses, PAUSED["one that is made longer"], check_pause),
+    (LetsEverythingThrough, CALM["eight clients"], check_entries),
+    (CountsCreditsTwice, TROUBLED["a slow network"], check_tokens_ahead),
+    (DelayedByChargesBehind, CALM["a slow network"], check_entries),
+    (MovesDuesIntoThePast, TROUBLED["cancels"], check_bound),
+    (NeverLapses, TROUBLED["stops"], check_bound),
+    (NeverLate, IMPATIENT, check_deadlines),
+]
+
+
+@pytest.mark.parametrize(
+    ("defect", "setting", "check"), DEFECTS, ids=[defect.__name__ for defect, _, _ in DEFECTS]
+)
+def test_a_planted_defect_is_found(defect, setting, check):
+    with pytest.raises(AssertionError):
+        check_all(fleets_with(defect, setting), check)
+
+
+def test_callers_that_are_judged_at_the_stamp_starve():
+    fleets = fleets_with(JudgedAtTheStamp, ONE_LARGE)
+    with pytest.raises(AssertionError):
+        check_all(map(with_a_large_caller, fleets), check_large)
+
+
+def fleets_with(defect, setting):
+    for seed in range(SHORT):
+        if issubclass(defect, Fleet):
+            yield defect(seed, setting)
+        else:
+            yield Fleet(seed, setting, client=defect)
+
+
+def check_all(fleets, check):
+    for fleet in fleets:
+        check(fleet.run())

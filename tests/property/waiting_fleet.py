@@ -1,7 +1,9 @@
 """Clients that wait for one bucket, in simulated time: latency, cancels, stops and crashes.
 
-The bucket is a model of a store that takes conditional writes. What the clients send, and when
-their callers go on, is decided by the functions and the waiting line of the package.
+The bucket is a model of a store that takes conditional writes. The functions and the waiting line
+of the package decide what the clients send, and when their callers go on.
+
+The methods under "guards" are replaced by the planted defects of ``test_waiting``.
 """
 
 from __future__ import annotations
@@ -223,10 +225,10 @@ class Client:
         outcomes = applied_outcomes(changes, Shown(image), sent.stamp_ms)  # type: ignore[arg-type]
         for caller in sent.credits:
             assert caller.reservation is not None
-            self.line.given_back(caller.reservation)
+            self.credited(caller.reservation)
         for caller, outcome in zip(sent.callers, outcomes[len(sent.credits) :], strict=True):
-            caller.reservation = outcome.reservation
-            assert caller.reservation is not None
+            assert outcome.reservation is not None
+            caller.reservation = self.placed(outcome.reservation)
             caller.stamp_ms, caller.answered_ms = sent.stamp_ms, self.fleet.now_ms
             if caller.is_cancelled:
                 self._withdraw(caller, "cancelled")
@@ -256,9 +258,9 @@ class Client:
         sleeper, now_ms = caller.sleeper, self.fleet.now_ms
         if sleeper is None or caller.outcome is not None or now_ms < sleeper.due_ms:
             return
-        caller.due_ms, waking = sleeper.due_ms, Waking.ENTER
+        caller.due_ms, waking = self.due_of(sleeper), Waking.ENTER
         if sleeper.due_ms > caller.stamp_ms:  # else the tokens were there at once
-            waking = on_waking(now_ms - sleeper.due_ms, now_ms - caller.deadline_ms)
+            waking = self.on_waking(now_ms - sleeper.due_ms, now_ms - caller.deadline_ms)
         if waking is Waking.LATE:
             self._withdraw(caller, "late")
             return
@@ -295,6 +297,26 @@ class Client:
         self.credits.append(caller)
         self.write()
 
+    # --- guards
+
+    def credited(self, withdrawn: Reservation) -> None:
+        """Tell the line of a credit, once."""
+        self.line.given_back(withdrawn)
+
+    def placed(self, reservation: Reservation) -> Reservation:
+        """Return the reservation of a caller, without the charges behind it in its write."""
+        return reservation
+
+    def due_of(self, sleeper: Sleeper) -> int:
+        """Return the due of a caller; it is never moved into the past."""
+        return sleeper.due_ms
+
+    def on_waking(self, after_due_ms: int, after_deadline_ms: int) -> Waking:
+        """Decide whether a caller that wakes may use its reservation."""
+        return on_waking(after_due_ms, after_deadline_ms)
+
+    # --- reading
+
     def look(self) -> None:
         """Read the bucket while callers wait for more than a second."""
         if any(each.due_ms > self.fleet.now_ms + 1000 for each in self.line.reserved):
@@ -306,7 +328,7 @@ class Client:
 class Fleet:
     """All clients, the bucket between them, and the time."""
 
-    def __init__(self, seed: int, setting: Setting) -> None:
+    def __init__(self, seed: int, setting: Setting, client: type[Client] = Client) -> None:
         self.setting, self.chance = setting, random.Random(seed)
         limit = Limit.custom("x", setting.capacity, setting.per_second, 1)
         self.in_force = InForce((limit,), ConfigSource.SYSTEM, 1)
@@ -317,7 +339,7 @@ class Fleet:
         self.given_back: list[tuple[int, int]] = []  # moment and amount
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
-        self.clients = [Client(self) for _ in range(setting.clients)]
+        self.clients = [client(self) for _ in range(setting.clients)]
         self.callers = [self._caller(number) for number in range(setting.callers)]
 
     def run(self) -> Fleet:
@@ -347,7 +369,7 @@ class Fleet:
 
     def charge(self, caller: Caller) -> BucketChange:
         amounts = {"x": caller.amount_milli}
-        return BucketChange(self.in_force, amounts, True, 1, until_ms=caller.deadline_ms)
+        return BucketChange(self.in_force, amounts, True, 1, until_ms=self.until_ms(caller))
 
     def credit(self, caller: Caller) -> BucketChange:
         return BucketChange(self.in_force, {"x": -caller.amount_milli}, False, -1)
@@ -356,23 +378,29 @@ class Fleet:
         assert caller.outcome is None
         caller.outcome, caller.decided_ms = outcome, self.now_ms
 
+    # --- guards
+
+    def until_ms(self, caller: Caller) -> int | None:
+        """Return the moment by which the tokens of a caller must have accrued."""
+        return caller.deadline_ms
+
+    def knows_the_pause(self, sent: Sent) -> bool:
+        return sent.paused_until_ms == self.image.paused_until_ms
+
+    def lets_through(self, move: Move) -> bool:
+        balance = self.image.limits[move.key].balance_milli
+        is_enough = move.low is None or balance >= move.low
+        return is_enough and (move.high is None or balance <= move.high)
+
     # --- the bucket
 
     def arrive(self, client: Client, sent: Sent) -> None:
         """Apply a write if its conditions hold, and answer with the item."""
         before = self.image
-        if sent.paused_until_ms != before.paused_until_ms:
+        if not (self.knows_the_pause(sent) and all(map(self.lets_through, sent.moves))):
             self.refused += 1
             client.at(self.later(), lambda: client.on_refused(sent, before))
             return
-        for move in sent.moves:
-            balance = self.image.limits[move.key].balance_milli
-            if (move.low is not None and balance < move.low) or (
-                move.high is not None and balance > move.high
-            ):
-                self.refused += 1
-                client.at(self.later(), lambda: client.on_refused(sent, before))
-                return
         self.writes += 1
         self.applied_ms.append(self.now_ms)
         if is_paused(before, sent.stamp_ms):

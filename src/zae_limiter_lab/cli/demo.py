@@ -14,9 +14,8 @@ from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.store_options import registry_options
 
 if TYPE_CHECKING:
-    from zae_limiter_lab.cli.demo_live import ProgressView
-    from zae_limiter_lab.demo.result import DemoResult
-    from zae_limiter_lab.demo.run import DemoOptions
+    from zae_limiter_lab.cli.demo_view import View
+    from zae_limiter_lab.demo.traffic import DemoOptions, DemoRun
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
 MAX_TENANTS = 50  # about 900 callers that try up to 6,000 calls per second
@@ -56,7 +55,7 @@ def demo(
     Tenants call a model with their keys. Each call charges one request and its estimated tokens
     to the key and to its project, or to neither, and settles the true cost afterwards. At the
     end a log kept by the callers is checked: in every window of time, each limit may have
-    admitted at most its capacity, its refill and what was given back.
+    admitted at most its capacity, its refill and the tokens that were given back.
 
     The data is kept in a temporary SQLite file, or in a temporary namespace of the store that
     is named, and removed afterwards. Exits with 1 if a limit admitted too much.
@@ -72,46 +71,49 @@ def demo(
     failed, entities (each: entity_id, parent_id, admitted, limited, adjusted, failed, limits),
     invariant (holds, limits, windows, debts_checked, violations).
     """
-    from zae_limiter_lab.cli.demo_live import view_for
-    from zae_limiter_lab.demo.run import DemoOptions
+    from zae_limiter_lab.cli.demo_view import view_for
+    from zae_limiter_lab.demo.traffic import DemoOptions
 
     as_json = output == "json"
-    options = DemoOptions(seconds, tenants, seed)
-    result = _run(store.url, options, view_for(make_console(stderr=as_json), silent=as_json))
-    ctx.exit(report_result(result, options, output))
+    view = view_for(make_console(stderr=as_json), silent=as_json)
+    try:
+        run = _run(store.url, DemoOptions(seconds, tenants, seed), view)
+    except KeyboardInterrupt:
+        raise Interrupted(_so_far(view.run)) from None
+    ctx.exit(report_result(run, output))
 
 
-def report_result(result: DemoResult, options: DemoOptions, output: str) -> int:
+def report_result(run: DemoRun, output: str) -> int:
     """Print the result and return the exit code."""
     from zae_limiter_lab.cli import demo_report
 
     if output == "json":
-        print_json(demo_report.result_json(result, options))
+        print_json(demo_report.result_json(run))
     else:
-        demo_report.print_report(make_console(), result)
-    return DONE if result.holds else FAILED
+        demo_report.print_report(make_console(), run)
+    return FAILED if run.violations else DONE
 
 
-def _run(url: str | None, options: DemoOptions, view: ProgressView) -> DemoResult:
+def _run(url: str | None, options: DemoOptions, view: View) -> DemoRun:
     import asyncio
 
+    from zae_limiter_lab.cli.demo_view import title_of
     from zae_limiter_lab.demo.run import demo_repository, run_demo
 
-    async def run() -> DemoResult:
+    async def run() -> DemoRun:
         async with demo_repository(url) as repository:
-            with view:
-                view.begin(repository.capabilities.engine, options)
+            view.begin(title_of(repository.capabilities.engine, options))
+            try:
                 return await run_demo(repository, options, view.show, view.every_seconds)
+            finally:
+                view.close()
 
-    try:
-        return asyncio.run(run())
-    except KeyboardInterrupt:
-        raise Interrupted(_so_far(view)) from None
+    return asyncio.run(run())
 
 
-def _so_far(view: ProgressView) -> str:
-    if view.last is None:
+def _so_far(run: DemoRun | None) -> str:
+    if run is None:
         return "before any traffic; nothing is left behind"
-    total, seconds = view.last.total, view.last.seconds
+    total = run.total
     calls = f"{format_number(total.admitted)} admitted, {format_number(total.limited)} limited"
-    return f"after {seconds:.1f} s: {calls}; nothing is left behind"
+    return f"after {run.seconds:.1f} s: {calls}; nothing is left behind"

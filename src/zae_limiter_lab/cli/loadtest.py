@@ -68,7 +68,7 @@ def run(
     output: str,
     **options: Any,
 ) -> None:
-    """Run a load test and report what bounds it.
+    """Run a load test and report the cause that bounds it.
 
     Locust runs with a master and workers, each a process of its own. USER_CLASS chooses classes of
     the locustfile; otherwise all of them run. If a load-test stack is deployed for the store, the
@@ -185,7 +185,7 @@ def _plan(
 
 
 def _stack_to_run_on(store: StoreLocation, place: str | None) -> LoadTestStack | None:
-    """Return the load-test stack of a store that is named, if it has one and may be used."""
+    """Return the load-test stack of the named store; None if the test runs on this machine."""
     if place == "local" or (place is None and (store.url is None or not store.has_stack)):
         return None
     from zae_limiter_lab.loadtest.cloud import LoadTestStack

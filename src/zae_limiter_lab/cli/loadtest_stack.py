@@ -112,8 +112,8 @@ def deploy(
     """Deploy a stack for load tests, beside a deployed limiter.
 
     It has a Fargate master and functions as workers, which run one image: Locust, this version of
-    zae-limiter, and the files of the folder. The image is built by Docker if it runs here,
-    otherwise by CodeBuild. Nothing of it runs, or costs much, between tests.
+    zae-limiter, and the files of the folder. CodeBuild builds the image. Between tests nothing
+    runs, and the stack costs little.
 
     \b
     Examples:

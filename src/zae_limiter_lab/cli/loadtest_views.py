@@ -26,7 +26,7 @@ LINE_EVERY_S = 5.0  # where there is no terminal
 
 
 class LoadView:
-    """Says where the test runs, and what becomes of it; lines on stderr, for pipes and logs."""
+    """Prints the place and the progress of a test as lines on stderr, for pipes and logs."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -127,7 +127,7 @@ def tune_json(outcome: Outcome, place: str) -> dict[str, Any]:
 
 
 def print_run(data: dict[str, Any]) -> None:
-    """Print the requests as a table, then totals, what bounds the test, and problems."""
+    """Print the requests as a table, then totals, the cause that bounds the test, and problems."""
     if data["requests"]:
         print_table(HEADS, _rows(data["requests"]), last_styles=STYLES)
         print_line("")

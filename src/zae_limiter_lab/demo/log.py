@@ -1,62 +1,17 @@
-"""The callers' own log of their calls: how many tokens, and when. The limiter has no part in it."""
+"""The callers' own log of their calls: tokens and times. The limiter has no part in it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zae_limiter.clock import Clock
-
 
 class Moment(NamedTuple):
-    """When a call to the limiter took place.
+    """The span of a call to the limiter: its stamp and its write lie between these times."""
 
-    Its stamp was between ``first_ms`` and ``last_ms``; it was written to the store between
-    ``first_ms`` and ``done_ms``.
-    """
-
-    first_ms: int
-    last_ms: int
+    began_ms: int
     done_ms: int
-
-
-def steady_clock() -> Clock:
-    """Return a clock of epoch milliseconds that never goes back."""
-    anchor_ns = time.time_ns() - time.monotonic_ns()
-    return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000
-
-
-class Stopwatch:
-    """The clock that one caller gives to its limiter; notes the times that were read.
-
-    A limiter takes the stamp of a call from its clock during the call, maybe in another thread.
-    If it reads the clock once, or within one millisecond, the stamp is known exactly. A caller
-    makes one call at a time.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._before_ms = 0
-        self._reads: list[int] = []
-
-    def __call__(self) -> int:
-        now_ms = self._clock()
-        self._reads.append(now_ms)
-        return now_ms
-
-    def start(self) -> None:
-        """Note that a call to the limiter begins."""
-        self._reads.clear()
-        self._before_ms = self._clock()
-
-    def stop(self) -> Moment:
-        """Return the moment of the call, which has just returned."""
-        done_ms = self._clock()
-        if not self._reads:  # the stamp is from another clock, but from within the call
-            return Moment(self._before_ms, done_ms, done_ms)
-        return Moment(self._reads[0], self._reads[-1], done_ms)
 
 
 class BucketLimit(NamedTuple):
@@ -83,16 +38,13 @@ class LimitLog:
     credits: list[LogEntry] = field(default_factory=list)  # given back
 
     @property
-    def used(self) -> int:
-        """Net tokens taken."""
-        return sum(
-            sum(entry.tokens for entry in entries) * sign
-            for entries, sign in ((self.grants, 1), (self.debts, 1), (self.credits, -1))
-        )
-
-    @property
     def given_back(self) -> int:
         return sum(entry.tokens for entry in self.credits)
+
+    @property
+    def used(self) -> int:
+        """Return the net tokens taken."""
+        return sum(entry.tokens for entry in (*self.grants, *self.debts)) - self.given_back
 
 
 class GrantLog:

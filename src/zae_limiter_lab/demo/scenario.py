@@ -1,4 +1,4 @@
-"""The demo's tenants (projects), with their keys, limits and calling habits."""
+"""The demo's tenants (projects) and their keys: limits and calling habits."""
 
 from __future__ import annotations
 
@@ -7,27 +7,7 @@ from dataclasses import dataclass
 from zae_limiter.models.limit import Limit
 
 RESOURCE = "gpt-4"
-
 NAMES = ("acme", "globex", "initech", "hooli", "stark", "wayne", "tyrell", "umbrella")
-
-
-@dataclass(frozen=True, slots=True)
-class Habit:
-    """How the callers of one key behave."""
-
-    calls_per_second: int
-    tokens: int  # average cost of a call
-    estimate_factor: float  # estimated cost as a multiple of the true cost
-    patient: bool = False  # waits for retry_after_seconds when rejected
-    bursts: bool = False  # calls during bursts only
-
-
-STEADY = Habit(calls_per_second=18, tokens=90, estimate_factor=1.2, patient=True)
-GREEDY = Habit(calls_per_second=90, tokens=60, estimate_factor=1.1)
-CAUTIOUS = Habit(calls_per_second=45, tokens=160, estimate_factor=1.6)  # gives back a lot
-NAIVE = Habit(calls_per_second=35, tokens=200, estimate_factor=0.6)  # runs into debt
-BURSTY = Habit(calls_per_second=120, tokens=50, estimate_factor=1.3, bursts=True)
-HABITS = (STEADY, GREEDY, CAUTIOUS, NAIVE, BURSTY)
 
 # Capacities are small against the rates, so that limits reject calls within the first second.
 KEY_LIMITS = (
@@ -49,51 +29,42 @@ LARGE_PROJECT = (
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A child entity; its calls are charged to its project as well."""
+class Habit:
+    """How the callers of one key behave."""
 
-    entity_id: str
-    name: str
-    parent_id: str
-    limits: tuple[Limit, ...]
-    habit: Habit
+    calls_per_second: int
+    tokens: int  # average cost of a call
+    estimate_factor: float  # estimated cost as a multiple of the true cost
+    is_patient: bool = False  # waits for retry_after_seconds when rejected
+
+
+STEADY = Habit(calls_per_second=18, tokens=90, estimate_factor=1.2, is_patient=True)
+GREEDY = Habit(calls_per_second=90, tokens=60, estimate_factor=1.1)
+CAUTIOUS = Habit(calls_per_second=45, tokens=160, estimate_factor=1.6)  # gives back a lot
+NAIVE = Habit(calls_per_second=35, tokens=200, estimate_factor=0.6)  # runs into debt
+HABITS = (STEADY, GREEDY, CAUTIOUS, NAIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
-    """A tenant: the parent entity of its keys."""
+class DemoEntity:
+    """A project, or a key: a child whose calls are charged to its project as well."""
 
     entity_id: str
+    name: str
     limits: tuple[Limit, ...]
-    keys: tuple[ApiKey, ...]
-
-    @property
-    def name(self) -> str:
-        return self.entity_id
-
-    @property
-    def parent_id(self) -> None:
-        return None
+    parent_id: str | None = None
+    habit: Habit | None = None  # of the callers; a project has none of its own
 
 
-DemoEntity = Project | ApiKey
-
-
-def make_projects(tenants: int) -> tuple[Project, ...]:
-    """Return that many tenants, the same ones in every run."""
-    return tuple(_project(index) for index in range(tenants))
-
-
-def all_entities(projects: tuple[Project, ...]) -> tuple[DemoEntity, ...]:
-    """Return projects and keys, projects before their keys."""
-    entities: list[DemoEntity] = []
-    for project in projects:
-        entities += [project, *project.keys]
-    return tuple(entities)
-
-
-def _project(index: int) -> Project:
-    name = NAMES[index] if index < len(NAMES) else f"tenant-{index + 1}"
-    web = ApiKey(f"{name}-web", "web", name, KEY_LIMITS, HABITS[index % len(HABITS)])
-    batch = ApiKey(f"{name}-batch", "batch", name, BATCH_LIMITS, HABITS[(index + 1) % len(HABITS)])
-    return Project(name, LARGE_PROJECT if index % 2 else SMALL_PROJECT, (web, batch))
+def make_entities(tenants: int) -> list[DemoEntity]:
+    """Return that many projects, each before its two keys; the same ones in every run."""
+    entities = []
+    for index in range(tenants):
+        name = NAMES[index] if index < len(NAMES) else f"tenant-{index + 1}"
+        habit, other = HABITS[index % len(HABITS)], HABITS[(index + 1) % len(HABITS)]
+        entities += [
+            DemoEntity(name, name, LARGE_PROJECT if index % 2 else SMALL_PROJECT),
+            DemoEntity(f"{name}-web", "web", KEY_LIMITS, name, habit),
+            DemoEntity(f"{name}-batch", "batch", BATCH_LIMITS, name, other),
+        ]
+    return entities

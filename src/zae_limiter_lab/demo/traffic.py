@@ -1,10 +1,9 @@
-"""The callers: each makes one call at a time, estimates its cost, and settles the true cost."""
+"""A run and its callers: each makes one call at a time, estimates its cost, and settles it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import ceil
 from random import Random
@@ -13,14 +12,13 @@ from zae_limiter._async.limiter import RateLimiter
 from zae_limiter._async.repository import Repository
 from zae_limiter.clock import Clock
 from zae_limiter.exceptions import RateLimitExceeded
-from zae_limiter_lab.demo.log import GrantLog, Stopwatch
-from zae_limiter_lab.demo.scenario import RESOURCE, ApiKey
+from zae_limiter_lab.demo.invariant import Window
+from zae_limiter_lab.demo.log import GrantLog, Moment
+from zae_limiter_lab.demo.scenario import RESOURCE, DemoEntity, Habit, make_entities
 
 PAUSE_SECONDS = 0.1  # average pause of a caller between two calls
 LATENCY_SECONDS = (0.01, 0.06)  # shortest and longest answer of the simulated model
 FAILURE_RATE = 0.03  # share of calls that the simulated model fails, so that some are refunded
-# The pause between bursts lets buckets fill up, so that each burst starts with a full one.
-BURST_EVERY_SECONDS, BURST_SECONDS = 2.5, 1.0
 
 
 @dataclass(slots=True)
@@ -35,15 +33,50 @@ class CallCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficContext:
-    """What all callers of a run share."""
+class DemoOptions:
+    """Duration, number of tenants and random seed of a run."""
 
-    repository: Repository
-    log: GrantLog
-    counts: dict[str, CallCounts]
-    clock: Clock
-    starts_at: float  # on the event loop's clock
-    ends_at: float
+    seconds: float = 10.0
+    tenants: int = 4
+    seed: int = 1
+
+
+class DemoRun:
+    """The state of a run, which its callers change and its views show."""
+
+    def __init__(self, repository: Repository, options: DemoOptions, clock: Clock) -> None:
+        self.options, self.clock = options, clock
+        self.engine = repository.capabilities.engine
+        self.limiter = RateLimiter(repository, clock=clock)
+        self.entities = make_entities(options.tenants)
+        self.counts = {entity.entity_id: CallCounts() for entity in self.entities}
+        self.log = GrantLog()
+        self.levels: dict[tuple[str, str], int] = {}  # by entity and limit; absent means full
+        self.starts_at = asyncio.get_running_loop().time()
+        self.seconds = 0.0
+        self.lost_settlements = 0
+        self.windows: list[Window] = []  # the fullest window of each limit, after the run
+
+    @property
+    def ends_at(self) -> float:
+        """The end of the run on the event loop's clock."""
+        return self.starts_at + self.options.seconds
+
+    @property
+    def total(self) -> CallCounts:
+        """The sum over projects, which count the calls of their keys."""
+        total = CallCounts()
+        for project in (entity for entity in self.entities if entity.parent_id is None):
+            counts = self.counts[project.entity_id]
+            total.admitted += counts.admitted
+            total.limited += counts.limited
+            total.adjusted += counts.adjusted
+            total.failed += counts.failed
+        return total
+
+    @property
+    def violations(self) -> list[Window]:
+        return [window for window in self.windows if not window.holds]
 
 
 class ModelFailed(Exception):
@@ -53,87 +86,77 @@ class ModelFailed(Exception):
 class Caller:
     """One client of an API key."""
 
-    def __init__(self, key: ApiKey, context: TrafficContext, rng: Random) -> None:
-        self._key = key
-        self._context = context
-        self._rng = rng
-        self._buckets = (key.entity_id, key.parent_id)
-        self._counts = [context.counts[entity_id] for entity_id in self._buckets]
-        self._stopwatch = Stopwatch(context.clock)
-        self._limiter = RateLimiter(context.repository, clock=self._stopwatch)
+    def __init__(self, key: DemoEntity, habit: Habit, run: DemoRun, rng: Random) -> None:
+        self._key, self._habit, self._run, self._rng = key, habit, run, rng
+        self._buckets = (key.entity_id, str(key.parent_id))
+        self._counts = [run.counts[entity_id] for entity_id in self._buckets]
+        self._began_ms = 0
 
     async def run(self) -> None:
         """Call until the time is up."""
         while await self._pause(self._rng.expovariate(1 / PAUSE_SECONDS)):
             try:
                 await self._call()
-            except RateLimitExceeded as rejection:
-                self._count_rejection(rejection)
-                if self._key.habit.patient and not await self._pause(rejection.retry_after_seconds):
-                    return
             except ModelFailed:
                 pass
+            except RateLimitExceeded as rejection:
+                self._count_rejection(rejection)
+                if self._habit.is_patient:
+                    await self._pause(rejection.retry_after_seconds)
 
     async def _call(self) -> None:
-        rng, habit = self._rng, self._key.habit
+        rng, habit = self._rng, self._habit
         cost = max(1, int(habit.tokens * rng.uniform(0.4, 1.6)))
-        estimate = {
-            "rpm": 1,
-            "tpm": max(1, int(cost * habit.estimate_factor * rng.uniform(0.8, 1.2))),
-        }
-        difference = {"tpm": cost - estimate["tpm"]}
-        self._stopwatch.start()
+        tokens = max(1, int(cost * habit.estimate_factor * rng.uniform(0.8, 1.2)))
+        estimate = {"rpm": 1, "tpm": tokens}
+        self._began_ms = self._run.clock()
+        acquire = self._run.limiter.acquire(self._key.entity_id, RESOURCE, estimate)
         try:
-            async with self._limiter.acquire(self._key.entity_id, RESOURCE, estimate) as lease:
+            async with acquire as lease:
                 self._count_grant(estimate)
                 await asyncio.sleep(rng.uniform(*LATENCY_SECONDS))
+                self._began_ms = self._run.clock()
                 if rng.random() < FAILURE_RATE:
-                    difference = {name: -tokens for name, tokens in estimate.items()}
                     raise ModelFailed
-                await lease.adjust(**difference)
-                self._stopwatch.start()
+                await lease.adjust(tpm=cost - tokens)
         except ModelFailed:
-            self._count_settlement(difference, failed=True)
+            self._count_settlement({"rpm": -1, "tpm": -tokens})
+            for count in self._counts:
+                count.failed += 1
             raise
-        self._count_settlement(difference)
+        if cost != tokens:
+            self._count_settlement({"tpm": cost - tokens})
 
     async def _pause(self, seconds: float) -> bool:
-        """Sleep; returns False once the run is over."""
-        loop, context = asyncio.get_running_loop(), self._context
-        until = loop.time() + seconds
-        if self._key.habit.bursts:
-            until = _next_burst(until - context.starts_at) + context.starts_at
-        await asyncio.sleep(min(until, context.ends_at) - loop.time())
-        return loop.time() < context.ends_at
+        """Sleep; return False once the run is over."""
+        now, ends_at = asyncio.get_running_loop().time, self._run.ends_at
+        await asyncio.sleep(min(seconds, ends_at - now()))
+        return now() < ends_at
+
+    def _moment(self) -> Moment:
+        return Moment(self._began_ms, self._run.clock())
 
     def _count_grant(self, amounts: dict[str, int]) -> None:
-        self._context.log.add_grant(self._buckets, RESOURCE, amounts, self._stopwatch.stop())
+        self._run.log.add_grant(self._buckets, RESOURCE, amounts, self._moment())
         for count in self._counts:
             count.admitted += 1
 
-    def _count_settlement(self, amounts: dict[str, int], *, failed: bool = False) -> None:
-        if not any(amounts.values()):
-            return
-        self._context.log.add_settlement(self._buckets, RESOURCE, amounts, self._stopwatch.stop())
+    def _count_settlement(self, amounts: dict[str, int]) -> None:
+        self._run.log.add_settlement(self._buckets, RESOURCE, amounts, self._moment())
         for count in self._counts:
             count.adjusted += 1
-            count.failed += failed
 
     def _count_rejection(self, rejection: RateLimitExceeded) -> None:
         for count in self._counts:
             count.limited += 1
         for status in rejection.violations:
-            self._context.counts[status.entity_id].refused_by[status.limit_name] += 1
+            self._run.counts[status.entity_id].refused_by[status.limit_name] += 1
 
 
-def callers(key: ApiKey, context: TrafficContext, seed: int) -> Iterator[Caller]:
-    """Yield as many callers as it takes for the call rate of the key's habit."""
+def callers(key: DemoEntity, habit: Habit, run: DemoRun) -> list[Caller]:
+    """Return as many callers as it takes for the call rate of the key's habit."""
     cycle_seconds = PAUSE_SECONDS + sum(LATENCY_SECONDS) / 2
-    for number in range(ceil(key.habit.calls_per_second * cycle_seconds)):
-        yield Caller(key, context, Random(f"{seed}/{key.entity_id}/{number}"))
-
-
-def _next_burst(at: float) -> float:
-    """Return ``at`` if it falls into a burst, otherwise the start of the next burst."""
-    offset = at % BURST_EVERY_SECONDS
-    return at if offset < BURST_SECONDS else at - offset + BURST_EVERY_SECONDS
+    return [
+        Caller(key, habit, run, Random(f"{run.options.seed}/{key.entity_id}/{number}"))
+        for number in range(ceil(habit.calls_per_second * cycle_seconds))
+    ]

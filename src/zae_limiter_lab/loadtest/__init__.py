@@ -12,21 +12,21 @@ from typing import Any, Literal
 
 from zae_limiter.exceptions import ZAELimiterError
 
-LEDGER_VARIABLE = "ZAEL_LOADTEST_LEDGER"  # folder to which users write what they were admitted
+LEDGER_VARIABLE = "ZAEL_LOADTEST_LEDGER"  # folder of the users' ledgers
 MAX_SPAWN_RATE = 100.0  # users per second and worker; Locust warns above
 Mode = Literal["run", "tune"]
 
 
 class LoadTestError(ZAELimiterError):
-    """A load test that cannot be run; the message says what to change."""
+    """A load test that cannot be run; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What a load test does. ``file`` is relative to ``folder``; no ``classes`` means all of them.
+    """The plan of a load test. ``file`` is relative to ``folder``; empty ``classes`` mean all.
 
-    ``seconds`` is the duration, of each step if the plan is to tune. ``host`` is a stack's name or
-    the URL of a store; None leaves it to the locustfile and the environment.
+    ``seconds`` is the duration of a run, or of each step of a search. ``host`` is a stack's name or
+    the URL of a store; None leaves the store to the locustfile and the environment.
     """
 
     file: str

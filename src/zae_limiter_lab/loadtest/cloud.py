@@ -76,7 +76,7 @@ class LoadStackManager(SyncStackManager):
 
 
 class LoadTestStack:
-    """One load-test stack. ``say`` is called with what is being done."""
+    """One load-test stack. ``say`` is called with a line about each step."""
 
     def __init__(
         self,
@@ -109,9 +109,8 @@ class LoadTestStack:
         *,
         place: NetworkPlace | None = None,
         permission_boundary: str | None = None,
-        docker: bool | None = None,
     ) -> str:
-        """Create or update the stack, build the image, and bring it; return its URI.
+        """Create or update the stack and build its image; return the URI of the image.
 
         An update keeps the network and the permission boundary where none is given.
         """
@@ -130,16 +129,16 @@ class LoadTestStack:
             values["RouteTableIds"] = ",".join(place.route_table_ids)
         self.manager.values = values
         self._say(f"stack {self.name}: {self.manager.deploy(StackOptions())}")
-        return self._bring(context, docker)
+        return self._upload(context)
 
-    def push(self, folder: Path, *, docker: bool | None = None) -> str:
-        """Build the image of a folder and bring it to master and workers; return its URI."""
+    def push(self, folder: Path) -> str:
+        """Build the image of a folder for master and workers; return its URI."""
         self.require(with_image=False)
-        return self._bring(build_context(folder), docker)
+        return self._upload(build_context(folder))
 
-    def _bring(self, context: ImageContext, docker: bool | None) -> str:
+    def _upload(self, context: ImageContext) -> str:
         builder = ImageBuilder(self.control, self.manager.outputs(), self._say, look_s=self.look_s)
-        uri = builder.build(context, docker=docker)
+        uri = builder.build(context)
         self.manager.values = {"ImageUri": uri}
         self._say(f"stack {self.name} with that image: {self.manager.deploy(StackOptions())}")
         return uri
@@ -197,7 +196,7 @@ class LoadTestStack:
         )
 
     def _route_tables(self, vpc_id: str) -> Iterator[str]:
-        """Yield those of a VPC, unless it has a gateway to DynamoDB."""
+        """Yield the route tables of a VPC that has no gateway to DynamoDB."""
         inside = [{"Name": "vpc-id", "Values": [vpc_id]}]
         call = self.control.call
         endpoints = call("ec2", "describe_vpc_endpoints", Filters=inside)["VpcEndpoints"]

@@ -29,7 +29,7 @@ class CloudRuns:
 
     @cached_property
     def _outputs(self) -> dict[str, str]:
-        """Those of the stack, which does not change during a run: asked once, not at each look."""
+        """The outputs of the stack; it does not change during a run, so they are read once."""
         return self._stack.manager.outputs()
 
     def run_in_function(self, plan: LoadPlan) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class CloudRuns:
             cluster=outputs["Cluster"],
             taskDefinition=outputs["MasterTask"],
             launchType="FARGATE",
-            enableExecuteCommand=True,  # the tunnel is part of it
+            enableExecuteCommand=True,  # needed for the tunnel
             networkConfiguration={
                 "awsvpcConfiguration": {
                     "subnets": outputs["SubnetIds"].split(","),

@@ -1,15 +1,13 @@
-"""What master and workers run on AWS: the build context of their image, as a zip.
+"""The build context of the image that master and workers run on AWS, as a zip.
 
-It holds this package as it is installed here, the pushed folder, and the versions of the libraries
-that are installed here, so that a test runs on AWS what it ran on this machine. The same files make
-the same bytes, whose digest is the tag of the image: nothing is built twice.
+The context holds the installed package, the pushed folder, and the versions of the installed
+libraries, so that a test runs the same code on AWS as on this machine. The same files make the same
+bytes, whose digest is the tag of the image: no image is built twice.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -58,10 +56,6 @@ class ImageContext(NamedTuple):
     @property
     def tag(self) -> str:
         return hashlib.sha256(self.content).hexdigest()[:16]
-
-    def unpack(self, folder: Path) -> None:
-        with zipfile.ZipFile(io.BytesIO(self.content)) as archive:
-            archive.extractall(folder)
 
 
 def build_context(folder: Path, *, max_bytes: int = MAX_FOLDER_BYTES) -> ImageContext:

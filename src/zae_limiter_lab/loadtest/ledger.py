@@ -1,8 +1,8 @@
-"""The ledger of a load test: what users were admitted and what it cost them, by their own count.
+"""The ledger of a load test: the users' own count of admissions and costs.
 
-Each process writes a file. Afterwards all of them are checked against the limits, in every window
-of time (``demo.invariant`` does the arithmetic), and against what the store has counted. A ledger
-is for stores that hold nothing but this load test, and for machines whose processes share a clock.
+Each process writes a file. Afterwards all files are checked against the limits, in every window of
+time (``demo.invariant`` does the arithmetic), and against the counts of the store. A ledger needs a
+store that holds this load test alone, and processes that share a clock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LedgerWriter:
 
 
 class LedgerEntry:
-    """One acquire: its grant, and what its end has changed."""
+    """One acquire: its grant and its settlement."""
 
     __slots__ = ("_amounts", "_began_ms", "_entity_id", "_resource", "_writer")
 
@@ -70,14 +70,14 @@ class LedgerEntry:
         self._write(GRANT, self._amounts)
 
     def ended(self, consumed: Mapping[str, int]) -> None:
-        """Note the end of a block: ``consumed`` is all that it cost."""
+        """Note the end of a block; ``consumed`` is its whole cost."""
         names = self._amounts.keys() | consumed.keys()
         changes = {name: consumed.get(name, 0) - self._amounts.get(name, 0) for name in names}
         if any(changes.values()):
             self._write(SETTLEMENT, changes)
 
     def failed(self, kept: Mapping[str, int]) -> None:
-        """Note a block that raised: all but ``kept`` was given back."""
+        """Note a block that raised: everything except ``kept`` was given back."""
         self.ended(kept)
 
     def _write(self, kind: str, amounts: Mapping[str, int]) -> None:
@@ -88,7 +88,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
-    """What the check of a ledger has found; ``problems`` are sentences, none if all is well."""
+    """The result of a check; ``problems`` are sentences, empty if all is well."""
 
     admitted: int
     limits: int
@@ -122,8 +122,7 @@ def check_ledger(folder: str | Path, repository: SyncRepository) -> LedgerCheck:
     ]
     tokens = _totals(log)
     problems += _usage_differences(repository, resources, log)
-    shares = [(each.granted + each.debts) / each.allowed for each in windows]
-    fullest = max(0.0, *shares) if shares else 0.0
+    fullest = max((window.share for window in windows), default=0.0)
     count = sum(window.windows for window in windows)
     return LedgerCheck(admitted, len(windows), count, fullest, tokens, tuple(problems))
 
@@ -147,9 +146,7 @@ class _Parents:
 def _read(folder: str | Path, parents: _Parents) -> tuple[GrantLog, int]:
     log, admitted = GrantLog(), 0
     for kind, entity_id, resource, amounts, began_ms, done_ms in _entries(Path(folder)):
-        moment = Moment(
-            began_ms - CLOCK_MARGIN_MS, done_ms + CLOCK_MARGIN_MS, done_ms + CLOCK_MARGIN_MS
-        )
+        moment = Moment(began_ms - CLOCK_MARGIN_MS, done_ms + CLOCK_MARGIN_MS)
         add = log.add_grant if kind == GRANT else log.add_settlement
         add(parents.charged_with(entity_id), resource, amounts, moment)
         admitted += kind == GRANT
@@ -163,7 +160,7 @@ def _entries(folder: Path) -> Iterator[list[Any]]:
 
 
 def _differences(log: GrantLog, consumed: Mapping[BucketLimit, int]) -> Iterator[str]:
-    """Yield each limit of a bucket whose own count is not what the users have counted."""
+    """Yield a sentence for each limit whose bucket and users have different counts."""
     for key, entries in log.limits.items():
         stored = consumed.get(key, 0)
         if stored != entries.used:
@@ -183,7 +180,7 @@ def _totals(log: GrantLog) -> dict[str, int]:
 def _usage_differences(
     repository: SyncRepository, resources: list[str], log: GrantLog
 ) -> list[str]:
-    """Return resources whose usage report is not what the users have counted."""
+    """Return a sentence for each resource whose usage report differs from the users' count."""
     problems = []
     for resource in resources:
         summary = repository.get_usage_summary(resource=resource)

@@ -71,7 +71,7 @@ class Measurement:
         environment.events.worker_report.add_listener(self._note)
 
     def begin(self) -> None:
-        """Forget what was measured so far."""
+        """Start the measurement anew."""
         stats: RequestStats = self._environment.stats
         stats.reset_all()
         self._first = dict(self._last)

@@ -1,8 +1,8 @@
 """The processes of a load test: ``python -m zae_limiter_lab.loadtest.nodes master|worker|alone``.
 
 The plan is the first line of stdin. The end of stdin means to stop, so that a node does not outlive
-the command that started it. A master says what happens as lines of JSON; what a locustfile prints
-goes to stderr.
+the command that started it. A master reports events as lines of JSON on stdout; the output of a
+locustfile goes to stderr.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Say = Callable[..., None]
 
 
 def make_environment(plan: LoadPlan, *extra: str) -> Environment:
-    """Load the locustfile and choose its classes; raises LoadTestError for what is wrong."""
+    """Load the locustfile and choose its classes; raises LoadTestError for a wrong plan."""
     os.chdir(plan.folder)
     if plan.namespace is not None:
         os.environ["ZAEL_NAMESPACE"] = plan.namespace
@@ -76,7 +76,7 @@ def make_environment(plan: LoadPlan, *extra: str) -> Environment:
 
 
 def _arguments(plan: LoadPlan, *extra: str) -> list[str]:
-    """Return the arguments of Locust that say the same; shapes and listeners may read them."""
+    """Return the plan as arguments of Locust, which shapes and listeners may read."""
     words = ["-f", plan.file, "--headless", "-u", str(plan.users), "-r", str(plan.spawn_rate)]
     words += ["-t", f"{max(1, round(plan.seconds))}s", "-s", str(STOP_WITHIN_S), *extra]
     return words if plan.host is None else [*words, "-H", plan.host]
@@ -95,7 +95,7 @@ def _load(path: str) -> tuple[dict[str, Any], list[Any]]:
 
 
 def open_stores(environment: Environment) -> None:
-    """Open the store of every class once, so that a wrong name is one error and not thousands."""
+    """Open the store of every class once, so that a wrong name is a single error."""
     for user_class in environment.user_classes:
         if issubclass(user_class, RateLimiterUser):
             user_class.open_client(environment)
@@ -180,7 +180,7 @@ class LoadDriver:
 
 
 def _keep_last_tick(shape: Any, ended: Event) -> None:
-    """Have a shape that ends say so, and go on: Locust would quit and lose the last reports."""
+    """Note the end of a shape and repeat its last tick: Locust would quit and lose reports."""
     tick, last = shape.tick, [(1, 1.0)]
 
     def kept() -> Any:
@@ -195,7 +195,7 @@ def _keep_last_tick(shape: Any, ended: Event) -> None:
 
 
 def run_master(plan: LoadPlan, say: Say, stop: Event, *, bind: str = HOST, port: int = 0) -> None:
-    """Wait for the workers, run the plan, and say the report. Port 0 is any that is free."""
+    """Wait for the workers, run the plan, and say the report. Port 0 takes any free port."""
     environment = make_environment(plan, "--master", "--expect-workers", str(plan.workers))
     open_stores(environment)
     runner = environment.create_master_runner(bind, port)
@@ -258,14 +258,14 @@ def _watch(stdin: Any, stop: Event) -> None:
 
 
 def _own_stdout() -> IO[str]:
-    """Return stdout for messages alone; what others print goes to stderr."""
+    """Return stdout for messages alone; all other output goes to stderr."""
     messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     return messages
 
 
 def _run(plan: LoadPlan, arguments: list[str], say: Say, stop: Event) -> None:
-    """Run what the arguments name: ``master [PORT]``, ``worker PORT [HOST]`` or ``alone``."""
+    """Run ``master [PORT]``, ``worker PORT [HOST]`` or ``alone``, as the arguments name it."""
     kind, *rest = arguments
     if kind == "alone":
         say("done", report=run_alone(plan, say, stop))

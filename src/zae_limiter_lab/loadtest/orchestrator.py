@@ -2,7 +2,7 @@
 
 ``PLAN`` is the plan as JSON, ``RUN_ID`` the name of the run; progress and report are written to
 ``runs/RUN_ID/`` in ``FILES_BUCKET``. With ``WEB_UI=1`` Locust's own web interface runs instead,
-until the task is stopped. Functions end after 15 minutes: as many are invoked as are missing.
+until the task is stopped. Functions end after 15 minutes, so missing ones are invoked again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkerFleet:
         self._until: list[float] = []  # when each function that was invoked will have ended
 
     def fill(self, now: float) -> int:
-        """Invoke what is missing at this moment; return how many that were."""
+        """Invoke the missing functions; return their number."""
         self._until = [until for until in self._until if until > now]
         missing = self._size - len(self._until)
         for _ in range(missing):
@@ -55,7 +55,7 @@ class WorkerFleet:
                 "lambda",
                 "invoke",
                 FunctionName=self._function,
-                InvocationType="Event",  # it is not waited for
+                InvocationType="Event",  # the answer is not waited for
                 Payload=self._payload,
             )
             self._until.append(now + WORKER_LIFE_S)
@@ -138,7 +138,7 @@ class Orchestrator:
 
 
 def serve_web(plan: LoadPlan, fleet: WorkerFleet) -> int:
-    """Run Locust with its web interface, for a tunnel, until it is stopped."""
+    """Run Locust with its web interface until the task is stopped; a tunnel leads to it."""
     words = ["-f", plan.file, "--master", "--master-bind-port", str(MASTER_PORT)]
     words += ["--web-host", "127.0.0.1", "--web-port", str(WEB_PORT), *plan.classes]
     words += ["-H", plan.host] if plan.host else []

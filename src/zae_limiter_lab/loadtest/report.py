@@ -1,8 +1,7 @@
-"""What a load test has measured, and what has bounded it. Pure: figures come as arguments."""
+"""The figures of a load test, and the cause that bounds its throughput. Pure: no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,7 +32,7 @@ class RequestFigures:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """What one worker process has used and asked of the store since the test began."""
+    """CPU and calls of one worker process since the test began."""
 
     cpu_share: float  # of one core
     cpu_wait_share: float = 0.0  # of the time: the worker could run, but had no core
@@ -81,7 +80,7 @@ class LoadReport:
 
     @property
     def bound(self) -> tuple[str, str]:
-        """Return what bounds the throughput, and a sentence with the figure that shows it."""
+        """Return the cause that bounds the throughput, and a sentence with its figure."""
         asked = self.admitted + self.limited
         if not asked:
             return "nothing", "no acquire was made"
@@ -129,50 +128,6 @@ class LoadReport:
             "bound_reason": reason,
             "machine_cpu": round(self.machine_share, 3),
         }
-
-    @classmethod
-    def of_dict(cls, data: Mapping[str, Any]) -> LoadReport:
-        """Return the report whose JSON this is."""
-        return cls(
-            seconds=data["seconds"],
-            users=data["users"],
-            rows=tuple(RequestFigures(**row) for row in data["requests"]),
-            workers=tuple(WorkerFigures(**worker) for worker in data["workers"]),
-            errors=tuple(data["errors"]),
-            machine_share=data["machine_cpu"],
-        )
-
-
-def merged(reports: Iterable[LoadReport]) -> LoadReport:
-    """Return several runs at the same time as one: counts add up, percentiles are the worst."""
-    parts = list(reports)
-    rows: dict[tuple[str, str], RequestFigures] = {}
-    for row in (row for part in parts for row in part.rows):
-        key = (row.kind, row.name)
-        rows[key] = _sum(rows[key], row) if key in rows else row
-    return LoadReport(
-        seconds=max((part.seconds for part in parts), default=0.0),
-        users=sum(part.users for part in parts),
-        rows=tuple(rows[key] for key in sorted(rows)),
-        workers=tuple(worker for part in parts for worker in part.workers),
-        errors=tuple(error for part in parts for error in part.errors),
-        machine_share=0.0,  # each part has a machine of its own
-    )
-
-
-def _sum(one: RequestFigures, other: RequestFigures) -> RequestFigures:
-    return RequestFigures(
-        one.kind,
-        one.name,
-        one.requests + other.requests,
-        one.failures + other.failures,
-        one.per_second + other.per_second,
-        max(one.p50_ms, other.p50_ms),
-        max(one.p95_ms, other.p95_ms),
-        max(one.p99_ms, other.p99_ms),
-        max(one.max_ms, other.max_ms),
-        one.total_ms + other.total_ms,
-    )
 
 
 def _row_dict(row: RequestFigures) -> dict[str, Any]:

@@ -129,23 +129,17 @@ def _storage() -> dict[str, Resource]:
 
 
 def _network() -> dict[str, Resource]:
-    anywhere = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "Any"}
+    from_workers = {
+        "IpProtocol": "tcp",
+        "FromPort": MASTER_PORT,
+        "ToPort": MASTER_PORT,
+        "SourceSecurityGroupId": {"Fn::GetAtt": ["WorkerGroup", "GroupId"]},
+        "Description": "Workers",
+    }
     return {
-        "WorkerGroup": _group("Workers of load tests", []),
-        "MasterGroup": _group(
-            "Masters of load tests",
-            [
-                {
-                    "IpProtocol": "tcp",
-                    "FromPort": MASTER_PORT,
-                    "ToPort": MASTER_PORT,
-                    "SourceSecurityGroupId": {"Fn::GetAtt": ["WorkerGroup", "GroupId"]},
-                    "Description": "Workers",
-                }
-            ],
-            anywhere,
-        ),
-        # Functions in a VPC have no way to the internet, and need none but this.
+        "WorkerGroup": _group("Workers of load tests"),
+        "MasterGroup": _group("Masters of load tests", from_workers),
+        # Functions in a VPC have no way to the internet; this gateway is all that they need.
         "TableEndpoint": {
             "Type": "AWS::EC2::VPCEndpoint",
             "Condition": "HasRouteTables",
@@ -159,15 +153,16 @@ def _network() -> dict[str, Resource]:
     }
 
 
-def _group(description: str, ingress: list[Any], egress: Any = None) -> Resource:
+def _group(description: str, *ingress: Any) -> Resource:
+    """Return a security group that admits nothing else, and lets everything out."""
     anywhere = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0", "Description": "Any"}
     return {
         "Type": "AWS::EC2::SecurityGroup",
         "Properties": {
             "GroupDescription": description,
             "VpcId": {"Ref": "VpcId"},
-            "SecurityGroupIngress": ingress,
-            "SecurityGroupEgress": [egress or anywhere],
+            "SecurityGroupIngress": list(ingress),
+            "SecurityGroupEgress": [anywhere],
         },
     }
 
@@ -295,7 +290,7 @@ def _container() -> Resource:
         "Image": _IMAGE,
         "Essential": True,
         "EntryPoint": ["python", "-m", "zae_limiter_lab.loadtest.orchestrator"],
-        "LinuxParameters": {"InitProcessEnabled": True},  # reaps what a tunnel leaves
+        "LinuxParameters": {"InitProcessEnabled": True},  # reaps the processes of a tunnel
         "PortMappings": [{"ContainerPort": MASTER_PORT}, {"ContainerPort": WEB_PORT}],
         "Environment": [{"Name": name, "Value": value} for name, value in variables.items()],
         "LogConfiguration": {

@@ -1,18 +1,17 @@
 """The search for the best number of users of a worker. Pure: steps are measured elsewhere.
 
-With more users a worker does more at once, until the worker, the store or the network has nothing
-left to give; from then on, more users only wait for each other. So the best number is the largest
+With more users a worker does more at once, until the worker, the store or the network is fully
+used; from then on, more users only wait for each other. So the best number is the largest
 whose latency is still near that of a user alone. It is found by doubling, then by halving the
 interval between the largest number that was good and the smallest that was not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-SLOWER = 2.0  # times the latency of one user alone; then half of it is waiting for other users
+SLOWER = 2.0  # times the latency of one user alone: half of the time is then waiting for others
 CLOSE_ENOUGH = 0.1  # of the number: measurements differ by more
 MIN_LATENCY_MS = 1.0  # a faster user alone says nothing about a queue
 
@@ -78,9 +77,3 @@ class UserSearch:
             "max_latency_ms": self.max_latency_ms,
             "steps": [asdict(step) for step in sorted(self.steps, key=lambda step: step.users)],
         }
-
-    @classmethod
-    def of_dict(cls, data: Mapping[str, Any]) -> UserSearch:
-        """Return the finished search whose JSON this is."""
-        steps = [TuneStep(**step) for step in data["steps"]]
-        return cls(max((step.users for step in steps), default=1), data["max_latency_ms"], steps)

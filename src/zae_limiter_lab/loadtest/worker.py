@@ -2,8 +2,8 @@
 
 ``{"mode": "headless", "plan": {…}}`` runs a plan here and answers with its report.
 ``{"mode": "worker", "plan": {…}, "master": "10.0.0.1", "port": 5557}`` works for a master until it
-says to quit. Locust runs in a process of its own: a warm function must not keep what an earlier
-test has left in Locust's modules, and the process of the handler stays unpatched.
+says to quit. Locust runs in a process of its own: a warm function must not keep the state of an
+earlier test in Locust's modules, and the process of the handler stays unpatched.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zae_limiter_lab.loadtest import LoadPlan, LoadTestError
 from zae_limiter_lab.loadtest.processes import NodeProcess
 
 LOAD_FOLDER = "/var/task/load"  # where the image has the pushed folder
-# Before the function's time is up: users end their tasks, and the last report is sent.
+# Time at the end of a function in which users end their tasks and the last report is sent.
 MARGIN_S = 25.0
 
 
@@ -37,7 +37,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _run(plan: LoadPlan, arguments: tuple[str, ...], left_s: float) -> dict[str, Any]:
-    """Run a node until it ends, or until there is no time left; return what it has said."""
+    """Run a node until it ends or its time is up; return its report."""
     with tempfile.TemporaryDirectory() as folder:
         node = NodeProcess(plan, arguments, Path(folder) / "node.log")
         alarm = threading.Timer(max(0.0, left_s), node.stop)

@@ -56,7 +56,7 @@ def test_two_workers_on_dynamodb_and_a_ledger_that_holds(table, tmp_path):
 
 
 @pytest.mark.slow  # it keeps all cores busy for some seconds
-def test_users_with_pauses_are_not_bound_by_a_machine_that_others_keep_busy():
+def test_users_with_pauses_are_not_bound_by_a_busy_machine():
     burn = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(burn) for _ in range(2 * (os.cpu_count() or 1))]
     try:
@@ -75,7 +75,7 @@ def test_users_with_pauses_are_not_bound_by_a_machine_that_others_keep_busy():
     assert worker["cpu_share"] + worker["cpu_wait_share"] < 0.85
 
 
-def test_a_lost_worker_is_reported_and_ctrl_c_ends_everything_with_a_report(tmp_path):
+def test_ctrl_c_and_lost_workers_end_in_a_report(tmp_path):
     pids = tmp_path / "pids"
     (tmp_path / "locustfile.py").write_text(
         "import os\n"

@@ -54,7 +54,7 @@ def test_each_call_is_a_request_of_its_kind_under_its_name(said):
     assert requests["CREATE_ENTITY create"] == [1, 0]
 
 
-def test_what_the_scenarios_create_again_is_neither_a_request_nor_a_failure(said):
+def test_creating_again_is_neither_a_request_nor_a_failure(said):
     assert "CREATE_ENTITY create_entity" not in said["requests"]
 
 

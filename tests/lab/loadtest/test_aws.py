@@ -51,7 +51,7 @@ def test_what_needs_an_image_waits_for_it():
     }
 
 
-def test_only_workers_reach_the_master_and_nothing_reaches_workers():
+def test_only_workers_reach_the_master():
     (rule,) = RESOURCES["MasterGroup"]["Properties"]["SecurityGroupIngress"]
     assert rule["SourceSecurityGroupId"] == {"Fn::GetAtt": ["WorkerGroup", "GroupId"]}
     assert rule["FromPort"] == rule["ToPort"] == 5557
@@ -194,7 +194,7 @@ def test_a_plan_runs_in_one_function():
     json.dumps(event)
 
 
-def test_a_master_runs_in_the_subnets_of_the_stack_and_can_be_tunnelled_to():
+def test_a_master_runs_in_the_subnets_of_the_stack():
     stack = Stack(run_task=STARTED)
     assert CloudRuns(stack).start_master(PLAN, "run-1", web=True) == "arn:1"
     ((_, request),) = stack.calls

@@ -1,14 +1,12 @@
-"""The image of master and workers: what is in it, and how Docker and CodeBuild are asked for it."""
+"""The image of master and workers: its files, and the calls that build it."""
 
 import io
-import os
-import stat
 import zipfile
 
 import pytest
 
 from zae_limiter_lab.loadtest import LoadTestError
-from zae_limiter_lab.loadtest.builder import ImageBuilder, has_docker
+from zae_limiter_lab.loadtest.builder import ImageBuilder
 from zae_limiter_lab.loadtest.lambda_builder import build_context
 from zae_limiter_ops.transport.control import ControlError
 
@@ -60,7 +58,7 @@ def names_in(context):
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_the_context_holds_the_package_the_folder_and_what_is_installed(folder):
+def test_the_context_holds_package_folder_and_libraries(folder):
     files = names_in(build_context(folder))
     assert files["load/simple.py"] == "x = 1\n"
     assert "package/zae_limiter_lab/loadtest/worker.py" in files
@@ -97,7 +95,7 @@ def test_codebuild_gets_the_context_and_the_name(context):
             {"builds": [{"buildStatus": "SUCCEEDED"}]},
         ],
     )
-    uri = ImageBuilder(control, OUTPUTS, print, look_s=0).build(context, docker=False)
+    uri = ImageBuilder(control, OUTPUTS, print, look_s=0).build(context)
     calls = {operation: parameters for _, operation, parameters in control.calls}
     assert calls["describe_images"]["repositoryName"] == "load"
     assert calls["put_object"] == {"Bucket": "files", "Key": "image.zip", "Body": context.content}
@@ -113,45 +111,4 @@ def test_a_build_that_fails_says_where_its_log_is(context):
         batch_get_builds=[{"builds": [{"buildStatus": "FAILED"}]}],
     )
     with pytest.raises(LoadTestError, match="ended with FAILED; its log is in CodeBuild, build"):
-        ImageBuilder(control, OUTPUTS, print, look_s=0).build(context, docker=False)
-
-
-@pytest.fixture
-def docker(tmp_path, monkeypatch):
-    """A program that stands for Docker: it writes down how it was called."""
-    log = tmp_path / "docker.log"
-    program = tmp_path / "bin/docker"
-    program.parent.mkdir()
-    program.write_text(
-        "#!/bin/sh\n"
-        f'echo "$@" >> {log}\n'
-        f'[ "$1" = login ] && cat >> {log}\n'
-        f'[ "$1" = "$BROKEN" ] && {{ echo "no space left" >&2; exit 1; }}\n'
-        "exit 0\n"
-    )
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    return log
-
-
-def token():
-    return [{"authorizationData": [{"authorizationToken": "QVdTOnNlY3JldA=="}]}]  # AWS:secret
-
-
-def test_docker_logs_in_builds_and_pushes(context, docker):
-    assert has_docker()
-    control = RecordingControl(describe_images=[MISSING], get_authorization_token=token())
-    uri = ImageBuilder(control, OUTPUTS, print).build(context)
-    login, build, push = docker.read_text().splitlines()[-3:]
-    registry = "1.dkr.ecr.us-east-1.amazonaws.com"
-    assert login == f"login --username AWS --password-stdin {registry}"
-    assert build.startswith("secretbuild ")  # the password came over stdin
-    assert f"--platform linux/amd64 --provenance=false -t {uri}" in build
-    assert push == f"push {uri}"
-
-
-def test_docker_that_fails_is_one_line(context, docker, monkeypatch):
-    monkeypatch.setenv("BROKEN", "push")
-    control = RecordingControl(describe_images=[MISSING], get_authorization_token=token())
-    with pytest.raises(LoadTestError, match="docker push failed: no space left"):
-        ImageBuilder(control, OUTPUTS, print).build(context, docker=True)
+        ImageBuilder(control, OUTPUTS, print, look_s=0).build(context)

@@ -125,10 +125,19 @@ class Member:
 
 
 class History:
-    """Runs one history; ``trace`` says what was done, for the report of a failure."""
+    """Runs one history; ``trace`` says what was done, for the report of a failure.
 
-    def __init__(self, seed: int, profile: Profile | None = None) -> None:
-        self.seed = seed
+    ``table`` makes the table; the tests of planted defects give a defective one.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        profile: Profile | None = None,
+        *,
+        table: Callable[..., ModelTable] = ModelTable,
+    ) -> None:
+        self.seed, self._make_table = seed, table
         self.chance = random.Random(seed)
         self.profile = (profile or Profile()).drawn(self.chance)
         self.counts: Counter[str] = Counter()
@@ -173,7 +182,7 @@ class History:
     def _prepare(self) -> None:
         chance, loop = self.chance, self.loop
         lag_s = chance.choice((0.05, 1.0)) if self.profile.lag else 0.0
-        self.table = ModelTable(lag_s=lag_s, seed=self.seed)
+        self.table = self._make_table(lag_s=lag_s, seed=self.seed)
         self.network = Network(random.Random(f"{self.seed} network"))
         self.network.slow_s = chance.choice((0.001, 0.02, 0.3))
         self.network.kinds = self.profile.fault_kinds or FAULTS

@@ -18,7 +18,7 @@ def strict_json(text):
     return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
-def test_without_a_terminal_it_prints_a_line_a_second_and_a_table(tmp_path):
+def test_a_pipe_gets_a_line_a_second_and_a_table(tmp_path):
     found = run("demo", "--seconds", "2", TMPDIR=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
     lines = found.stdout.splitlines()
@@ -176,7 +176,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path):
 
 
 @on_both_engines
-def test_an_interrupt_closes_everything_and_says_what_was_done(empty_url):
+def test_an_interrupt_closes_everything(empty_url):
     url = empty_url
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTIBLE, *MODULE, "demo", "--seconds", "30", "--url", url],
