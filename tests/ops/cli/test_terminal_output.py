@@ -45,6 +45,12 @@ def test_lines_are_folded_between_words_at_60_columns(cli, args):
     }
 
 
+def test_a_table_that_is_too_wide_for_the_terminal_loses_no_column(cli):
+    for columns in (100, 80, 40):
+        _, text = screen_of("bucket", "list", "--url", cli.url, columns=columns)
+        assert ANSI.sub("", text).split("\n")[0].rstrip("\r ").endswith("rejected"), text
+
+
 def is_whole(line):
     """Whether a line is one word, or a command, which stays in one piece to be copied."""
     return " " not in line.strip() or line.startswith("zae-limiter ")

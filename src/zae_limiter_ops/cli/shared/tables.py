@@ -15,12 +15,14 @@ from zae_limiter_ops.cli.shared.errors import folded
 from zae_limiter_ops.cli.shared.formatting import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from zae_limiter_ops.reports.plain_table import PlainTable
 
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
 MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
+RICH_GAP = 2  # between two columns
 ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
 
@@ -68,15 +70,20 @@ def print_table(
     """Print aligned columns; nothing is cut off.
 
     A title that ends in ``>`` aligns its column to the right; a title that ends in ``>`` or ``=``
-    keeps its cells on one line. On a terminal other long cells wrap; in pipes, and in long
-    tables, no line is wrapped. ``last_styles`` colour cells by how they begin.
+    keeps its cells on one line. On a terminal other long cells wrap. In pipes, in long tables, and
+    in tables that are too wide for the terminal, no cell wraps. ``last_styles`` colour cells by
+    how they begin.
     """
     cells = [printable_cells(row) for row in rows]
     if len(cells) <= MAX_RICH_ROWS and _is_terminal():
-        _print_rich_table(titles, cells, indent, last_styles or {})
-        return
-    table = start_plain_table(titles, cells, indent)
-    print_plain_rows(table, cells)
+        console = make_console()
+        width = console.width - indent
+        if _fits(titles, cells, width):
+            rich = rich_table(titles, cells, last_styles or {}, width=width)
+            _print_indented(console, rich, indent)
+            return
+    plain = start_plain_table(titles, cells, indent)
+    print_plain_rows(plain, cells)
 
 
 def printable_cells(row: Sequence[object]) -> list[str]:
@@ -120,13 +127,9 @@ def _rule_character() -> str:
 # --- for terminals ---------------------------------------------------------------------------
 
 
-def _print_rich_table(
-    titles: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
-) -> None:
+def _print_indented(console: Console, table: Table, indent: int) -> None:
     from rich.padding import Padding
 
-    console = make_console()
-    table = rich_table(titles, cells, styles, width=console.width - indent)
     console.print(Padding(table, (0, 0, 0, indent)))
 
 
@@ -151,18 +154,17 @@ def rich_table(
         box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=caption
     )
     cells = [printable_cells(row) for row in rows]
-    columns = [[title.rstrip(">="), *column] for title, *column in zip(titles, *cells, strict=True)]
-    kept = [title.endswith((">", "=")) for title in titles]
-    least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
-    if sum(least) + len(titles) - 1 > width:
-        kept = [title.endswith(">") for title in titles]
-        least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
-    for title, no_wrap, min_width in zip(titles, kept, least, strict=True):
+    kept_ends: tuple[str, ...] = (">", "=")
+    least = _least_widths(titles, cells, kept_ends)
+    if _total_width(least) > width:
+        kept_ends = (">",)
+        least = _least_widths(titles, cells, kept_ends)
+    for title, min_width in zip(titles, least, strict=True):
         table.add_column(
             title.rstrip(">="),
             justify="right" if title.endswith(">") else "left",
             overflow="fold",
-            no_wrap=no_wrap,
+            no_wrap=title.endswith(kept_ends),
             min_width=min_width,
         )
     for row in cells:
@@ -170,14 +172,33 @@ def rich_table(
     return table
 
 
-def _least_width(column: list[str], no_wrap: bool) -> int:
-    """Return the width that a column needs if its cells are folded between words, or not at all."""
+def _fits(titles: Sequence[str], cells: list[list[str]], width: int) -> bool:
+    """Return whether all columns fit if everything but numbers is folded; rich cuts the others."""
+    return _total_width(_least_widths(titles, cells, (">",))) <= width
+
+
+def _least_widths(
+    titles: Sequence[str], cells: list[list[str]], kept_ends: tuple[str, ...]
+) -> list[int]:
+    """Return the widths of columns whose cells are folded between words.
+
+    The cells of columns whose title has one of ``kept_ends`` stay on one line.
+    """
     from zae_limiter_ops.reports.plain_table import text_width
 
-    if no_wrap:
-        return max(map(text_width, column))
-    words = (word for cell in column for word in cell.split())
-    return min(max(map(text_width, words), default=0), MAX_UNFOLDED)
+    widths = []
+    for title, *column in zip(titles, *cells, strict=True):
+        texts = [title.rstrip(">="), *column]
+        if title.endswith(kept_ends):
+            widths.append(max(map(text_width, texts)))
+        else:
+            words = (word for text in texts for word in text.split())
+            widths.append(min(max(map(text_width, words), default=0), MAX_UNFOLDED))
+    return widths
+
+
+def _total_width(widths: list[int]) -> int:
+    return sum(widths) + RICH_GAP * (len(widths) - 1)
 
 
 def _style(cell: str, styles: dict[str, str]) -> str:
