@@ -163,7 +163,7 @@ def list_buckets(
 
 def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, output: str) -> None:
     """List a page of buckets, or all of them, in the order of the store."""
-    from zae_limiter_ops.cli.bucket.columns import STYLES, bucket_json, listed_columns
+    from zae_limiter_ops.cli.bucket.report import STYLES, bucket_json, listed_columns
 
     pages = Pages(source.fetch, limit, cursor)
     if output == "json":
@@ -179,7 +179,7 @@ def _list_in_order(source: BucketPages, limit: int | None, cursor: str | None, o
 
 def _list_top(source: BucketPages, bucket_filter: BucketFilter, limit: int, output: str) -> None:
     """Read all buckets, and list the first that match the filter."""
-    from zae_limiter_ops.cli.bucket.columns import STYLES, bucket_json, listed_columns
+    from zae_limiter_ops.cli.bucket.report import STYLES, bucket_json, listed_columns
 
     read = 0
     with status("reading all buckets") as show:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from zae_limiter_ops.cli.bucket.columns import STYLES, listed_columns
+from zae_limiter_ops.cli.bucket.report import STYLES, listed_columns
 from zae_limiter_ops.cli.shared.console import is_live, make_console
 from zae_limiter_ops.cli.shared.formatting import count_of
 from zae_limiter_ops.cli.shared.tables import print_line, print_table, rich_table

@@ -13,12 +13,11 @@ import click
 from zae_limiter_ops.cli.shared.console import make_console, print_json
 from zae_limiter_ops.cli.shared.errors import folded
 from zae_limiter_ops.cli.shared.formatting import printable
+from zae_limiter_ops.reports.columns import PlainTable, text_width
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-    from zae_limiter_ops.reports.plain_table import PlainTable
 
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
 MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
@@ -102,8 +101,6 @@ def start_plain_table(
     titles: Sequence[str], first_rows: Sequence[Sequence[str]], indent: int = 0
 ) -> PlainTable:
     """Print the head of a table whose columns are as wide as the first rows need."""
-    from zae_limiter_ops.reports.plain_table import PlainTable
-
     table = PlainTable(titles, first_rows, indent)
     click.echo(f"{table.head}\n{table.rule(_rule_character())}")
     return table
@@ -184,8 +181,6 @@ def _least_widths(
 
     The cells of columns whose title has one of ``kept_ends`` stay on one line.
     """
-    from zae_limiter_ops.reports.plain_table import text_width
-
     widths = []
     for title, *column in zip(titles, *cells, strict=True):
         texts = [title.rstrip(">="), *column]
