@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
-MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
+# How cells are folded, from a wide terminal to a narrow one: titles with these ends keep their
+# cells on one line, and words are folded if they have more characters than this.
+FOLDINGS: tuple[tuple[tuple[str, ...], int], ...] = (((">", "="), 24), ((">",), 24), ((">",), 8))
 RICH_GAP = 2  # between two columns
 ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
@@ -77,7 +79,7 @@ def print_table(
     if len(cells) <= MAX_RICH_ROWS and _is_terminal():
         console = make_console()
         width = console.width - indent
-        if _fits(titles, cells, width):
+        if _total_width(_column_widths(titles, cells, width)) <= width:
             rich = rich_table(titles, cells, last_styles or {}, width=width)
             _print_indented(console, rich, indent)
             return
@@ -141,7 +143,8 @@ def rich_table(
     """Return a table for a terminal of ``width``; ``styles`` colour cells by how they begin.
 
     Cells are folded between words. If the table is still too wide, cells that should stay on
-    one line are folded, too, except for numbers.
+    one line are folded, too, except for numbers, and then long words. Rich cuts off a table that
+    is too wide even then.
     """
     from rich import box
     from rich.table import Table
@@ -151,45 +154,50 @@ def rich_table(
         box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=caption
     )
     cells = [printable_cells(row) for row in rows]
-    kept_ends: tuple[str, ...] = (">", "=")
-    least = _least_widths(titles, cells, kept_ends)
-    if _total_width(least) > width:
-        kept_ends = (">",)
-        least = _least_widths(titles, cells, kept_ends)
-    for title, min_width in zip(titles, least, strict=True):
+    for title, column_width in zip(titles, _column_widths(titles, cells, width), strict=True):
         table.add_column(
             title.rstrip(">="),
             justify="right" if title.endswith(">") else "left",
             overflow="fold",
-            no_wrap=title.endswith(kept_ends),
-            min_width=min_width,
+            width=column_width,
         )
     for row in cells:
         table.add_row(*(Text(cell, style=_style(cell, styles)) for cell in row))
     return table
 
 
-def _fits(titles: Sequence[str], cells: list[list[str]], width: int) -> bool:
-    """Return whether all columns fit if everything but numbers is folded; rich cuts the others."""
-    return _total_width(_least_widths(titles, cells, (">",))) <= width
+def _column_widths(titles: Sequence[str], cells: list[list[str]], width: int) -> list[int]:
+    """Return the widths of columns for a table of ``width``; the table may still be too wide.
 
-
-def _least_widths(
-    titles: Sequence[str], cells: list[list[str]], kept_ends: tuple[str, ...]
-) -> list[int]:
-    """Return the widths of columns whose cells are folded between words.
-
-    The cells of columns whose title has one of ``kept_ends`` stay on one line.
+    A column is at least as wide as its longest word. The remaining space goes first to the
+    columns that need least of it to show all cells on one line.
     """
-    widths = []
-    for title, *column in zip(titles, *cells, strict=True):
-        texts = [title.rstrip(">="), *column]
-        if title.endswith(kept_ends):
-            widths.append(max(map(text_width, texts)))
-        else:
-            words = (word for text in texts for word in text.split())
-            widths.append(min(max(map(text_width, words), default=0), MAX_UNFOLDED))
-    return widths
+    columns = [[title.rstrip(">="), *column] for title, *column in zip(titles, *cells, strict=True)]
+    full = [max(map(text_width, column)) for column in columns]
+    words = [max(map(_longest_word, column)) for column in columns]
+    least = full
+    for kept_ends, max_word in FOLDINGS:
+        least = [
+            full[index] if title.endswith(kept_ends) else min(words[index], max_word)
+            for index, title in enumerate(titles)
+        ]
+        if _total_width(least) <= width:
+            break
+    return _widened(least, full, width - _total_width(least))
+
+
+def _longest_word(text: str) -> int:
+    return max(map(text_width, text.split()), default=0)
+
+
+def _widened(widths: list[int], full: list[int], spare: int) -> list[int]:
+    """Return the widths after the spare space was given to the columns that need least of it."""
+    widened = list(widths)
+    for index in sorted(range(len(widths)), key=lambda index: full[index] - widths[index]):
+        more = min(full[index] - widths[index], max(0, spare))
+        widened[index] += more
+        spare -= more
+    return widened
 
 
 def _total_width(widths: list[int]) -> int:
