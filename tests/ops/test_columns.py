@@ -5,6 +5,7 @@ from typing import NamedTuple
 from zae_limiter_ops.cli.shared.records import print_csv, print_records
 from zae_limiter_ops.reports.columns import (
     Column,
+    PlainTable,
     as_text,
     cells_of,
     csv_heads_of,
@@ -13,7 +14,6 @@ from zae_limiter_ops.reports.columns import (
     of_part,
     titles_of,
 )
-from zae_limiter_ops.reports.plain_table import PlainTable
 
 
 class Key(NamedTuple):

@@ -15,8 +15,7 @@ from typing import Any
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.usage import UsageSnapshot
-from zae_limiter_ops.reports.columns import Column, cells_of, titles_of
-from zae_limiter_ops.reports.plain_table import PlainTable
+from zae_limiter_ops.reports.columns import Column, PlainTable, cells_of, titles_of
 from zae_limiter_ops.reports.usage_columns import (
     CALL_COLUMNS,
     limit_columns,

@@ -1,6 +1,7 @@
 """What a terminal shows: colours, and lines that are folded between words."""
 
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ def test_lines_are_folded_between_words_at_60_columns(cli, args):
     assert {word for line in lines for word in line.split() if len(word) > 3} >= {
         word for word in ANSI.sub("", wide).split() if len(word) > 3 and word.isalpha()
     }
+
+
+def test_a_table_that_is_too_wide_for_the_terminal_loses_no_column(cli):
+    for columns in (100, 80, 40):
+        _, text = screen_of("bucket", "list", "--url", cli.url, columns=columns)
+        assert ANSI.sub("", text).split("\n")[0].rstrip("\r ").endswith("rejected"), text
+
+
+@pytest.mark.parametrize(
+    "args", [["audit", "list"], ["usage", "list"], ["entity", "show", "key-7"]]
+)
+def test_a_folded_table_keeps_every_character(cli, args):
+    def characters(columns):
+        _, text = screen_of(*args, "--url", cli.url, columns=columns)
+        table = ANSI.sub("", text.rpartition("\x1b[2K")[2])
+        return Counter(char for char in table if char.isascii() and not char.isspace())
+
+    assert characters(80) == characters(300)
 
 
 def is_whole(line):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zae_limiter_ops.cli.entity.columns import entity_json
 from zae_limiter_ops.cli.entity.limits import delete_limits, get_limits, set_limits
 from zae_limiter_ops.cli.entity.listing import list_entities, list_resources
 from zae_limiter_ops.cli.entity.parent import (
@@ -15,6 +14,7 @@ from zae_limiter_ops.cli.entity.parent import (
     require_parent,
     set_parent,
 )
+from zae_limiter_ops.cli.entity.report import entity_json, print_view, view_json
 from zae_limiter_ops.cli.shared.console import confirm, status
 from zae_limiter_ops.cli.shared.errors import Interrupted, did_you_mean, suggested
 from zae_limiter_ops.cli.shared.formatting import count_of
@@ -142,7 +142,6 @@ def show_entity(store: StoreLocation, entity_id: str, resource: str | None, outp
     or null without a parent), cascade, metadata, created_at, in_force (each: entity_id, resource
     (null: any other), source (entity, entity_default, resource, system or null), limits).
     """
-    from zae_limiter_ops.cli.entity.report import print_view, view_json
     from zae_limiter_ops.cli.shared.lookups import view_entity
 
     with store.open() as repository:

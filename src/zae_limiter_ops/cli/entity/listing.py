@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zae_limiter.shell_words import quoted
-from zae_limiter_ops.cli.entity.columns import entity_columns
+from zae_limiter_ops.cli.entity.report import entity_columns
 from zae_limiter_ops.cli.shared.completion import complete_entity, complete_resource
 from zae_limiter_ops.cli.shared.errors import did_you_mean
 from zae_limiter_ops.cli.shared.formatting import describe_resource, printable

@@ -13,14 +13,17 @@ import click
 from zae_limiter_ops.cli.shared.console import make_console, print_json
 from zae_limiter_ops.cli.shared.errors import folded
 from zae_limiter_ops.cli.shared.formatting import printable
+from zae_limiter_ops.reports.columns import PlainTable, text_width
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
-    from zae_limiter_ops.reports.plain_table import PlainTable
-
 MAX_RICH_ROWS = 1000  # rich takes about a millisecond per row
-MAX_UNFOLDED = 24  # characters of one word; a longer word is folded on a narrow terminal
+# How cells are folded, from a wide terminal to a narrow one: titles with these ends keep their
+# cells on one line, and words are folded if they have more characters than this.
+FOLDINGS: tuple[tuple[tuple[str, ...], int], ...] = (((">", "="), 24), ((">",), 24), ((">",), 8))
+RICH_GAP = 2  # between two columns
 ROWS_PER_WRITE = 500  # enough to make writes cheap, few enough to see the table grow
 
 
@@ -68,15 +71,20 @@ def print_table(
     """Print aligned columns; nothing is cut off.
 
     A title that ends in ``>`` aligns its column to the right; a title that ends in ``>`` or ``=``
-    keeps its cells on one line. On a terminal other long cells wrap; in pipes, and in long
-    tables, no line is wrapped. ``last_styles`` colour cells by how they begin.
+    keeps its cells on one line. On a terminal other long cells wrap. In pipes, in long tables, and
+    in tables that are too wide for the terminal, no cell wraps. ``last_styles`` colour cells by
+    how they begin.
     """
     cells = [printable_cells(row) for row in rows]
     if len(cells) <= MAX_RICH_ROWS and _is_terminal():
-        _print_rich_table(titles, cells, indent, last_styles or {})
-        return
-    table = start_plain_table(titles, cells, indent)
-    print_plain_rows(table, cells)
+        console = make_console()
+        width = console.width - indent
+        if _total_width(_column_widths(titles, cells, width)) <= width:
+            rich = rich_table(titles, cells, last_styles or {}, width=width)
+            _print_indented(console, rich, indent)
+            return
+    plain = start_plain_table(titles, cells, indent)
+    print_plain_rows(plain, cells)
 
 
 def printable_cells(row: Sequence[object]) -> list[str]:
@@ -95,8 +103,6 @@ def start_plain_table(
     titles: Sequence[str], first_rows: Sequence[Sequence[str]], indent: int = 0
 ) -> PlainTable:
     """Print the head of a table whose columns are as wide as the first rows need."""
-    from zae_limiter_ops.reports.plain_table import PlainTable
-
     table = PlainTable(titles, first_rows, indent)
     click.echo(f"{table.head}\n{table.rule(_rule_character())}")
     return table
@@ -120,13 +126,9 @@ def _rule_character() -> str:
 # --- for terminals ---------------------------------------------------------------------------
 
 
-def _print_rich_table(
-    titles: Sequence[str], cells: list[list[str]], indent: int, styles: dict[str, str]
-) -> None:
+def _print_indented(console: Console, table: Table, indent: int) -> None:
     from rich.padding import Padding
 
-    console = make_console()
-    table = rich_table(titles, cells, styles, width=console.width - indent)
     console.print(Padding(table, (0, 0, 0, indent)))
 
 
@@ -141,7 +143,8 @@ def rich_table(
     """Return a table for a terminal of ``width``; ``styles`` colour cells by how they begin.
 
     Cells are folded between words. If the table is still too wide, cells that should stay on
-    one line are folded, too, except for numbers.
+    one line are folded, too, except for numbers, and then long words. Rich cuts off a table that
+    is too wide even then.
     """
     from rich import box
     from rich.table import Table
@@ -151,33 +154,54 @@ def rich_table(
         box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=caption
     )
     cells = [printable_cells(row) for row in rows]
-    columns = [[title.rstrip(">="), *column] for title, *column in zip(titles, *cells, strict=True)]
-    kept = [title.endswith((">", "=")) for title in titles]
-    least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
-    if sum(least) + len(titles) - 1 > width:
-        kept = [title.endswith(">") for title in titles]
-        least = [_least_width(*column) for column in zip(columns, kept, strict=True)]
-    for title, no_wrap, min_width in zip(titles, kept, least, strict=True):
+    for title, column_width in zip(titles, _column_widths(titles, cells, width), strict=True):
         table.add_column(
             title.rstrip(">="),
             justify="right" if title.endswith(">") else "left",
             overflow="fold",
-            no_wrap=no_wrap,
-            min_width=min_width,
+            width=column_width,
         )
     for row in cells:
         table.add_row(*(Text(cell, style=_style(cell, styles)) for cell in row))
     return table
 
 
-def _least_width(column: list[str], no_wrap: bool) -> int:
-    """Return the width that a column needs if its cells are folded between words, or not at all."""
-    from zae_limiter_ops.reports.plain_table import text_width
+def _column_widths(titles: Sequence[str], cells: list[list[str]], width: int) -> list[int]:
+    """Return the widths of columns for a table of ``width``; the table may still be too wide.
 
-    if no_wrap:
-        return max(map(text_width, column))
-    words = (word for cell in column for word in cell.split())
-    return min(max(map(text_width, words), default=0), MAX_UNFOLDED)
+    A column is at least as wide as its longest word. The remaining space goes first to the
+    columns that need least of it to show all cells on one line.
+    """
+    columns = [[title.rstrip(">="), *column] for title, *column in zip(titles, *cells, strict=True)]
+    full = [max(map(text_width, column)) for column in columns]
+    words = [max(map(_longest_word, column)) for column in columns]
+    least = full
+    for kept_ends, max_word in FOLDINGS:
+        least = [
+            full[index] if title.endswith(kept_ends) else min(words[index], max_word)
+            for index, title in enumerate(titles)
+        ]
+        if _total_width(least) <= width:
+            break
+    return _widened(least, full, width - _total_width(least))
+
+
+def _longest_word(text: str) -> int:
+    return max(map(text_width, text.split()), default=0)
+
+
+def _widened(widths: list[int], full: list[int], spare: int) -> list[int]:
+    """Return the widths after the spare space was given to the columns that need least of it."""
+    widened = list(widths)
+    for index in sorted(range(len(widths)), key=lambda index: full[index] - widths[index]):
+        more = min(full[index] - widths[index], max(0, spare))
+        widened[index] += more
+        spare -= more
+    return widened
+
+
+def _total_width(widths: list[int]) -> int:
+    return sum(widths) + RICH_GAP * (len(widths) - 1)
 
 
 def _style(cell: str, styles: dict[str, str]) -> str:

@@ -71,11 +71,12 @@ def print_summaries(options: UsageOptions, summaries: Summaries, namespaces: Nam
     )
     if options.output == "csv":
         print_csv(columns, totals)
-    elif totals:
+    elif any(summary.snapshot_count for _, summary in summaries):
         if options.plot:
             print_line("")
-        print_columns(columns, totals)
-        print_line("")
+        if totals:  # rejected calls alone have no totals
+            print_columns(columns, totals)
+            print_line("")
         _print_notes(options, summaries, namespaces)
 
 
@@ -86,7 +87,7 @@ def _print_notes(options: UsageOptions, summaries: Summaries, namespaces: Namesp
     sums = added_up(summaries)
     if namespaces.are_all:
         totals = (f"{name} {total:,}" for name, total in sorted(sums.total.items()))
-        print_line(f"together: {', '.join(totals)}")
+        print_line(f"together: {', '.join(totals) or 'no tokens'}")
     else:
         print_line(_span(options, summaries[0].item))
     if sums.rejected:

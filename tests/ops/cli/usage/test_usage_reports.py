@@ -44,6 +44,18 @@ def test_totals_of_a_family_count_each_token_once(cli, family):
     assert of_team["total"] == {"rpm": 5, "tpm": 1200}
 
 
+def test_a_summary_counts_rejected_calls_without_any_tokens(cli, tmp_path):
+    url = f"sqlite:///{tmp_path}/rejected.db?synchronous=OFF"
+    with SyncRepository.open(url=url) as repository:
+        limits = [Limit.per_day("rpm", 1)]
+        limiter = SyncRateLimiter(repository)
+        with pytest.raises(RateLimitExceeded), limiter.acquire("key-1", "a", {"rpm": 2}, limits):
+            pass
+    found = cli("usage", "summary", "--url", url)
+    assert "1 call rejected (approximate)" in found.out, found
+    assert "1 call rejected (approximate)" in cli("usage", "summary", "-A", "--url", url).out
+
+
 def test_a_list_shows_rejected_calls_and_what_came_through_children(cli, family):
     lines = cli("usage", "list", "--url", family).out.splitlines()
     assert lines[0].endswith("calls  rejected  waited  through children")
