@@ -1,6 +1,7 @@
 """Credentials, region and endpoint, and what happens when they change."""
 
 import json
+import secrets
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
 from tests.integration.transport.scripted import Script, refuse
+from tests.support.dynamodb import shared_endpoint
+from tests.support.dynamodb.tables import store_url
+from zae_limiter import SyncRepository
 from zae_limiter.exceptions import PermissionDenied, ValidationError
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.errors import NotSent
@@ -319,6 +323,16 @@ def answered_in_the_end(client):
         except NotSent:
             time.sleep(0.1)
     raise AssertionError("the process of the credentials was never waited for")
+
+
+def test_a_slow_first_lookup_does_not_use_up_the_time_of_a_call(credential_process):
+    """Opening a store waits for the first credentials; calls have their own time after that."""
+    credential_process(seconds=1.5)
+    table = f"test-{secrets.token_hex(8)}"
+    with SyncRepository.open(
+        url=store_url(table, shared_endpoint()), provision="table", request_timeout=1.0
+    ) as repository:
+        repository.delete_table()
 
 
 def test_a_process_that_fails_is_a_refusal_that_quotes_nothing(open_client, credential_process):

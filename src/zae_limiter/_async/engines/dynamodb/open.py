@@ -132,6 +132,7 @@ def _first_record(settings: Settings) -> dict[str, Any]:
 async def _version_record(engine: DynamoEngine) -> tuple[bool, dict[str, Any] | None]:
     """Return whether the table exists, and its version record."""
     try:
+        await engine.client.find_credentials()
         return True, await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
     except InfrastructureNotFoundError:
         return False, None

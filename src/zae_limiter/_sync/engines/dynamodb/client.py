@@ -31,6 +31,7 @@ from zae_limiter.transport.threads import Http, outcome, sleep
 
 # A hundred times the usual answer time, and still bearable for the limiter's own callers.
 DEFAULT_TIMEOUT_S = 2.0
+FIRST_CREDENTIALS_S = 10.0  # a metadata service, a role or a credential process may take seconds
 READS = frozenset(
     {
         "BatchGetItem",
@@ -192,8 +193,19 @@ class DynamoClient:
             raise denied
         return renewed
 
+    def find_credentials(self) -> None:
+        """Wait for the first credentials, within a time of their own, before the first call.
+
+        A role or a credential process may take longer than a call is allowed to.
+        """
+        if self._access_source.access is None:
+            self._found_within(FIRST_CREDENTIALS_S, None)
+
     def _look_up(self, retries: Retries, refused: Access | None = None) -> Access:
         timeout, _ = retries.timeouts()
+        return self._found_within(timeout, refused)
+
+    def _found_within(self, timeout: float, refused: Access | None) -> Access:
         try:
             return outcome(self._access_source.look_up(refused), timeout)
         except TimeoutError as error:
