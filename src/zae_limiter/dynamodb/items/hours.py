@@ -80,7 +80,8 @@ def slot_of(parameters: str) -> int:
             "rates and calls in flight",
             "bring every client to the newest version",
         )
-    return int(parameters.split(":")[3])
+    _, _, _, slot, *_ = parameters.split(":")
+    return int(slot)
 
 
 def is_concurrent(parameters: str) -> bool:
