@@ -992,8 +992,8 @@ MUTANTS = [
         "use through children goes with a dropped limit",
         "zae_limiter/dynamodb/items/hour_updates.py",
         '        update.require(f"attribute_not_exists({update.name(children)})")\n'
-        '    update.remove(f"{BEGAN}{slot}")\n',
-        '        pass\n    update.remove(f"{BEGAN}{slot}")\n',
+        '    update.remove(f"{BEGAN}{index}")\n',
+        '        pass\n    update.remove(f"{BEGAN}{index}")\n',
         HOURS + "test_a_dropped_limit_leaves_its_hour_to_its_namesake",
     ),
     Mutant(
