@@ -50,7 +50,7 @@ __all__ = [
 
 
 def pk_system(namespace_id: str) -> str:
-    """The partition key of what belongs to no entity or resource of a namespace."""
+    """The partition key of items that belong to no entity or resource of a namespace."""
     return f"{namespace_id}/SYSTEM#"
 
 
@@ -131,7 +131,7 @@ def sk_version() -> str:
 
 
 def sk_provisioner(page: int = 0) -> str:
-    """The state of what manifests manage: its first page, or one of the further pages."""
+    """The state of managed settings: its first page, or one of the further pages."""
     return f"#PROVISIONER#{page}" if page else "#PROVISIONER"
 
 

@@ -4,7 +4,7 @@ import gc
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate
 from zae_limiter.embedded.memory.buckets import MAX_RECENT
-from zae_limiter.embedded.memory.expiries import FAR_BITS, SLOT_BITS
+from zae_limiter.embedded.memory.expiries import FAR_BITS, INTERVAL_BITS
 from zae_limiter.embedded.memory.partitioned import ONE_PART, PARTS, Partitioned
 from zae_limiter.embedded.memory.tables import MemoryTables
 
@@ -81,12 +81,12 @@ def test_buckets_expire_to_the_millisecond_while_they_are_few():
     assert expired(tables, NOW_MS + 400) == {"user-4"}
 
 
-def test_many_buckets_expire_within_a_slot_and_in_batches():
+def test_many_buckets_expire_within_seconds_and_in_batches():
     tables = MemoryTables()
     for number in range(5000):
         tables.put_bucket(NS, f"user-{number}", API, bucket(NOW_MS + number % 1000))
     tables.journal.entries.clear()
-    later_ms = NOW_MS + 1000 + 2**SLOT_BITS
+    later_ms = NOW_MS + 1000 + 2**INTERVAL_BITS
     batches = [expired(tables, later_ms, 300) for _ in range(17)]
     assert all(len(batch) <= 300 for batch in batches)
     assert len(set().union(*batches)) == 5000

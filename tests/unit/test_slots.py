@@ -27,7 +27,7 @@ from zae_limiter.admission.shards.split_merge import merge, split
 from zae_limiter.admission.shards.tree import Shard, of_shard
 from zae_limiter.admission.slots import SlotHold, SlotLedger, retry_after_s, swept
 from zae_limiter.dynamodb.items import bucket as stored
-from zae_limiter.dynamodb.items.hours import slot_of
+from zae_limiter.dynamodb.items.hours import limit_index_of
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.testing import FakeClock
 
@@ -232,6 +232,6 @@ def test_event_loops_that_come_and_go_leave_nothing_behind():
 def test_a_limit_on_calls_in_flight_is_stored_as_a_kind_of_its_own():
     assert stored.pack(SLOTS, 3) == "c:5:60:3"
     assert stored.unpack("c:5:60:3") == SLOTS
-    assert slot_of("c:5:60:3") == 3
+    assert limit_index_of("c:5:60:3") == 3
     with pytest.raises(IncompatibleSchemaError, match="kind 'z'"):
         stored.unpack("z:5:60:3")

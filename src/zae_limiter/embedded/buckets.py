@@ -31,9 +31,9 @@ from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, r
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
 from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
-LIFE_BYTES = 6  # a life must differ from the others of the same key while their slots are held
+LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
 
-# the charge, the decision, the usage window that it closes, and the bucket as it was read
+# The charge, its plan, the usage window that it closes, and the bucket as it was read.
 _Decision = tuple[Charge, ChargePlan, WindowUsage | None, BucketImage | None]
 
 
@@ -45,7 +45,7 @@ def charge(
 ) -> ChargeOutcome:
     """Charge every bucket or none. The stamp is read inside the transaction.
 
-    A bucket that is charged also takes along the counts that were ``noted`` of it.
+    The write of a charged bucket also stores the counts that were ``noted`` for it.
     """
     if noted is not None:
         noted.give_back()  # a transaction before this one may have been rolled back
@@ -85,7 +85,7 @@ def charge(
 
 
 def _with_life(plan: ChargePlan) -> ChargePlan:
-    """Begin the life of a bucket with the first slots that are taken from it."""
+    """Begin the life of a bucket with its first taken slots."""
     if plan.granted is None or plan.granted.life or not plan.holds:
         return plan
     life = os.urandom(LIFE_BYTES).hex()
@@ -96,7 +96,7 @@ def _with_life(plan: ChargePlan) -> ChargePlan:
 def _reserved(
     charges: tuple[Charge, ...], plans: list[_Decision], images: list[BucketImage]
 ) -> Grant:
-    """Return the grant of a caller that waits: one bucket, and when its tokens have accrued."""
+    """Return the grant of a waiting caller: one bucket, and the moment of its tokens."""
     ((wanted, plan, _, _),) = plans
     assert plan.granted is not None
     place = plan.granted.writes, 0
@@ -110,7 +110,7 @@ def settle(
     clock: Callable[[], int],
     noted: TakenTallies | None = None,
 ) -> None:
-    """Write every debt and credit, and the counts that were ``noted`` of these buckets."""
+    """Write every debt and credit, and the counts that were ``noted`` for these buckets."""
     if noted is not None:
         noted.give_back()  # a transaction before this one may have been rolled back
     now_ms = clock()
@@ -135,7 +135,7 @@ def renew(
     renewals: tuple[Renewal, ...],
     clock: Callable[[], int],
 ) -> list[RenewalOutcome]:
-    """Renew slots; return when each hold expires from now on, None if it had expired."""
+    """Renew slots; return the new expiry of each hold, None if the hold had expired."""
     now_ms, outcomes = clock(), list[RenewalOutcome]()
     for renewal in renewals:
         entity_id, resource = renewal.entity_id, renewal.resource
@@ -182,7 +182,7 @@ def page(
     limit: int,
     clock: Callable[[], int],
 ) -> tuple[list[BucketState], BucketKey | None]:
-    """List buckets in the order of entity and resource, and the last one if there are more."""
+    """List buckets by entity and resource; with them the last key, if there are more."""
     rows = tables.buckets(namespace_id, entity_id, resource, after, limit + 1)
     now_ms = clock()
     states = [state for row in rows[:limit] for state in bucket_states(*row[1:], now_ms)]
@@ -217,7 +217,7 @@ def capacity(
 
 
 def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
-    """Fill a bucket; False if there is none, which means that it is full."""
+    """Fill a bucket; False if there is no bucket, which counts as full."""
     image, window = _changed_bucket(tables, namespace_id, change)
     if image is None:
         return False
@@ -233,7 +233,7 @@ def reset(tables: Tables, namespace_id: str, change: AuditedChange) -> bool:
 def top_up(
     tables: Tables, namespace_id: str, change: AuditedChange, amounts: Mapping[str, int]
 ) -> bool:
-    """Add tokens up to the capacity; False if there is no bucket, which means that it is full."""
+    """Add tokens up to the capacity; False if there is no bucket, which counts as full."""
     image, window = _changed_bucket(tables, namespace_id, change)
     if image is None:
         return False
@@ -253,7 +253,7 @@ def pause(
     until_ms: int,
     in_force: InForce | None,
 ) -> bool:
-    """Admit nothing until a moment, or lift the pause; False if that changes nothing.
+    """Admit nothing until a moment, or lift the pause; False if the pause stays as it is.
 
     A bucket that does not exist is created, under the limits in force, if there are any.
     """
@@ -274,7 +274,7 @@ def pause(
 
 
 def _new_bucket(in_force: InForce | None, expires_ms: int | None, now_ms: int) -> BucketImage:
-    """Return a full bucket; the first call brings its limits if none are stored."""
+    """Return a full bucket; without stored limits it gets those of the first charge."""
     if in_force is None:
         return BucketImage({}, 0, expires_ms, now_ms // HOUR_MS)
     image = full_bucket(in_force, now_ms)
@@ -292,7 +292,7 @@ def drop(tables: Tables, row: BucketRow) -> None:
 def _changed_bucket(
     tables: Tables, namespace_id: str, change: AuditedChange
 ) -> tuple[BucketImage | None, WindowUsage | None]:
-    """Return the bucket that a change is about, and the usage window that it closes."""
+    """Return the bucket of a change, and the usage window that the change closes."""
     image = tables.get_bucket(namespace_id, change.subject, change.resource or "")
     return _rolled(image, change.now_ms)
 
@@ -322,7 +322,7 @@ def _rejection(
 ) -> Rejection:
     """Reject the request, but re-base buckets whose limits have changed.
 
-    A bucket that kept its old rate would never hold what a request under larger limits needs.
+    With its old rate, a bucket might never hold the amount of a request under larger limits.
     """
     listed = []
     for wanted, plan, window, image in plans:
@@ -341,7 +341,7 @@ def _with_noted(
     image: BucketImage,
     noted: TakenTallies,
 ) -> BucketImage:
-    """Return the bucket with the counts that this client has noted of it."""
+    """Return the bucket with the counts that this client has noted for it."""
     bucket = (namespace_id, wanted.entity_id, wanted.resource)
     taken = noted.take(bucket)
     return image if taken is None else with_noted(tables, bucket, image, taken)
@@ -356,7 +356,7 @@ def _write(
     *,
     closed: WindowUsage | None,
 ) -> None:
-    """Store a bucket, and the usage of the window that the write has closed."""
+    """Store a bucket, and the usage of the window that the write closes."""
     if closed is not None:
         tables.add_usage(namespace_id, entity_id, resource, closed)
     tables.put_bucket(namespace_id, entity_id, resource, image)

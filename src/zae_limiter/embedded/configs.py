@@ -17,7 +17,7 @@ from zae_limiter.naming import DEFAULT_RESOURCE
 
 
 def snapshot(tables: Tables, namespace_id: str, entity_id: str, resource: str) -> ConfigSnapshot:
-    """Read everything that decides which limits an entity has on a resource."""
+    """Read all rows that decide an entity's limits on a resource."""
     return ConfigSnapshot(
         version=tables.config_version(namespace_id),
         entity=tables.get_entity(namespace_id, entity_id),
@@ -40,7 +40,7 @@ def put(
     change: AuditedChange,
     if_missing: bool,
 ) -> StoredLevel:
-    """Replace the limits of a configuration level, or set them only if it has none."""
+    """Replace the limits of a configuration level; with ``if_missing`` only if it has none."""
     before = tables.get_config(namespace_id, *level)
     after = config.over(before, if_missing=if_missing)
     if after == before:
@@ -67,7 +67,7 @@ def delete(tables: Tables, namespace_id: str, level: ConfigLevel, change: Audite
 def get_many(
     tables: Tables, namespace_id: str, levels: Sequence[ConfigLevel]
 ) -> Listing[dict[ConfigLevel, LevelConfig]]:
-    """Read the levels that are configured, page by page."""
+    """Read the configured levels, page by page."""
     configs = {}
     for start in range(0, len(levels), PAGE):
         for level in levels[start : start + PAGE]:

@@ -34,7 +34,7 @@ def get(tables: Tables, namespace_id: str, entity_id: str) -> Entity | None:
 def get_many(
     tables: Tables, namespace_id: str, entity_ids: Sequence[str]
 ) -> Listing[dict[str, Entity]]:
-    """Read those of the entities that are registered, page by page."""
+    """Read the registered entities, page by page."""
     entities = {}
     for start in range(0, len(entity_ids), PAGE):
         for entity_id in entity_ids[start : start + PAGE]:
@@ -48,9 +48,9 @@ def get_many(
 def page(
     tables: Tables, namespace_id: str, parent_id: str | None, after: str, limit: int | None
 ) -> Listing[tuple[list[Entity], str | None]]:
-    """List the children of a parent, or all entities, those that only have buckets included.
+    """List the children of a parent, or all entities, also ids that only have buckets.
 
-    The second value is where the next page starts; None at the end.
+    The second value is the cursor of the next page; None at the end.
     """
     listed: list[Entity] = []
     most = None if limit is None else limit + 1

@@ -1,7 +1,7 @@
 """Audit events and usage.
 
-Each event is written in the transaction of the change that it reports. Usage of closed hours comes
-from their rows, that of the open hour from the buckets themselves.
+Each event is written in the transaction of the change that it reports. Usage of closed hours is
+read from rows, usage of the open hour from the buckets themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary
 from zae_limiter.usage.ranking import TopUsage
 from zae_limiter.usage.report import END_OF_TIME, UsagePage, UsageQuery, UsageTotal
 
-PAGE = 1000  # events of one read
+PAGE = 1000  # events that are read at a time
 
 
 def record(
@@ -127,8 +127,8 @@ def usage_hours(
 ) -> Iterator[list[BucketHour] | None]:
     """Iterate over the hours from the first to before the last, in order; None ends a page.
 
-    One hour of one bucket may come twice: from its row and from the bucket itself.
-    A store that keeps usage for 0 days has none to show.
+    An hour of a bucket may come twice: from its row, and from the bucket itself. A store that keeps
+    usage for 0 days has no hours.
     """
     if stored_retention(tables) == 0:
         return
@@ -150,8 +150,8 @@ def usage_hours(
 class _OpenHours:
     """Usage of windows that were open when their buckets were read.
 
-    A window that is closed before its row is read would be counted twice: a row of the same
-    bucket and hour shows that it may have been, and the bucket is then read again.
+    A window that is closed before its row is read would be counted twice. A row of the same bucket
+    and hour shows this possibility, and then the bucket is read again.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class _OpenHours:
                 self._by_hour.setdefault(window.hour, {})[hour[:2]] = hour
 
     def compare(self, tables: Tables, namespace_id: str, row: BucketHour) -> None:
-        """Read a bucket again, in the transaction that has read this row of it."""
+        """Read a bucket again, in the transaction that has read its row."""
         hours, key = self._by_hour.get(row.usage.hour, {}), row[:2]
         if key not in hours:
             return
@@ -177,6 +177,6 @@ class _OpenHours:
             del hours[key]
 
     def before(self, hour: int) -> Iterator[list[BucketHour]]:
-        """Iterate over what is open of the hours before ``hour``, whose rows have all been read."""
+        """Iterate over the open windows before ``hour``, whose rows have all been read."""
         for earlier in sorted(each for each in self._by_hour if each < hour):
             yield list(self._by_hour.pop(earlier).values())

@@ -9,18 +9,18 @@ from zae_limiter.embedded.tables import Tables
 from zae_limiter.naming import event_prefix
 
 DAY_MS = 86_400_000
-EVERY_CHARGES = 100  # rare enough not to be noticed in the time that a charge takes
-BATCH = 2 * EVERY_CHARGES  # a charge creates at most two buckets: deletion keeps up
-# A charge adds at most two rows of usage, and the buckets deleted with it two more: deletion
+EVERY_CHARGES = 100  # rare enough that the average time of a charge hardly changes
+BATCH = 2 * EVERY_CHARGES  # a charge creates at most two buckets, so deletion keeps up
+# A charge adds at most two rows of usage, and the buckets deleted with it two more. So deletion
 # keeps up, and a backlog shrinks by half a batch each time.
 HISTORY_BATCH = 4 * BATCH
-LATEST_MS = 2**62  # what fits the integer column of SQLite
+LATEST_MS = 2**62  # fits the integer column of SQLite
 
 
 def keep_house(
     tables: Tables, now_ms: int, usage_retention_days: int, audit_retention_days: int
 ) -> None:
-    """Delete a batch of everything that has expired; usage by the retention of the store."""
+    """Delete a batch of expired buckets, usage and events; the store's retention wins."""
     delete_expired_buckets(tables, now_ms)
     stored = stored_retention(tables)
     days = usage_retention_days if stored is None else stored
@@ -28,7 +28,7 @@ def keep_house(
 
 
 def delete_expired_buckets(tables: Tables, now_ms: int) -> None:
-    """Delete expired buckets that are full, which is the same as having none; keep the others."""
+    """Delete expired buckets that are full, since an absent bucket is full; keep the others."""
     for row in tables.expired_buckets(now_ms, BATCH):
         full_ms = full_at_ms(row.image)
         if full_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""The life of a namespace (active, deleted, purging, gone), and the documents it holds."""
+"""The life of a namespace (active, deleted, purging, gone), and its documents."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def recover(tables: Tables, namespace_id: str, now_ms: int, principal: str | Non
 def begin_purge(tables: Tables, namespace_id: str) -> int:
     """Mark a deleted namespace as being purged, also one whose purge was interrupted.
 
-    A namespace that is gone is accepted as long as there are rows of it: a client that was open
-    during the purge may have written them. It is registered again under its id, so that its rows
-    are refused. Return how many rows this call has deleted.
+    A purged namespace is accepted as long as it has rows: a client that was open during the purge
+    may have written them. The namespace is registered again under its id, so that further rows are
+    refused. Return the number of rows that this call has deleted.
     """
     namespace = tables.get_namespace(namespace_id)
     if namespace is None:
@@ -94,7 +94,7 @@ def begin_purge(tables: Tables, namespace_id: str) -> int:
 
 
 def purge_batch(tables: Tables, namespace_id: str, limit: int) -> int:
-    """Delete up to ``limit`` rows; return how many, 0 when none is left."""
+    """Delete up to ``limit`` rows; return their number, which is 0 at the end."""
     return tables.purge_rows(namespace_id, limit)
 
 
@@ -104,7 +104,7 @@ def finish_purge(
     namespace = tables.get_namespace(namespace_id)
     if namespace is not None:
         tables.delete_namespace(namespace_id)
-    if namespace is not None and namespace.created_at:  # else its purge was logged already
+    if namespace is not None and namespace.created_at:  # without it, a purge was logged before
         _log(tables, namespace, AuditAction.NAMESPACE_PURGED, now_ms, principal)
 
 
@@ -126,7 +126,7 @@ def replace_document(
     revision: str | None,
     guard: Guard | None = None,
 ) -> bool:
-    """Write a document if the stored one, and that of the guard, have these revisions."""
+    """Write a document if the stored document and the guard's have these revisions."""
     refuse_if_purging(tables, namespace_id)
     if guard is not None and not is_at(tables, namespace_id, *guard):
         return False
@@ -137,7 +137,7 @@ def replace_document(
 
 
 def is_at(tables: Tables, namespace_id: str, key: str, revision: str | None) -> bool:
-    """Whether a document has this revision; None: it has none, or does not exist."""
+    """Return whether a document has this revision; None stands for a missing one."""
     document = tables.get_document(namespace_id, key)
     return (document or {}).get("revision") == revision
 

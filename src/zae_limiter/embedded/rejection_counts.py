@@ -1,4 +1,4 @@
-"""Storing what this client has noted about the ends of acquires, without a bucket's own write."""
+"""Storing the noted ends of acquires, for buckets that no write of their own has updated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = 200  # buckets of one transaction: a few milliseconds
 def with_noted(
     tables: Tables, bucket: BucketKey, image: BucketImage, noted: NotedTally
 ) -> BucketImage:
-    """Return the bucket with what was noted of its window; store what is of other hours."""
+    """Return the bucket with the noted counts of its window; store those of other hours."""
     for hour, tally in noted.by_hour.items():
         if hour == image.window_hour:
             image = image._replace(tally=image.tally.plus(tally))
@@ -26,8 +26,8 @@ def with_noted(
 def store_noted(tables: Tables, noted: dict[BucketKey, NotedTally]) -> None:
     """Store counts of buckets that this client has not written to since.
 
-    Those of a bucket that does not exist are a row of usage: it may never have been created, or be
-    deleted by now.
+    Counts of a bucket that does not exist become a row of usage: the bucket may never have been
+    created, or may have been deleted.
     """
     for bucket, of_bucket in noted.items():
         namespace_id = bucket[0]

@@ -1,4 +1,4 @@
-"""For how many days a store keeps usage: one number for all programs that share the store."""
+"""The retention of usage in days, which all programs that share a store agree on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ RETENTION, DAYS = "usage_retention", "days"  # a document of the store, and its 
 
 
 def stored_retention(tables: Tables) -> int | None:
-    """Return for how many days the store keeps usage; None if no opener has said so yet."""
+    """Return the days for which the store keeps usage; None if none are stored yet."""
     document = tables.get_document(RESERVED_NAMESPACE, RETENTION)
     return None if document is None else document[DAYS]
 
 
 def set_retention(tables: Tables, days: int) -> int | None:
-    """Store for how many days usage is kept, whichever program charges; return the old number."""
+    """Store the days for which all programs keep usage; return the number before."""
     before = stored_retention(tables)
     if before != days:
         tables.put_document(RESERVED_NAMESPACE, RETENTION, {DAYS: days})

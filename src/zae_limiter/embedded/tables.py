@@ -18,8 +18,8 @@ NO_RESOURCE = ""  # key part of system defaults
 
 BucketKey = tuple[str, str]  # entity and resource
 T = TypeVar("T")
-# A listing: it yields after each page and returns its result. Between two pages the store is free,
-# and may change: each page is read at a moment of its own.
+# A listing yields after each page and returns its result. Between two pages other operations may
+# run and change the store.
 Listing = Generator[None, None, T]
 
 
@@ -33,11 +33,11 @@ class BucketRow(NamedTuple):
 
 
 class Tables(Protocol):
-    """Rows by key. Listings are sorted by id, so that a page can start after the last id seen.
+    """Rows by key. Listings are sorted by id, so that a page can start after the last id.
 
-    ``…_pages`` read one page each time they are advanced, and nothing before. Without an entity and
-    a resource they are about the whole namespace; hours come in order of time, the buckets of one
-    hour and of the whole namespace in any order.
+    ``…_pages`` read one page each time they are advanced. Without an entity and a resource they
+    list the whole namespace. Hours come in the order of time; the buckets of one hour, and those of
+    a whole namespace, come in any order.
     """
 
     # buckets
@@ -125,9 +125,9 @@ class Tables(Protocol):
 
 
 def refuse_if_purging(tables: Tables, namespace_id: str) -> None:
-    """Raise NamespaceStateError if all rows of this namespace are being deleted.
+    """Raise NamespaceStateError if the namespace is being purged.
 
-    Called where a row would be added: a purge ends because none is.
+    Every operation that would add a row calls this, so that a purge ends.
     """
     if tables.is_purging(namespace_id):
         raise NamespaceStateError(namespace_id, "is being purged; register a new namespace")

@@ -116,7 +116,7 @@ def test_two_processes_that_open_a_missing_stack_at_once_both_succeed(place, ope
     assert [process.returncode for process in processes] == [0, 0]
     assert len(namespace_ids) == 1
     with SyncRepository.open(**opening) as repository:
-        assert repository.get_bucket("key-1", "gpt-4", "rpm").tokens == 8
+        assert repository.get_bucket("key-1", "gpt-4", "rpm").total_consumed_milli == 2000
 
 
 # --- killed

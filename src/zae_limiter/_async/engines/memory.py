@@ -31,7 +31,7 @@ CAPABILITIES = BackendCapabilities(
 
 
 class MemoryClient:
-    """Runs operations in the calling thread: they take microseconds and wait for the lock alone."""
+    """Runs operations in the calling thread; they take microseconds and wait only for the lock."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class MemoryClient:
         return 0, 0, 0  # each caller has a transaction of its own
 
     async def close(self) -> None:
-        """Refuse further calls through this client; a named store stays open for the others."""
+        """Refuse further calls through this client; a named store stays open for other clients."""
         self._closed = True
 
     def _check_open(self) -> None:

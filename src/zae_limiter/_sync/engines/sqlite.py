@@ -21,7 +21,7 @@ from zae_limiter.store_url import StoreUrl
 
 T = TypeVar("T")
 
-LISTING_TIMEOUT_S = 3600.0  # listings run one by one, and one over a large file takes minutes
+LISTING_TIMEOUT_S = 3600.0  # listings run one by one, and a large file takes minutes
 
 USAGE_RETENTION_DAYS = 90
 
@@ -37,7 +37,7 @@ CAPABILITIES = BackendCapabilities(
 class SqliteClient:
     """A worker and a connection each for writes, lookups and listings.
 
-    So no listing delays an acquire.
+    A listing therefore never delays an acquire.
     """
 
     def __init__(self, database: SqliteDatabase, timeout_s: float) -> None:

@@ -68,7 +68,7 @@ def hour_counts(
     hour = now_ms // HOUR_MS
     if not is_over(bucket, now_ms, usage_ms):
         return counts_of_running_hour(bucket, hour, counted)
-    text = encode_asked(counted.tally.asked, bucket.hours.slots)
+    text = encode_asked(counted.tally.asked, bucket.hours.indexes)
     since_ms = now_ms - max(hour * HOUR_MS, known.at_ms)
     turned_by_others = known.others_per_s * (since_ms - TURN_TAKES_MS) / 1000 > PROBABLY_TURNED
     if not known.is_fresh and (is_turning or turned_by_others):
@@ -81,7 +81,7 @@ def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) ->
     """Count for the hour that runs in the item; amounts are written if they are larger."""
     asked, text = counted.tally.asked, ""
     if asked:
-        slots = bucket.hours.slots
+        slots = bucket.hours.indexes
         before = decode_asked(bucket.asked, slots)
         after = largest(before, asked)
         text = encode_asked(after, slots) if after != before else ""

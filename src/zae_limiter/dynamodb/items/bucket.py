@@ -170,7 +170,7 @@ def in_full(item: Item) -> StoredBucket:
     hour = max(hour_of_write(bucket.write_id), bucket.hours.hour)
     image = bucket.image._replace(limits=limits, window_hour=hour)
     if hour == bucket.hours.hour:
-        image = image._replace(tally=item_hours.running_tally(item, bucket.hours.slots))
+        image = image._replace(tally=item_hours.running_tally(item, bucket.hours.indexes))
     return bucket._replace(image=image)
 
 
@@ -185,7 +185,7 @@ def _decode(item: Item) -> StoredBucket:
     for name, value in item.items():
         if name.startswith(BALANCE):
             limit = name[2:]
-            began = item.get(f"{BEGAN}{hours.slots[limit]}")
+            began = item.get(f"{BEGAN}{hours.indexes[limit]}")
             limits[limit] = LimitState(
                 int(value["N"]),
                 unpack(item[PARAMETERS + limit]["S"]),
@@ -214,7 +214,7 @@ def _decode(item: Item) -> StoredBucket:
 
 def _absent(hours: HourState) -> tuple[str, ...]:
     """Return the attributes whose appearance would change the hours of an item."""
-    names = [] if hours.has_children else [f"{CHILDREN}{slot}" for slot in hours.slots.values()]
+    names = [] if hours.has_children else [f"{CHILDREN}{slot}" for slot in hours.indexes.values()]
     return tuple(names) if hours.finished is not None else (FINISHED, *names)
 
 
@@ -339,7 +339,7 @@ def pack(rate: Rate, slot: int) -> str:
 
 @lru_cache(maxsize=4096)
 def unpack(packed: str) -> Rate:
-    item_hours.slot_of(packed)  # raises for a kind of limit that this version does not know
+    item_hours.limit_index_of(packed)  # raises for a kind of limit that this version does not know
     if item_hours.is_concurrent(packed):
         _, slots, lease_ttl = packed.split(":")[:3]
         return Rate(int(slots) * MILLI, 0, int(lease_ttl) * MILLI)

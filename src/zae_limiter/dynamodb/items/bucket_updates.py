@@ -196,7 +196,7 @@ def first_write(
     update.set_if_missing(HOUR, n(counts.hour))
     update.set(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
-    hour_updates.count_in_slots(update, counts, slots)
+    hour_updates.count_in_hour(update, counts, slots)
     write_slots(update, new_bucket.slot_writes, slots)
     if new_bucket.paused_until_ms is not None:
         _set_not_before(update, new_bucket.paused_until_ms)
@@ -269,7 +269,7 @@ def structural_write(
 
 def _slots_after(bucket: stored.StoredBucket, target: BucketImage) -> dict[str, int]:
     """Return the slots of all limits, dropped ones included: this write uses both."""
-    return stored.slots_for({**bucket.image.limits, **target.limits}, bucket.hours.slots)
+    return stored.slots_for({**bucket.image.limits, **target.limits}, bucket.hours.indexes)
 
 
 def _fold_hours(
@@ -294,9 +294,9 @@ def _fold_hours(
     for name in sorted(dropped):
         heir = namesake(name, target.limits)
         assert heir is not None, "only limits with a namesake are dropped"
-        hour_updates.free_slot(update, slots[name], slots[heir], has_children=hours.has_children)
+        hour_updates.free_index(update, slots[name], slots[heir], has_children=hours.has_children)
     if bucket.asked:  # a slot may get another limit
-        asked = decode_asked(bucket.asked, hours.slots)
+        asked = decode_asked(bucket.asked, hours.indexes)
         kept = {name: slot for name, slot in slots.items() if name in target.limits}
         update.set(ASKED, s(encode_asked(asked, kept)))
 

@@ -90,7 +90,7 @@ class TemplatedCharge:
         if self._counts is not None:
             count(update, bucket, self._counts)
         if self.slot_writes:
-            write_slots(update, self.slot_writes, bucket.hours.slots)
+            write_slots(update, self.slot_writes, bucket.hours.indexes)
             if any(write.removed for write in self.slot_writes):
                 require_life(update, bucket)
         return update

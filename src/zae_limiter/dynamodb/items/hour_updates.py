@@ -1,8 +1,8 @@
-"""What a write to a bucket item does about its hour.
+"""The clauses of a write to a bucket item that count for its hour.
 
-The first write of a new hour *turns* the item: what it has counted becomes the finished hour, and
-the counts begin again, in the same conditional write as the charge. The right-hand sides of a SET
-see the item before the update, so a charge of the same write counts for the new hour.
+The first write of a new hour *turns* the item: its counts become the finished hour, and new counts
+begin, in the same conditional write as the charge. The right-hand sides of a SET see the item
+before the update, so a charge of the same write counts for the new hour.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from zae_limiter.dynamodb.items.hours import (
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
-class HourForm(IntEnum):  # of integers: the hash of a plain Enum is computed in Python
-    """How a write treats the hour that runs in the item.
+class HourForm(IntEnum):
+    """The way in which a write treats the running hour of the item.
 
     COUNT counts for the running hour, whichever it is. LATE: like COUNT, if the hour was already
     turned, probably by another client. TURN ends the running hour and begins the next one.
@@ -49,10 +49,10 @@ class HourForm(IntEnum):  # of integers: the hash of a plain Enum is computed in
 
 
 class HourCounts(NamedTuple):
-    """What a write counts in the hour of its stamp, and in which form.
+    """The counts of a write for the hour of its stamp, and their form.
 
-    ``through_milli`` is the part that came through children, by stored name. ``stored`` is a
-    finished hour that has been stored, so that the turn may overwrite it. ``origin`` is that of an
+    ``through_milli`` is the consumption through children, by stored name. ``stored`` is a finished
+    hour that has been stored, so that the turn may overwrite it. ``origin`` is that of an
     item that the write creates. ``asked`` is the new text of the largest rejected amounts; empty if
     the write does not change them.
     """
@@ -72,12 +72,12 @@ def count(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
     if counts.form is HourForm.TURN:
         _turn(update, bucket, counts)
     else:
-        count_in_slots(update, counts, bucket.hours.slots)
+        count_in_hour(update, counts, bucket.hours.indexes)
         if counts.form is HourForm.LATE:
             require_hour(update, counts.hour)
 
 
-def count_in_slots(update: UpdateExpression, counts: HourCounts, slots: Mapping[str, int]) -> None:
+def count_in_hour(update: UpdateExpression, counts: HourCounts, indexes: Mapping[str, int]) -> None:
     """Add to the counts of the hour that runs in the item."""
     if counts.admitted:
         update.add(ADMITTED, counts.admitted)
@@ -85,7 +85,7 @@ def count_in_slots(update: UpdateExpression, counts: HourCounts, slots: Mapping[
         if number:
             update.add(attribute, number)
     for name, amount in counts.through_milli.items():
-        update.add(f"{CHILDREN}{slots[name]}", amount)
+        update.add(f"{CHILDREN}{indexes[name]}", amount)
     if counts.asked:
         update.set(ASKED, s(counts.asked))
 
@@ -103,18 +103,18 @@ def require_hour(update: UpdateExpression, hour: int) -> None:
 def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCounts) -> None:
     hours = bucket.hours
     zero = update.number(0)
-    for name, slot in hours.slots.items():
-        consumed, began = update.name(stored.CONSUMED + name), f"{BEGAN}{slot}"
+    for name, index in hours.indexes.items():
+        consumed, began = update.name(stored.CONSUMED + name), f"{BEGAN}{index}"
         began_or_zero = f"if_not_exists({update.name(began)}, {zero})"
-        update.set_to(f"{FINISHED_NET}{slot}", f"{consumed} - {began_or_zero}")
+        update.set_to(f"{FINISHED_NET}{index}", f"{consumed} - {began_or_zero}")
         update.set_to(began, consumed)
-        children = f"{CHILDREN}{slot}"
+        children = f"{CHILDREN}{index}"
         if hours.has_children:
             update.set_to(
-                f"{FINISHED_CHILDREN}{slot}", f"if_not_exists({update.name(children)}, {zero})"
+                f"{FINISHED_CHILDREN}{index}", f"if_not_exists({update.name(children)}, {zero})"
             )
             update.set_number(children, counts.through_milli.get(name, 0))
-        else:  # a child's charge that was not seen would be lost
+        else:  # otherwise an unseen charge of a child would be lost
             update.require(f"attribute_not_exists({update.name(children)})")
             if name in counts.through_milli:
                 update.set_number(children, counts.through_milli[name])
@@ -130,7 +130,7 @@ def _turn(update: UpdateExpression, bucket: stored.StoredBucket, counts: HourCou
 
 
 def _turn_tally(update: UpdateExpression, counts: HourCounts, zero: str) -> None:
-    """Turn the counts of acquires that were rejected or have waited, most of them absent."""
+    """Turn the counts of rejected and waiting acquires, most of which are absent."""
     tally = counts.tally
     update.set_to(FINISHED_REJECTED, f"if_not_exists({update.name(REJECTED)}, {zero})")
     update.set_number(REJECTED, tally.rejected)
@@ -164,13 +164,13 @@ def require_stored(update: UpdateExpression, hour: int | None) -> None:
 def kind_of(bucket: stored.StoredBucket, counts: HourCounts) -> tuple[object, ...]:
     """Return everything that decides the text of the clauses, besides their values."""
     form, _, admitted, tally, through_milli, finished, _, asked = counts
-    slots = bucket.hours.slots
+    indexes = bucket.hours.indexes
     rejected, of_children, waited, _ = tally
     counted = (rejected == 0, of_children == 0, waited == 0, not asked)
     if form is HourForm.TURN:
         children = (bucket.hours.has_children, *through_milli)
-        return (form, finished is None, tuple(slots.items()), children, counted)
-    return (form, admitted == 0, counted, *((name, slots[name]) for name in through_milli))
+        return (form, finished is None, tuple(indexes.items()), children, counted)
+    return (form, admitted == 0, counted, *((name, indexes[name]) for name in through_milli))
 
 
 def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
@@ -185,7 +185,7 @@ def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
         return [*values, hour] if form is HourForm.LATE else values
     hours = bucket.hours
     values = [0]
-    for name in hours.slots:
+    for name in hours.indexes:
         if hours.has_children or name in through_milli:
             values.append(through_milli.get(name, 0))
     values += (admitted, rejected, *(each for each in (of_children, waited) if each))
@@ -193,14 +193,14 @@ def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     return values if finished is None else [*values, finished]
 
 
-def free_slot(update: UpdateExpression, slot: int, heir: int, *, has_children: bool) -> None:
-    """Move what came through children in a slot to that of its heir, and remove its hour."""
-    children = f"{CHILDREN}{slot}"
+def free_index(update: UpdateExpression, index: int, heir: int, *, has_children: bool) -> None:
+    """Move the counts of children from an index to that of its heir, and remove its hour."""
+    children = f"{CHILDREN}{index}"
     if has_children:
         zero, of_heir = update.number(0), f"{CHILDREN}{heir}"
         both = [f"if_not_exists({update.name(each)}, {zero})" for each in (of_heir, children)]
         update.set_to(of_heir, " + ".join(both))
-    else:  # a child's charge that was not seen would be lost
+    else:  # otherwise an unseen charge of a child would be lost
         update.require(f"attribute_not_exists({update.name(children)})")
-    update.remove(f"{BEGAN}{slot}")
+    update.remove(f"{BEGAN}{index}")
     update.remove(children)

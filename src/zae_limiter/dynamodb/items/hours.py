@@ -2,19 +2,20 @@
 
 origin                          o        {shard}.{random}, new at every creation of the item
 running hour                    h        hours since 1970
-consumed when the hour began    b{i}     millitokens, of the limit in slot i; absent: 0
+consumed when the hour began    b{i}     millitokens, of the limit with index i; absent: 0
 consumed through children       k{i}     in the running hour; absent on items that never had any
 admitted, rejected              ac, rj   in the running hour
 of these through children       rx       acquires of children that the bucket rejected; absent: 0
 waited                          wt       absent: 0
-largest rejected amounts        rq       slot=tokens,…; the name of a limit that only a parent has
+largest rejected amounts        rq       index=tokens,…; the name of a limit that only a parent has
 finished hour                   ph       absent once it is stored and cleared
 its net consumption             u{i}
 its part through children       v{i}
 its admitted, rejected          ua, ur
 its rx, wt, rq                  ux, uw, uq
 
-The slot is the fourth part of a limit's parameters, ``p_{limit} = capacity:refill:period:slot``.
+The index of a limit is the fourth part of its parameters,
+``p_{limit} = capacity:refill:period:index``.
 """
 
 from __future__ import annotations
@@ -33,33 +34,32 @@ from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name, plain_na
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
-BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the slot
+BEGAN, CHILDREN, FINISHED_NET, FINISHED_CHILDREN = "b", "k", "u", "v"  # each followed by the index
 ADMITTED, REJECTED, FINISHED_ADMITTED, FINISHED_REJECTED = "ac", "rj", "ua", "ur"
 OF_CHILDREN, WAITED, ASKED = "rx", "wt", "rq"
 FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED = "ux", "uw", "uq"
-CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:slot
-TURN_MARK = "~"  # begins the write id of a write that creates a bucket item or turns its hour
+CONCURRENT = "c:"  # begins the parameters of a limit on calls in flight: c:slots:lease_ttl:index
+TURN_MARK = "~"  # the first character of a write id that creates an item or turns its hour
 
 _CONSUMED, _PARAMETERS = "c_", "p_"  # as items.bucket, which imports this module
 _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same item in one hour
 
 
 class HourState(NamedTuple):
-    """Which hours an item counts, and in which slots.
+    """The hours that an item counts, and the indexes of its limits by stored name.
 
-    ``slots`` are by stored limit name. ``has_children`` tells whether the item counts what came
-    through children.
+    ``has_children`` tells whether the item counts consumption through children.
     """
 
     origin: str
     hour: int
     finished: int | None
-    slots: Mapping[str, int]
+    indexes: Mapping[str, int]
     has_children: bool
 
 
 def new_origin(shard: int) -> str:
-    """Return an origin for an item that is created; from the system's chance, as write ids are."""
+    """Return a random origin for a new item (os.urandom, so forks differ)."""
     return f"{shard}.{urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()}"
 
 
@@ -69,8 +69,8 @@ def shard_of(origin: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def slot_of(parameters: str) -> int:
-    """Return the slot in a limit's stored parameters.
+def limit_index_of(parameters: str) -> int:
+    """Return the index of a limit from its stored parameters.
 
     Raises IncompatibleSchemaError for a kind of limit that this version does not know.
     """
@@ -80,7 +80,8 @@ def slot_of(parameters: str) -> int:
             "rates and calls in flight",
             "bring every client to the newest version",
         )
-    return int(parameters.split(":")[3])
+    _, _, _, index, *_ = parameters.split(":")
+    return int(index)
 
 
 def is_concurrent(parameters: str) -> bool:
@@ -88,25 +89,25 @@ def is_concurrent(parameters: str) -> bool:
     return parameters.startswith(CONCURRENT)
 
 
-def slots_of(item: Item) -> dict[str, int]:
-    """Return the slot of each limit of an item, by stored name."""
-    return {name[2:]: slot_of(item[name]["S"]) for name in _parameter_names(tuple(item))}
+def limit_indexes_of(item: Item) -> dict[str, int]:
+    """Return the index of each limit of an item, by stored name."""
+    return {name[2:]: limit_index_of(item[name]["S"]) for name in _parameter_names(tuple(item))}
 
 
-@lru_cache(maxsize=256)  # few items differ in the names of their attributes
+@lru_cache(maxsize=256)  # most items have the same attributes
 def _parameter_names(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if name[:2] == _PARAMETERS]
 
 
 def decode(item: Item) -> HourState:
     """Return the hours of a bucket item."""
-    slots = slots_of(item)
+    indexes = limit_indexes_of(item)
     return HourState(
         text(item[ORIGIN]),
         integer(item[HOUR]),
         optional_integer(item, FINISHED),
-        slots,
-        any(f"{CHILDREN}{slot}" in item for slot in slots.values()),
+        indexes,
+        any(f"{CHILDREN}{index}" in item for index in indexes.values()),
     )
 
 
@@ -126,43 +127,46 @@ def running_hour(item: Item) -> OriginHour:
     """Return the counts of the item's running hour."""
     state = decode(item)
     used = {}
-    for name, slot in state.slots.items():
+    for name, index in state.indexes.items():
         if is_concurrent(text(item[_PARAMETERS + name])):
             continue  # slots are no usage
-        net = integer(item[_CONSUMED + name]) - _amount(item, f"{BEGAN}{slot}")
-        used[name] = (net, _amount(item, f"{CHILDREN}{slot}"))
+        net = integer(item[_CONSUMED + name]) - _amount(item, f"{BEGAN}{index}")
+        used[name] = (net, _amount(item, f"{CHILDREN}{index}"))
     return OriginHour(
         state.origin,
         state.hour,
         by_plain_name(used),
         _amount(item, ADMITTED),
-        running_tally(item, state.slots),
+        running_tally(item, state.indexes),
     )
 
 
-def running_tally(item: Item, slots: Mapping[str, int]) -> Tally:
-    """Return which acquires of the running hour were rejected or have waited."""
+def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
+    """Return the counts of rejected and waiting acquires of the running hour."""
     return Tally(
         _amount(item, REJECTED),
         _amount(item, OF_CHILDREN),
         _amount(item, WAITED),
-        decode_asked(asked_text(item), slots),
+        decode_asked(asked_text(item), indexes),
     )
 
 
 def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | None:
-    """Return the finished hour that the item still holds; None if it holds none.
+    """Return the finished hour that the item still holds; None if there is none.
 
-    ``state`` saves decoding the item again.
+    ``state`` is the decoded item, if the caller has it.
     """
     finished = optional_integer(item, FINISHED)
     if finished is None:
         return None
-    slots = slots_of(item) if state is None else state.slots
+    indexes = limit_indexes_of(item) if state is None else state.indexes
     used = {
-        name: (_amount(item, f"{FINISHED_NET}{slot}"), _amount(item, f"{FINISHED_CHILDREN}{slot}"))
-        for name, slot in slots.items()
-        if f"{FINISHED_NET}{slot}" in item  # absent: the limit was added after the hour
+        name: (
+            _amount(item, f"{FINISHED_NET}{index}"),
+            _amount(item, f"{FINISHED_CHILDREN}{index}"),
+        )
+        for name, index in indexes.items()
+        if f"{FINISHED_NET}{index}" in item  # absent if the limit was added after the hour
         and not is_concurrent(text(item[_PARAMETERS + name]))
     }
     return OriginHour(
@@ -174,7 +178,7 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
             _amount(item, FINISHED_REJECTED),
             _amount(item, FINISHED_OF_CHILDREN),
             _amount(item, FINISHED_WAITED),
-            decode_asked(asked_text(item, FINISHED_ASKED), slots),
+            decode_asked(asked_text(item, FINISHED_ASKED), indexes),
         ),
     )
 
@@ -185,19 +189,19 @@ def asked_text(item: Item, name: str = ASKED) -> str:
     return "" if value is None else text(value)
 
 
-def encode_asked(asked: Mapping[str, int], slots: Mapping[str, int]) -> str:
-    """Return amounts by plain name as the item stores them; slots are shorter than names."""
+def encode_asked(asked: Mapping[str, int], indexes: Mapping[str, int]) -> str:
+    """Return amounts by plain name as stored text, with indexes, which are shorter than names."""
     numbers: dict[str, int] = {}
-    for name, slot in slots.items():
-        numbers.setdefault(plain_name(name), slot)
+    for name, index in indexes.items():
+        numbers.setdefault(plain_name(name), index)
     return ",".join(f"{numbers.get(name, name)}={amount}" for name, amount in asked.items())
 
 
-def decode_asked(stored: str, slots: Mapping[str, int]) -> Mapping[str, int]:
-    """Return amounts by plain name; a slot that has no limit any more is left out."""
+def decode_asked(stored: str, indexes: Mapping[str, int]) -> Mapping[str, int]:
+    """Return amounts by plain name; an index without a limit is left out."""
     if not stored:
         return NO_ASKED
-    names = {str(slot): plain_name(name) for name, slot in slots.items()}
+    names = {str(index): plain_name(name) for name, index in indexes.items()}
     asked: dict[str, int] = {}
     for part in stored.split(","):
         key, _, amount = part.partition("=")
@@ -207,7 +211,7 @@ def decode_asked(stored: str, slots: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def clear(key: Item, state: HourState) -> UpdateExpression:
-    """Remove the finished hour of ``state``, after it was stored, unless it was turned over."""
+    """Remove the stored finished hour of ``state``, unless another hour has replaced it."""
     assert state.finished is not None
     update = UpdateExpression(key)
     update.require_equal(ORIGIN, s(state.origin))
@@ -218,15 +222,15 @@ def clear(key: Item, state: HourState) -> UpdateExpression:
 
 
 def clear_text(table: str, key: Item, state: HourState) -> str:
-    """Return the request text of ``clear``: rendered once per kind of item, then filled in."""
-    form = _clear_form(table, tuple(state.slots.values()), state.has_children)
+    """Return the request text of ``clear``, rendered once per kind of item and then filled in."""
+    form = _clear_form(table, tuple(state.indexes.values()), state.has_children)
     filled = (text(key["PK"]), text(key["SK"]), state.origin, str(state.finished))
     return form % tuple(map(encode_basestring_ascii, filled))
 
 
-@lru_cache(maxsize=256)  # few buckets differ in their slots
-def _clear_form(table: str, slots: tuple[int, ...], has_children: bool) -> str:
-    by_name = {str(slot): slot for slot in slots}
+@lru_cache(maxsize=256)  # most buckets have the same indexes
+def _clear_form(table: str, indexes: tuple[int, ...], has_children: bool) -> str:
+    by_name = {str(index): index for index in indexes}
     sample = HourState("", 0, 0, by_name, has_children)
     return clear({"PK": s(""), "SK": s("")}, sample).text_with_gaps(table)
 
@@ -235,10 +239,10 @@ def finished_attributes(state: HourState) -> list[str]:
     """Return the names of all attributes of a finished hour."""
     names = [FINISHED, FINISHED_ADMITTED, FINISHED_REJECTED]
     names += (FINISHED_OF_CHILDREN, FINISHED_WAITED, FINISHED_ASKED)
-    for slot in state.slots.values():
-        names.append(f"{FINISHED_NET}{slot}")
+    for index in state.indexes.values():
+        names.append(f"{FINISHED_NET}{index}")
         if state.has_children:
-            names.append(f"{FINISHED_CHILDREN}{slot}")
+            names.append(f"{FINISHED_CHILDREN}{index}")
     return names
 
 

@@ -184,7 +184,7 @@ def gather(
         if counts is not None:
             hour_updates.count(update, bucket, counts)
         if part.slot_writes:
-            write_slots(update, part.slot_writes, bucket.hours.slots)
+            write_slots(update, part.slot_writes, bucket.hours.indexes)
             require_life(update, bucket)  # the answer does not show which one it was
         gathering.actions.append(actions.update(update))
     return gathering

@@ -1,4 +1,4 @@
-"""Buckets in memory: as bytes, those used lately as objects."""
+"""Buckets in memory: recently used ones as objects, the others as bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from zae_limiter.embedded.memory.spaces import SpaceTables
 from zae_limiter.embedded.tables import BucketRow
 
 PAGE = 500  # rows of one step of a listing: about a millisecond
-MAX_RECENT = 4096  # buckets kept as objects: the garbage collector visits four for each
-PACKED_AT_ONCE = 128  # of these, when there are too many: less than a millisecond
+MAX_RECENT = 4096  # buckets as objects: the garbage collector visits four objects for each
+PACKED_AT_ONCE = 128  # buckets that become bytes in one step: less than a millisecond
 
 
 class BucketTables(SpaceTables):
@@ -24,11 +24,11 @@ class BucketTables(SpaceTables):
     def __init__(self) -> None:
         super().__init__()
         self._recent: dict[BucketKey, BucketImage] = {}
-        self.is_crowded = False  # whether to call ``pack``
+        self.is_crowded = False  # whether ``pack`` should be called
         self._expiries = Expiries(self.journal)
 
     def pack(self) -> None:
-        """Turn the buckets that became recent first into bytes. Not inside a transaction."""
+        """Turn the oldest recent buckets into bytes. Must not be called inside a transaction."""
         for key, image in list(islice(self._recent.items(), PACKED_AT_ONCE)):
             namespace_id, entity_id, resource = key
             self._spaces[namespace_id].buckets[resource][entity_id] = stored.pack_bucket(image)
@@ -57,7 +57,7 @@ class BucketTables(SpaceTables):
         self.journal.put(self._recent, key, image)
 
     def _make_recent(self, namespace_id: str, entity_id: str, resource: str) -> None:
-        """Make sure that the bucket, which is not recent, has a place among all of them."""
+        """Make sure that a bucket which is not recent has a place among all buckets."""
         self.is_crowded = len(self._recent) >= MAX_RECENT
         space = self._space(namespace_id)
         entities = space.buckets.get(resource)
@@ -132,8 +132,8 @@ class BucketTables(SpaceTables):
                 yield BucketRow(namespace_id, *key, image)
 
     def expired_buckets(self, now_ms: int, limit: int) -> list[BucketRow]:
-        expired: dict[BucketKey, BucketRow] = {}  # by key: several notes may be of one bucket
-        # Half of the notes may be of buckets that were extended, or that expire within hours.
+        expired: dict[BucketKey, BucketRow] = {}  # by key: a bucket may have several notes
+        # Half of the notes may belong to buckets that were extended, or that expire within hours.
         for key in islice(self._expiries.due(now_ms), 2 * limit):
             image = self.get_bucket(*key)
             if image is None or image.expires_ms is None:

@@ -7,19 +7,19 @@ from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
 
-ONE_PART = 8192  # rows: a dictionary of so many is copied in less than a millisecond
+ONE_PART = 8192  # rows: a dictionary of this size is copied in less than a millisecond
 PARTS = 256  # a power of two; at a million rows each part holds four thousand
-# A dictionary places its keys by the lowest bits of their hash. The part is chosen by higher
-# ones: by the same bits, the keys of one part would all collide.
+# A dictionary places its keys by the lowest bits of their hash. The part is chosen by higher bits,
+# or else the keys of one part would all collide.
 HASH_SHIFT = 20
 
 
 class Partitioned(Generic[V]):
-    """Rows by id, in one dictionary or, when they are many, in 256 by the hash of the id.
+    """Rows by id, in one dictionary or, if there are many, in 256 by the hash of the id.
 
-    A dictionary that grows copies all of its entries: with a million of them for tens of
-    milliseconds, in the middle of one call. Values must not refer to other objects (bytes,
-    numbers, None): then the garbage collector does not visit the dictionaries.
+    A growing dictionary copies all of its entries. With a million entries that takes tens of
+    milliseconds, in the middle of one call. Values must not refer to other objects (they are
+    bytes, numbers or None), so that the garbage collector does not visit the dictionaries.
     """
 
     __slots__ = ("_mask", "_parts")
@@ -56,7 +56,7 @@ class Partitioned(Generic[V]):
         return any(self._parts)
 
     def __iter__(self) -> Iterator[str]:
-        # A dictionary that was emptied is skipped: iterating it visits every place it has.
+        # An emptied dictionary is skipped: iterating over it visits every place that it has.
         return (key for part in self._parts if part for key in part)
 
     def parts(self) -> list[dict[str, V]]:
@@ -67,5 +67,5 @@ class Partitioned(Generic[V]):
         parts: list[dict[str, V]] = [{} for _ in range(PARTS)]
         for key, value in whole.items():
             parts[hash(key) >> HASH_SHIFT & PARTS - 1][key] = value
-        # An interrupt between the two finds every id: a mask of 0 with many parts would not.
+        # One statement, since an interrupt between two would leave many parts with a mask of 0.
         self._parts, self._mask = parts, PARTS - 1

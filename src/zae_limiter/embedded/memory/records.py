@@ -17,7 +17,7 @@ from zae_limiter.models.entity import Entity
 
 
 class RecordTables(SpaceTables):
-    """What users store about their entities, and what was done to it."""
+    """Limits, entities, audit events and documents."""
 
     def __init__(self) -> None:
         super().__init__()

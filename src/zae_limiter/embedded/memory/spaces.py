@@ -18,7 +18,7 @@ from zae_limiter.models.config import LevelConfig
 Table = dict[Any, Any] | Partitioned[Any]
 
 _ABSENT = object()
-PAGE = 1000  # ids that an index may hold in vain
+PAGE = 1000  # ids that an index may have without being read
 
 
 class Journal:
@@ -48,7 +48,7 @@ class Journal:
 
 
 class SortedIds:
-    """Ids in order, for listings by page; those that no longer exist are left out when read."""
+    """Ids in order, for listings by page; ids that no longer exist are left out when read."""
 
     def __init__(self) -> None:
         self._ids: list[str] = []
@@ -66,7 +66,7 @@ class SortedIds:
             self._new = []
             if len(self._ids) > 2 * size + PAGE:
                 self._ids = list({each for each in self._ids if each in existing})
-            self._ids.sort()  # merges what was sorted before with what is new
+            self._ids.sort()  # merges the sorted ids with the new ones
         page: list[str] = []
         at, last = bisect_right(self._ids, entity_id), entity_id
         while at < len(self._ids) and (limit is None or len(page) < limit):
@@ -78,17 +78,17 @@ class SortedIds:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether more ids were added since the last listing than it had."""
+        """Return whether more ids were added since the last listing than it had."""
         return len(self._new) > len(self._ids) + PAGE
 
 
 class Space:
-    """The rows of one namespace, by what they are asked for."""
+    """The rows of one namespace, by the keys of their readers."""
 
     def __init__(self) -> None:
         # By resource and entity. Empty bytes stand for a bucket that is kept as an object.
         self.buckets: dict[str, Partitioned[bytes]] = {}
-        self.resources_in_use: dict[str, bool] = {}  # those that have, or had, buckets
+        self.resources_in_use: dict[str, bool] = {}  # resources that have, or had, buckets
         # By resource and entity. Defaults are objects: every resolution reads them.
         self.configs: dict[str, Partitioned[LevelConfig | bytes]] = {}
         self.configured: dict[str, SortedIds] = {}
@@ -102,13 +102,13 @@ class Space:
         self.documents: dict[str, dict[str, Any]] = {}
 
     def __contains__(self, entity_id: object) -> bool:
-        """Whether there is an entity or a bucket of this id."""
+        """Return whether there is an entity or a bucket of this id."""
         return entity_id in self.entities or any(
             entity_id in entities for entities in self.buckets.values()
         )
 
     def ids_in_use(self) -> SortedIds:
-        """Return the index of entities and buckets; made if there is none."""
+        """Return the index of entities and buckets, which the first listing makes."""
         if self.in_use is None:
             self.in_use = SortedIds()
             for table in (self.entities, *self.buckets.values()):
@@ -117,7 +117,7 @@ class Space:
         return self.in_use
 
     def note_use(self, entity_id: str) -> None:
-        """Add an id to the index, which would grow for ever where no listing reads it."""
+        """Add an id to the index, or drop an index that no listing reads: it would only grow."""
         if self.in_use is not None:
             self.in_use.add(entity_id)
             if self.in_use.is_crowded:

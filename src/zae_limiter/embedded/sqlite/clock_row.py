@@ -19,16 +19,16 @@ _PUT = "INSERT OR REPLACE INTO clock VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 @cache
 def boot_id() -> str:
-    """Return what is different after every boot; "" where the system does not tell."""
+    """Return an id that every boot changes; "" on systems without one."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
 
 
 def machine() -> str:
-    """Return the key of the row: readings of the boot clock are comparable where it is equal.
+    """Return the key of the row. Processes with the same key have comparable boot clocks.
 
-    Containers may have a time namespace of their own, in which the boot clock is shifted.
+    A container may have a time namespace of its own, in which the boot clock is shifted.
     """
     time_namespace = 0
     with suppress(OSError):
@@ -37,7 +37,7 @@ def machine() -> str:
 
 
 def join_time(connection: sqlite3.Connection, clock: SharedClock) -> None:
-    """Take over the stored time, or store the host's; once, when the file is opened.
+    """Follow the stored time, or store the host's, when the file is opened.
 
     Rows of earlier boots are deleted.
     """
@@ -60,7 +60,8 @@ def join_time(connection: sqlite3.Connection, clock: SharedClock) -> None:
 def keep_time(connection: sqlite3.Connection, clock: SharedClock) -> None:
     """Read the stored time again, inside a write transaction, and correct it if that is due.
 
-    A correction is not followed before the next reading: this transaction may be rolled back.
+    The clock follows a correction only after the next reading, since this transaction may be
+    rolled back.
     """
     key = machine()
     stored = _get(connection, key)

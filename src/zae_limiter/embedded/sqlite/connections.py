@@ -1,7 +1,7 @@
-"""The connections to a SQLite file, of which none is carried across a fork.
+"""The connections to a SQLite file.
 
-SQLite does not allow that: all are closed before a fork, and opened again by the next operation,
-in the parent and in the child.
+SQLite does not allow a connection to be carried across a fork. So all are closed before a fork, and
+opened again by the next operation, in the parent and in the child.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.embedded.sqlite.tables import SqliteTables
 
-CACHED_STATEMENTS = 128  # more than there are: each is prepared once
+CACHED_STATEMENTS = 128  # more than there are, so each is prepared once
 FORK_WAIT_S = 1.0  # a page or a transaction takes milliseconds
 
 
@@ -26,7 +26,7 @@ class Session:
         self.paused = False
 
     def pause(self, deadline: float) -> None:
-        """Keep other threads out, unless one of them, or this one, uses the connection."""
+        """Keep other threads out, unless a thread is using the connection."""
         if not self.lock.is_held_here():
             self.paused = self.lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
 
@@ -42,7 +42,7 @@ class Session:
 
 
 class Connections:
-    """One connection that writes and two that read: short look-ups do not wait for listings."""
+    """One connection for writes, one for short lookups, and one for listings."""
 
     def __init__(self, path: str, timeout_s: float, *, synchronous: str, wal_bytes: int) -> None:
         self.writer = Session()
@@ -57,7 +57,7 @@ class Connections:
         )
 
     def connect(self, session: Session) -> tuple[sqlite3.Connection, SqliteTables]:
-        """Open a connection; creates the file if it is missing."""
+        """Open a connection, which creates a missing file."""
         session.connection = sqlite3.connect(
             self._path,
             timeout=self._timeout_s,
@@ -71,13 +71,13 @@ class Connections:
         return session.connection, session.tables
 
     def close(self) -> None:
-        """Close all, but for those that a fork has copied while they were in use."""
+        """Close all connections, unless a fork has copied them while they were in use."""
         if not self.fork_failed:
             for session in self._all:
                 session.close()
 
     def before_fork(self) -> None:
-        """Close all connections as soon as none is in use; wait for that at most a second."""
+        """Close all connections as soon as none is in use; wait for at most a second."""
         deadline = time.monotonic() + FORK_WAIT_S
         for session in self._all:
             session.pause(deadline)
@@ -93,7 +93,7 @@ class Connections:
 
     def after_fork(self) -> None:
         for session in self._all:
-            session.paused = False  # its lock is renewed by itself
+            session.paused = False  # the lock renews itself
 
     @property
     def _all(self) -> tuple[Session, ...]:

@@ -26,14 +26,14 @@ from zae_limiter.embedded.sqlite.store_file import StoreFile, WriteAheadLog
 from zae_limiter.embedded.sqlite.tables import SqliteTables
 from zae_limiter.exceptions import InfrastructureError
 
-PAGE_PAUSE_S = 0.0005  # about as long as a page of a listing takes: it uses half a core at most
-TOGETHER_S = 0.05  # timeouts this close to each other are reported together, in one pass
+PAGE_PAUSE_S = 0.0005  # a page takes as long, so that a listing uses at most half a core
+TOGETHER_S = 0.05  # timeouts this close to each other are reported together
 
 
 class SqliteDatabase:
     """An open file. Not thread-safe: workers make sure that each connection has one caller.
 
-    ``clock`` is set to the time that all processes share; None if stamps come from another clock.
+    ``clock`` is set to the time that all processes share. It is None if another clock gives stamps.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class SqliteDatabase:
             while waiting and not self._lock.acquire(min(ticket.deadline for ticket in waiting)):
                 waiting = self._patient(waiting, held_by_another(self.path, self._timeout_s))
             self._write_locked(waiting)
-        except STORE_ERRORS as error:  # of the file lock: those of SQLite are set on the tickets
+        except STORE_ERRORS as error:  # the file lock failed; errors of SQLite are on the tickets
             for ticket in waiting:
                 ticket.fail(translate(error, self.path))
         finally:
             self._lock.release()
 
     def write_one(self, ticket: StoreOperation) -> None:
-        """Run one ticket in the calling thread; its error, and any interrupt, is raised."""
+        """Run one ticket in the calling thread, and raise its error or any interrupt."""
         assert self._lock is not None
         try:
             try:
@@ -102,10 +102,10 @@ class SqliteDatabase:
         except STORE_ERRORS as error:
             raise translate(error, self.path) from error
         finally:
-            self._lock.release()  # again: an interrupt may have hit the first release
+            self._lock.release()  # once more: an interrupt may have hit the first release
 
     def _patient(self, tickets: Sequence[StoreOperation], error: Exception) -> list[StoreOperation]:
-        """Fail the tickets whose deadline is next, or close to it; return the others."""
+        """Fail the tickets with the next deadline, or one close to it; return the others."""
         soon = max(time.monotonic(), min(ticket.deadline for ticket in tickets)) + TOGETHER_S
         for ticket in tickets:
             if ticket.deadline <= soon:
@@ -117,13 +117,13 @@ class SqliteDatabase:
             return
         try:
             self._transaction(tickets)
-        except Exception as error:  # noqa: BLE001 - handed to the caller
+        except Exception as error:  # noqa: BLE001 - passed on to the caller
             if len(tickets) == 1:
                 tickets[0].fail(translate(error, self.path))
             elif is_busy(error):
                 self._write_locked(self._patient(tickets, translate(error, self.path)))
             else:
-                for ticket in tickets:  # one of them caused it: give each its own transaction
+                for ticket in tickets:  # one is the cause, so each gets its own transaction
                     self._write_locked([ticket])
 
     def _transaction(self, tickets: Sequence[StoreOperation]) -> None:
@@ -154,8 +154,8 @@ class SqliteDatabase:
                 ticket.run(tables)
             writer.execute("COMMIT")
         except BaseException as error:
-            # After an interrupt behind the COMMIT the receipts are right: it is committed. On an
-            # error of its own SQLite may have rolled back already.
+            # After an interrupt behind the COMMIT the receipts are right, since it is committed.
+            # After an error SQLite may already have rolled the transaction back.
             if writer.in_transaction or isinstance(error, sqlite3.Error):
                 for ticket in tickets:
                     ticket.take_back()
@@ -181,11 +181,11 @@ class SqliteDatabase:
             raise translate(error, self.path) from error
 
     def listing(self, ticket: StoreOperation) -> None:
-        """Run a listing: a generator, of which each step reads a page on a snapshot of its own.
+        """Run a listing: a generator whose every step reads a page on a snapshot of its own.
 
-        A read transaction keeps the write-ahead log from starting over, so each is short. Only
-        other listings wait for it; between pages it sleeps, so that callers in other threads of
-        this process get the interpreter at once.
+        Each snapshot is short, because a read transaction keeps the write-ahead log from starting
+        over. Only other listings wait for a listing. It sleeps between pages, so that other threads
+        of this process get the interpreter at once.
         """
         steps = None
         try:
@@ -219,7 +219,7 @@ class SqliteDatabase:
     def _open(self) -> None:
         connections = self._connections
         writer, _ = connections.connect(connections.writer)
-        check_owner(writer, self.path)  # before anything of ours is put beside the file
+        check_owner(writer, self.path)  # before our other files are created beside it
         self._lock = FileLock(self._file.path)
         try:
             if not self._lock.acquire(time.monotonic() + self._timeout_s):
@@ -243,14 +243,14 @@ class SqliteDatabase:
             )
         self._file.check()
         if session.connection is None or session.tables is None:
-            self._file.check(now=True)  # connecting would create a file that is missing
+            self._file.check(now=True)  # connecting would create a missing file
             self._busy_ms = -1
             return self._connections.connect(session)
         return session.connection, session.tables
 
 
 class GroupCounts:
-    """Transactions that several callers shared. Added to by the thread that writes."""
+    """Counts of transactions that several callers shared; only the writing thread adds to them."""
 
     def __init__(self) -> None:
         self.groups = self.grouped = self.largest_group = 0

@@ -1,4 +1,4 @@
-"""What can be wrong with a SQLite file, as errors of this package."""
+"""The errors of a SQLite file, as errors of this package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REFUSED = (sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH)
 
 
 def check_place(path: str) -> None:
-    """Raise an error that says what to do if there can be no file of this name."""
+    """Raise an error with advice if there can be no file of this name."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InfrastructureNotFoundError(path, f"the folder {str(folder)!r} is missing; create it")
@@ -27,7 +27,7 @@ def check_place(path: str) -> None:
 
 
 def held_by_another(path: str, timeout_s: float) -> RateLimiterUnavailable:
-    """Return the error of a caller that has waited for the file's lock in vain."""
+    """Return the error of a caller that did not get the file's lock in time."""
     return RateLimiterUnavailable(
         f"another process held {path!r} for more than {timeout_s:g} s; "
         "look for a stopped process, or raise request_timeout"
@@ -35,7 +35,7 @@ def held_by_another(path: str, timeout_s: float) -> RateLimiterUnavailable:
 
 
 def translate(error: Exception, path: str) -> Exception:
-    """Return PermissionDenied or RateLimiterUnavailable; other errors stay as they are."""
+    """Return PermissionDenied or RateLimiterUnavailable for an error of the store."""
     if not isinstance(error, STORE_ERRORS):
         return error
     if _is_refusal(error, path):
@@ -47,7 +47,7 @@ def translate(error: Exception, path: str) -> Exception:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether a program that does not use our file lock held SQLite's lock all the time."""
+    """Return whether a program that does not use our file lock held SQLite's lock."""
     return _code(error) == sqlite3.SQLITE_BUSY
 
 

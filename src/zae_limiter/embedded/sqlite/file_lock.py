@@ -1,8 +1,8 @@
 """A lock that queues the processes that write to one file.
 
-SQLite's own busy handler polls, and a process that polls can starve beside busy ones. Here the
-kernel queues them. Two locks form a turnstile: only the holder of the first waits for the second,
-so at most one process can overtake the one that waits longest.
+SQLite's own busy handler polls, and a polling process can starve beside busy ones. Here the kernel
+queues the processes. Two locks form a turnstile: only the holder of the first lock waits for the
+second, so at most one process can overtake the one that has waited longest.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ except ImportError:  # no flock on this platform: SQLite's busy handler orders t
     fcntl = None
 
 
-# A kernel that has no lock to give (ENOLCK) is asked again after this time: it frees one as soon
-# as any process releases one.
+# A kernel without a free lock (ENOLCK) is asked again after this time: it has one as soon as any
+# process releases one.
 RETRY_S = 0.02
 
 
 class FileLock:
-    """An exclusive lock between processes. Not for threads: callers take a real lock first."""
+    """An exclusive lock between processes. Threads of one process must take another lock first."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -38,9 +38,9 @@ class FileLock:
             renew_after_fork(self)
 
     def acquire(self, deadline: float) -> bool:
-        """False if the lock could not be had until ``deadline`` (monotonic seconds).
+        """Take the lock; False if it did not come until ``deadline`` (monotonic seconds).
 
-        Raises OSError if the kernel refused it until then.
+        Raises OSError if the kernel refused the lock until then.
         """
         if fcntl is None:
             return True
@@ -51,7 +51,7 @@ class FileLock:
             gate.give()
 
     def release(self) -> None:
-        """Let go, also of what an interrupted ``acquire`` left; may be called twice."""
+        """Release the lock, also after an interrupted ``acquire``; a second time does nothing."""
         for stage in self._stages:
             stage.give()
 
@@ -61,9 +61,9 @@ class FileLock:
         self._stages = []
 
     def after_fork(self) -> None:
-        """Close the files, which are opened again when the child writes.
+        """Close the files; the child opens them again when it writes.
 
-        A child that kept them open would keep the lock of a parent that was killed.
+        A child that kept them open would keep the lock of a killed parent.
         """
         for stage in self._stages:
             stage.file.close()
@@ -81,17 +81,17 @@ class _Wait:
         self.wanted = True
         self.arrived = False
         self.error: OSError | None = None
-        # Released on arrival. An Event would do, but its wait() is Python code that an
+        # Released on arrival. An Event would not do: its wait() is Python code, which an
         # interrupt can leave half done.
         self.signal = threading.Lock()
         self.signal.acquire()
 
 
 class _Stage:
-    """One flock. It knows no timeout of its own, so waiting for it is done in a thread.
+    """One flock. It has no timeout of its own, so a thread waits for it.
 
-    There is at most one such thread: a caller that gives up leaves it in the kernel's queue, and
-    the next caller finds it there. A lock that arrives when no caller waits is given back.
+    There is at most one such thread. A caller that gives up leaves the thread in the kernel's
+    queue, where the next caller finds it. A lock that arrives when no caller waits is given back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,7 +103,7 @@ class _Stage:
         self._closed = False
 
     def take(self, deadline: float) -> bool:
-        """Take it; False if it did not come in time, OSError if the kernel refused until then."""
+        """Take the lock; False if it did not come in time; OSError if the kernel refused it."""
         while True:
             try:
                 return self._take(deadline)
@@ -132,7 +132,7 @@ class _Stage:
             return wait.arrived
 
     def give(self) -> None:
-        """Let go of it, also after an interrupt somewhere in ``take``."""
+        """Release the lock, also after an interrupt somewhere in ``take``."""
         if not self._held:
             return
         with self._lock:
@@ -158,10 +158,10 @@ class _Stage:
         wait = _Wait()
         try:
             self._waiting = wait
-            # Not threading.Thread: its start() waits for the thread in Python code, where an
-            # interrupt would leave us not knowing whether it runs.
+            # Not threading.Thread: its start() waits for the thread in Python code, and after an
+            # interrupt there it would be unknown whether the thread runs.
             _thread.start_new_thread(self._queue, (wait,))
-        except RuntimeError:  # no more threads: nothing waits
+        except RuntimeError:  # no more threads can be started
             self._waiting = None
 
     def _queue(self, wait: _Wait) -> None:

@@ -14,7 +14,7 @@ MAX_WAL_LIMIT_MB = 10**6  # a larger number is a mistake of units
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How durable a write is, and how large the write-ahead log may become."""
+    """The durability of writes, and the limit of the write-ahead log."""
 
     synchronous: str = "NORMAL"
     wal_limit_mb: int = WAL_LIMIT_MB

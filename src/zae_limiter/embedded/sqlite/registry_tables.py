@@ -18,7 +18,7 @@ _MOST = 2**62  # a Python integer may be larger than those of SQLite
 
 
 class RegistryTables:
-    """What is set, registered and noted; ``SqliteTables`` adds buckets and usage."""
+    """Configuration, entities, namespaces, audit events and documents, in SQLite."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
@@ -111,7 +111,7 @@ class RegistryTables:
         return [stored.decode_entity(row) for row in rows]
 
     def entities_in_use(self, namespace_id: str, after: str, limit: int | None) -> list[Entity]:
-        # Both halves are read in the order of their keys, and no further than the page reaches.
+        # Both halves are read in the order of their keys, and only as far as the page needs.
         page = (
             "SELECT entity_id FROM entity WHERE namespace_id = ?1 AND entity_id > ?2 "
             "UNION SELECT entity_id FROM bucket WHERE namespace_id = ?1 AND entity_id > ?2 "
@@ -177,7 +177,7 @@ class RegistryTables:
     ) -> list[AuditEvent]:
         where, values = "namespace_id = ? AND entity_id = ?", [namespace_id, entity_id]
         if entity_id is None:
-            # The plus keeps SQLite from sorting the whole namespace: it follows audit_by_time.
+            # The plus makes SQLite follow audit_by_time instead of sorting the whole namespace.
             where, values = "+namespace_id = ?", [namespace_id]
         if before_event_id is not None:
             where, values = f"{where} AND event_id < ?", [*values, before_event_id]

@@ -18,10 +18,10 @@ from zae_limiter.models.entity import Entity, Namespace
 from zae_limiter.models.limit import Limit
 
 BUCKET_FORMAT = 4  # counts up when the text of a bucket changes its meaning
-_COUNTING_FORMAT = 2  # without slots that are held, and without a pause
-_PLAIN_FORMAT = 1  # without what came through children, was rejected or waited, too
-_TALLY_AT = 7  # position of the tally, behind format and limits
-_HOLDS_AT = 8  # position of the slots that are held, behind format and limits
+_COUNTING_FORMAT = 2  # the bucket has no held slots and no pause
+_PLAIN_FORMAT = 1  # the bucket also has no counts of children, rejections or waits
+_TALLY_AT = 7  # position of the tally, after format and limits
+_HOLDS_AT = 8  # position of the held slots, after format and limits
 ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at"
 NAMESPACE_COLUMNS = "namespace_id, name, status, created_at, deleted_at"
 USAGE_COLUMNS = "hour, counters, events, through_children, tally"
@@ -36,11 +36,11 @@ _decode = json.JSONDecoder().raw_decode
 def encode_bucket(image: BucketImage) -> str:
     """Write ``[format, {name: limit}, config_version, expires, hour, admitted, counted, writes]``.
 
-    A limit is ``[balance, [capacity, refill, period], consumed, counted]``. Formatted by hand,
-    a third faster than ``json``, since this runs on every charge; limit names have no character
-    that JSON would escape. ``{name: through children}, [rejected, through children, waited,
-    {name: asked}]`` follow where there are any, and ``{name: [[expires, slots], ...]}, end of its
-    pause, life`` where limits have slots, or the bucket is paused.
+    A limit is ``[balance, [capacity, refill, period], consumed, counted]``. If there are such
+    counts, ``{name: through children}, [rejected, through children, waited, {name: asked}]``
+    follow. If limits have slots, or the bucket is paused, ``{name: [[expires, slots], ...]}, end of
+    the pause, life`` follow, too. The text is formatted by hand, a third faster than by ``json``,
+    because every charge writes it. Names of limits have no character that JSON would escape.
     """
     limits = ",".join(
         [

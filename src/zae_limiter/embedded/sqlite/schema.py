@@ -48,7 +48,7 @@ CREATE TABLE record (
   PRIMARY KEY (namespace_id, key)) WITHOUT ROWID;
 """
 
-# Not owned by a namespace, and kept by `clear`: other processes go on using it.
+# No namespace owns this table. `clear` keeps it, since other processes go on using it.
 _V2 = """
 CREATE TABLE clock (
   machine TEXT PRIMARY KEY,
@@ -71,8 +71,8 @@ INSERT INTO resource_in_use
   SELECT namespace_id, resource FROM bucket UNION SELECT namespace_id, resource FROM usage;
 """
 
-# One script for each version, in order. A script never changes once it was released: files of its
-# version exist. Another one is added instead.
+# One script for each version, in order. A released script never changes, because files of its
+# version exist. Another script is added instead.
 MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
 OWNED_TABLES = (
     "bucket",
@@ -110,7 +110,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 
 def check_owner(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a SQLite file of another program before anything is written to it."""
+    """Raise InfrastructureError for a SQLite file of another program, before any write."""
     owner = connection.execute("PRAGMA application_id").fetchone()[0]
     empty = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
     if owner != APPLICATION_ID and not empty:

@@ -1,4 +1,4 @@
-"""The file of a SQLite store, and its write-ahead log: that they are there, and not too large."""
+"""Checks that the file of a store is in place, and keeps its write-ahead log short."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ logger = quiet_logger(__name__)
 
 CHECK_EVERY_S = 1.0  # looking at the file costs 2 µs, which is a lot for every acquire
 MB = 1_000_000
-# Shortened at a quarter of the limit, since it grows on until the checkpoint succeeds: by what
-# other processes write before they look, and by what is written between two attempts.
+# The log is shortened at a quarter of the limit, since it goes on growing until the checkpoint
+# succeeds: other processes write before they look, and all write between two attempts.
 SHORTEN_AT = 1 / 4
-LOOK_EVERY = 128  # operations: a few MB at most
-CHECKPOINT_WAIT_MS = 30  # how long readers are waited for, which every acquire then waits, too
-# After a reader has held it for longer than that, the next attempt waits for these times.
+LOOK_EVERY = 128  # operations, which write at most a few MB
+CHECKPOINT_WAIT_MS = 30  # a checkpoint waits this long for readers, and every acquire with it
+# After a checkpoint that readers prevented, the next attempt waits this long.
 FIRST_RETRY_S, LAST_RETRY_S = 0.1, 5.0
 WARN_EVERY_S = 60.0
 
@@ -27,8 +27,8 @@ WARN_EVERY_S = 60.0
 class StoreFile:
     """Notices that the file was removed or replaced while it is open.
 
-    Processes that keep the old file and processes that open the new one would each admit what
-    both together may.
+    Otherwise processes with the old file and processes with the new one would each admit as much
+    as both together may.
     """
 
     def __init__(self, path: str) -> None:
@@ -63,9 +63,9 @@ class StoreFile:
 class WriteAheadLog:
     """Keeps the log below its limit, whatever listings do.
 
-    SQLite starts the log over only at a moment at which no connection reads from it. Where reads
-    overlap there is none, and the log grows with every write. So the process that writes waits
-    for the reads in progress, each of which is short, and truncates the log.
+    SQLite starts the log over only at a moment when no connection reads from it. If reads overlap,
+    there is no such moment, and the log grows with every write. So the writing process waits for
+    the reads in progress, each of which is short, and truncates the log.
     """
 
     def __init__(self, path: str, limit_mb: int) -> None:
@@ -80,7 +80,7 @@ class WriteAheadLog:
         self._written += operations
 
     def is_due(self) -> bool:
-        """Whether the log has to be shortened; looks after so many operations."""
+        """Return whether the log must be shortened; looks every ``LOOK_EVERY`` operations."""
         if self._written < LOOK_EVERY:
             return False
         self._written = 0

@@ -28,7 +28,7 @@ _NEW_USAGE = f"INSERT OR IGNORE {_USAGE_ROW}"
 _PUT_USAGE = f"INSERT OR REPLACE {_USAGE_ROW}"
 _UNREAD = object()
 PAGE = 100  # rows of one read transaction, which takes less than a millisecond
-MAX_DECODED = 10_000  # buckets kept decoded: about 10 MB
+MAX_DECODED = 10_000  # decoded buckets in memory: about 10 MB
 
 
 class SqliteTables(RegistryTables):
@@ -36,10 +36,10 @@ class SqliteTables(RegistryTables):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
-        # Text and meaning of the last rows written: a busy bucket is not decoded on every charge.
+        # Text and value of the last written rows, so that a busy bucket is seldom decoded.
         self._decoded: dict[tuple[str, str, str], tuple[str, BucketImage]] = {}
-        # Expiry of the rows read in this transaction; the column is indexed, so it is written
-        # only when it changes.
+        # Expiry of the rows that this transaction has read. The column is indexed, and is therefore
+        # written only when it changes.
         self._expiry: dict[tuple[str, str, str], int | None] = {}
 
     def begin(self) -> None:
@@ -151,7 +151,7 @@ class SqliteTables(RegistryTables):
         to_hour: int,
     ) -> Iterator[list[BucketHour]]:
         where, values = _filters(namespace_id, entity_id, resource)
-        # One entity has few rows, which no index has in the order of time; read them at once.
+        # One entity has few rows, which no index sorts by time, so all are read at once.
         page_size = PAGE if entity_id is None else NO_LIMIT
         after = (from_hour, "", "")
         while True:

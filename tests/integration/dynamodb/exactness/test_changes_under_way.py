@@ -84,7 +84,7 @@ def _leave_older_limits(world, store):
         ExpressionAttributeValues={
             ":rate": {"S": "50:50:60:0"},
             ":digest": {
-                "S": bucket_item.digest_of({"tpm": bucket_item.unpack("50:50:60")}, {"tpm": 0})
+                "S": bucket_item.digest_of({"tpm": bucket_item.unpack("50:50:60:0")}, {"tpm": 0})
             },
             ":balance": {"N": str(40_000 - (world.clock() - EPOCH_MS) * 50 // 60)},
         },

@@ -32,8 +32,10 @@ from zae_limiter.concurrency.tallies import BucketKey, NotedTallies, NotedTally,
 from zae_limiter.embedded import buckets, housekeeping, rejection_counts, retention
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.audit import AuditedChange
+from zae_limiter.quiet_logging import quiet_logger
 
 T = TypeVar("T")
+logger = quiet_logger(__name__)
 
 
 class EmbeddedBuckets(Port):
@@ -43,7 +45,7 @@ class EmbeddedBuckets(Port):
         self, client: EmbeddedClient, usage_retention_days: int, audit_retention_days: int
     ) -> None:
         super().__init__(client)
-        self._retention = (usage_retention_days, audit_retention_days)  # usage: until it is stored
+        self._retention = (usage_retention_days, audit_retention_days)  # a stored one wins
         self._charges = count(1)
         self._noted = NotedTallies()
         self._tallies = TallyKeeper(self._noted, self._store_due)
@@ -77,9 +79,9 @@ class EmbeddedBuckets(Port):
         self._tallies.count(namespace_id, ended)
 
     async def join_retention(self, named_days: int | None) -> None:
-        """Store how long usage is kept, on opening: if the opener names it, or none is stored.
+        """Store the retention of usage when opening: if the opener names it, or none is stored.
 
-        Programs that share a store would otherwise each delete by a number of their own.
+        Otherwise each program that shares the store would delete by a number of its own.
         """
         stored = await self._client.read(retention.stored_retention, ())
         days = self._retention[0] if stored is None else stored
@@ -89,14 +91,10 @@ class EmbeddedBuckets(Port):
             return
         before = await self._client.write(retention.set_retention, (days,))
         if before not in (None, days):
-            # Not before it is needed: `import zae_limiter` does without logging.
-            from zae_limiter.quiet_logging import quiet_logger
-
-            logger = quiet_logger(__name__)
             logger.info("usage is kept for %d days from now on, instead of %d", days, before)
 
     async def _store_due(self, due: list[BucketKey]) -> None:
-        """Store the counts of buckets that no write has taken along in time."""
+        """Store the counts of buckets that no other write has stored in time."""
         for start in range(0, len(due), rejection_counts.BATCH):
             batch = due[start : start + rejection_counts.BATCH]
             taken = {bucket: self._noted.take(bucket) for bucket in batch}
@@ -112,7 +110,7 @@ class EmbeddedBuckets(Port):
     async def _store(
         self, noted: dict[BucketKey, NotedTally], deadline: Deadline | None = None
     ) -> None:
-        """Store counts; those of a transaction that was not made are noted again."""
+        """Store counts; if the transaction fails, note them again."""
         receipt: Receipt[None] = Receipt()
         try:
             with suppress(InfrastructureError):
@@ -131,11 +129,11 @@ class EmbeddedBuckets(Port):
             await self._store_first()
 
     async def delete_expired_buckets(self, now_ms: int) -> None:
-        """Delete a batch of expired buckets, on opening.
+        """Delete a batch of expired buckets when opening.
 
-        Many clients are closed before they have made as many charges as lead to it. Usage and
-        audit events stay: a client that only looks, as a command does, does not know for how
-        long the clients that charge want to keep them.
+        Many clients are closed before they have made enough charges to delete a batch. Usage and
+        audit events stay: a client that only reads, such as a command, does not know the retention
+        of the clients that charge.
         """
         await self._quietly(housekeeping.delete_expired_buckets, (now_ms,))
 
@@ -145,7 +143,7 @@ class EmbeddedBuckets(Port):
         args: tuple[Any, ...],
         deadline: Deadline | None = None,
     ) -> None:
-        """Ignore errors: damaged old rows must not fail the charge that runs this."""
+        """Run an operation and ignore its errors: damaged old rows must not fail a charge."""
         with suppress(InfrastructureError):
             await self._client.write(operation, args, deadline=deadline)
 

@@ -47,7 +47,7 @@ class EmbeddedEngine:
         self.documents = EmbeddedDocuments(client)
 
     def stats(self) -> StoreStats:
-        """Count what callers asked for; there are no requests to a server to be counted."""
+        """Return the counts of charges and settlements; an embedded store has no requests."""
         granted, settlements = self.buckets.granted.value(), self.buckets.settled.value()
         rejected = self.buckets.rejected.value()
         groups, grouped, largest_group = self._client.groups()
@@ -67,7 +67,7 @@ class EmbeddedEngine:
         await self.namespaces.all()
 
     async def probe(self) -> None:
-        """Return if the store takes writes: a reader may still be answered when no writer is."""
+        """Raise an error unless the store takes writes; reads may succeed when writes fail."""
         await self._client.write(_nothing, ())
 
     async def close(self) -> None:
