@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from zae_limiter.admission.charge import take
+from tests.property.taking import fits_limit, take
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import guessed_move
@@ -13,21 +13,14 @@ from zae_limiter.admission.request import Settlement
 from zae_limiter.admission.reservation import (
     HORIZON_MS,
     bound_ms,
-    fits_by,
     next_try_ms,
-    reservation_moves,
-    reserve,
     reserved,
 )
 from zae_limiter.admission.settle import settle
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
-from zae_limiter.dynamodb.buckets.pending import (
-    BucketChange,
-    applied_outcomes,
-    select,
-    total_at,
-)
+from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
+from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
@@ -35,6 +28,7 @@ from zae_limiter.models.status import LimitStatus
 
 CASES = 3000
 NOW_MS = EPOCH_MS + 200_000_000_000
+IN_FORCE = InForce((Limit.custom("x", 1, 1, 1),), ConfigSource.SYSTEM, 1)
 
 
 def let_through(moves, balances):
@@ -80,12 +74,12 @@ def cases():
 
 def test_what_fits_is_what_will_have_accrued():
     for _, state, amount, by_ms in cases():
-        assert fits_by(state, amount, NOW_MS, by_ms) == by_hand(state, amount, by_ms)
+        assert fits_limit(state, amount, NOW_MS, by_ms) == by_hand(state, amount, by_ms)
 
 
 def test_a_reservation_leaves_the_balance_that_a_charge_would_leave():
     for _, state, amount, by_ms in cases():
-        after = reserve(state, amount, NOW_MS, by_ms)
+        after = take(state, amount, NOW_MS, by_ms)
         assert (after is not None) == by_hand(state, amount, by_ms)
         at_once = take(state, amount, NOW_MS)
         if at_once is not None:
@@ -104,18 +98,13 @@ def test_the_store_lets_through_what_fits_whatever_the_client_has_seen():
     for chance, seen, amount, by_ms in cases():
         stored = state_of(chance, seen.rate)
         for known in (seen, stored):
-            moves, fits = reservation_moves(
-                {"x": known},
-                {"x": amount},
-                NOW_MS,
-                by_ms=by_ms,
-                age_ms=0,
-                others_milli_per_s={},
-            )
-            assert fits == fits_by(known, amount, NOW_MS, by_ms)
+            charge = BucketChange(IN_FORCE, {"x": amount}, is_charge=True, until_ms=by_ms)
+            fits = charge.fits(image_of(known), NOW_MS)
+            wanted = total_at([charge], image_of(known), NOW_MS)["x"]
+            moves = [guessed_move("x", known, wanted, NOW_MS, 0, 0)]
             if let_through(moves, {"x": stored.balance_milli}):
                 assert by_hand(stored, amount, by_ms)
-                after = reserve(stored, amount, NOW_MS, by_ms)
+                after = take(stored, amount, NOW_MS, by_ms)
                 assert moves[0].applied(stored.balance_milli) == after.balance_milli
             else:  # the branch was guessed wrong, or it does not fit
                 assert known is not stored or not fits
@@ -125,11 +114,10 @@ def test_a_group_is_let_through_if_each_fits_behind_those_before_it():
     chance = random.Random(12)
     for _ in range(CASES // 2):
         rate = rate_of(chance)
-        in_force = InForce((Limit.custom("x", 1, 1, 1),), ConfigSource.SYSTEM, 1)
         seen, stored = state_of(chance, rate), state_of(chance, rate)
         changes = [
             BucketChange(
-                in_force,
+                IN_FORCE,
                 {"x": chance.choice([0, chance.randint(1, rate.capacity_milli)])},
                 True,
                 1,
@@ -137,7 +125,7 @@ def test_a_group_is_let_through_if_each_fits_behind_those_before_it():
             )
             for _ in range(chance.randint(1, 5))
         ]
-        taken = [changes[at] for at in select(changes, image_of(seen), NOW_MS).taken]
+        taken = [changes[at] for at in select(changes, image_of(seen), NOW_MS)]
         if not taken:
             continue
         for known in (seen, stored):
@@ -147,7 +135,7 @@ def test_a_group_is_let_through_if_each_fits_behind_those_before_it():
             for change in taken:
                 amount = change.amounts_milli["x"]
                 if one_by_one is not None:
-                    one_by_one = reserve(one_by_one, amount, NOW_MS, change.until_ms)
+                    one_by_one = take(one_by_one, amount, NOW_MS, change.until_ms)
             if let_through([move], {"x": stored.balance_milli}):
                 assert one_by_one is not None
                 assert move.applied(stored.balance_milli) == one_by_one.balance_milli
