@@ -16,12 +16,12 @@ from tests.property.strategies import (
     steps,
     tokens,
 )
+from tests.property.taking import take
 from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.charge import (
     plan_charge,
     retry_after_seconds,
     statuses,
-    take,
     under_limits,
 )
 from zae_limiter.admission.image import (

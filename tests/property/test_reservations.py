@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from zae_limiter.admission.charge import take
+from tests.property.taking import fits_limit, take
 from zae_limiter.admission.image import EPOCH_MS, BucketImage, LimitState, Rate, level_milli
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.moves import guessed_move
@@ -16,21 +16,14 @@ from zae_limiter.admission.request import Settlement
 from zae_limiter.admission.reservation import (
     HORIZON_MS,
     bound_ms,
-    fits_by,
     next_try_ms,
-    reservation_moves,
-    reserve,
     reserved,
 )
 from zae_limiter.admission.settle import settle
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
-from zae_limiter.dynamodb.buckets.pending import (
-    BucketChange,
-    applied_outcomes,
-    select,
-    total_at,
-)
+from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
+from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.hours import HourState
 from zae_limiter.models.config import ConfigSource
@@ -39,6 +32,7 @@ from zae_limiter.models.status import LimitStatus
 
 CASES = 3000
 NOW_MS = EPOCH_MS + 200_000_000_000
+IN_FORCE = InForce((Limit.custom("x", 1, 1, 1),), ConfigSource.SYSTEM, 1)
 
 
 def let_through(moves, balances):
@@ -88,7 +82,7 @@ def test_what_fits_is_what_will_have_accrued():
 
 def check_rule(rule):
     for _, state, amount, by_ms in cases():
-        assert fits_by(state, amount, NOW_MS, by_ms) == rule(state, amount, by_ms)
+        assert fits_limit(state, amount, NOW_MS, by_ms) == rule(state, amount, by_ms)
 
 
 def without_the_capacity(state, amount, by_ms):
@@ -120,7 +114,7 @@ def test_a_wrong_rule_is_found(rule):
 
 def test_a_reservation_leaves_the_balance_of_a_charge():
     for _, state, amount, by_ms in cases():
-        after = reserve(state, amount, NOW_MS, by_ms)
+        after = take(state, amount, NOW_MS, by_ms)
         assert (after is not None) == by_hand(state, amount, by_ms)
         at_once = take(state, amount, NOW_MS)
         if at_once is not None:
@@ -139,18 +133,13 @@ def test_the_store_lets_through_exactly_the_charges_that_fit():
     for chance, seen, amount, by_ms in cases():
         stored = state_of(chance, seen.rate)
         for known in (seen, stored):
-            moves, fits = reservation_moves(
-                {"x": known},
-                {"x": amount},
-                NOW_MS,
-                by_ms=by_ms,
-                age_ms=0,
-                others_milli_per_s={},
-            )
-            assert fits == fits_by(known, amount, NOW_MS, by_ms)
+            charge = BucketChange(IN_FORCE, {"x": amount}, is_charge=True, until_ms=by_ms)
+            fits = charge.fits(image_of(known), NOW_MS)
+            wanted = total_at([charge], image_of(known), NOW_MS)["x"]
+            moves = [guessed_move("x", known, wanted, NOW_MS, 0, 0)]
             if let_through(moves, {"x": stored.balance_milli}):
                 assert by_hand(stored, amount, by_ms)
-                after = reserve(stored, amount, NOW_MS, by_ms)
+                after = take(stored, amount, NOW_MS, by_ms)
                 assert moves[0].applied(stored.balance_milli) == after.balance_milli
             else:  # the branch was guessed wrong, or it does not fit
                 assert known is not stored or not fits
@@ -164,14 +153,14 @@ def one_by_one(state, changes):
     """Reserve all changes of a group in order; None if one of them does not fit."""
     for change in changes:
         if state is not None:
-            state = reserve(state, change.amounts_milli["x"], NOW_MS, change.until_ms)
+            state = take(state, change.amounts_milli["x"], NOW_MS, change.until_ms)
     return state
 
 
 def only_the_last_is_bounded(state, changes):
     """Charge a group as one amount with the bound of the last change."""
     total = sum(change.amounts_milli["x"] for change in changes)
-    return reserve(state, total, NOW_MS, changes[-1].until_ms)
+    return take(state, total, NOW_MS, changes[-1].until_ms)
 
 
 def nothing_is_charged_before(state, changes):
@@ -179,7 +168,7 @@ def nothing_is_charged_before(state, changes):
     if any(one_by_one(state, [change]) is None for change in changes):
         return None
     total = sum(change.amounts_milli["x"] for change in changes)
-    at_once = reserve(state, 0, NOW_MS, None) or state
+    at_once = take(state, 0, NOW_MS, None) or state
     return at_once._replace(balance_milli=at_once.balance_milli - total)
 
 
@@ -193,11 +182,10 @@ def check_groups(rule):
     chance = random.Random(12)
     for _ in range(CASES // 2):
         rate = rate_of(chance)
-        in_force = InForce((Limit.custom("x", 1, 1, 1),), ConfigSource.SYSTEM, 1)
         seen, stored = state_of(chance, rate), state_of(chance, rate)
         changes = [
             BucketChange(
-                in_force,
+                IN_FORCE,
                 {"x": chance.choice([0, chance.randint(1, rate.capacity_milli)])},
                 True,
                 1,
@@ -205,7 +193,7 @@ def check_groups(rule):
             )
             for _ in range(chance.randint(1, 5))
         ]
-        taken = [changes[at] for at in select(changes, image_of(seen), NOW_MS).taken]
+        taken = [changes[at] for at in select(changes, image_of(seen), NOW_MS)]
         if not taken:
             continue
         for known in (seen, stored):

@@ -9,7 +9,8 @@ from zae_limiter import ConfigSource
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
-from zae_limiter.dynamodb.buckets.pending import BucketChange, applied_outcomes
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.hours import HourState
 

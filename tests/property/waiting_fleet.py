@@ -29,13 +29,8 @@ from zae_limiter.admission.reservation import (
 )
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLine
-from zae_limiter.dynamodb.buckets.pending import (
-    BucketChange,
-    applied_outcomes,
-    fits_alone,
-    select,
-    total_at,
-)
+from zae_limiter.dynamodb.buckets.changes import BucketChange, select, total_at
+from zae_limiter.dynamodb.buckets.outcomes import applied_outcomes
 from zae_limiter.models.config import ConfigSource
 from zae_limiter.models.limit import Limit
 
@@ -163,7 +158,7 @@ class Client:
         image = under_limits(image, self.fleet.in_force, stamp_ms)
         changes = [self.fleet.credit(each) for each in given]
         changes += [self.fleet.charge(each) for each in callers]
-        taken = select(changes, image, stamp_ms).taken
+        taken = select(changes, image, stamp_ms)
         if not taken and not is_fresh:
             taken = [0]  # what is cached may be outdated: the store decides
         if not taken:
@@ -184,7 +179,7 @@ class Client:
         fitting = []
         for caller in callers:
             again_ms = self._again_ms(caller, image, stamp_ms)
-            if fits_alone(self.fleet.charge(caller), image, stamp_ms):
+            if self.fleet.charge(caller).fits(image, stamp_ms):
                 fitting.append(caller)
             elif again_ms is not None and not caller.is_cancelled:
                 caller.turned_away_ms = self.fleet.now_ms

@@ -60,7 +60,7 @@ def make_call(calls):
 
 def test_counts_are_read_while_others_count():
     counters = Counters()
-    counters.writes[1, 0].add()
+    counters.add(writes=1)
     strike(counters.read, lambda: counters.add(charges=1))
 
 
@@ -89,9 +89,9 @@ def test_counts_are_the_same_however_often_reading_them_is_broken_off(known):
         raise Interrupt
 
     for _ in range(known):
-        counters.called()
-        counters.granted()
-        counters.writes[2, 1].add()
+        counters.add(calls=1)
+        counters.add(charges=1, granted=1)
+        counters.add(writes=1, plain_moves=2, clamp_moves=1)
     until = time.monotonic() + LONGEST_S
     while len(broken_off) < AT_LEAST and time.monotonic() < until:
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import (
     BucketImage,
     LimitState,
     accrued_since_epoch,
-    is_paused,
     is_slots,
     level_milli,
     reaches_ms,
@@ -17,7 +17,6 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket, has_limits, is_newer, rebase
 from zae_limiter.admission.request import Charge
-from zae_limiter.admission.reservation import reserve
 from zae_limiter.admission.shards.combined import CombinedImage, combine, fit_at_ms
 from zae_limiter.admission.slots import SlotHold, retry_after_s, swept, take_slots
 from zae_limiter.admission.usage import with_through_child
@@ -78,18 +77,11 @@ def plan_charge(
         seen = under_limits(image, in_force, now_ms)
     if seen.holds is not None:
         seen = swept(seen, now_ms)
-    if is_paused(seen, now_ms):
+    if not fits(seen, charge.amounts_milli, now_ms, until_ms):
         return ChargePlan(None, seen)
     limits = dict(seen.limits)
     for key, amount_milli in charge.amounts_milli.items():
-        after = (
-            take(limits[key], amount_milli, now_ms)
-            if until_ms is None
-            else reserve(limits[key], amount_milli, now_ms, until_ms)
-        )
-        if after is None:
-            return ChargePlan(None, seen)
-        limits[key] = after
+        limits[key] = taken(limits[key], amount_milli, now_ms)
     through = seen.through_children
     if charge.through_child:
         through = with_through_child(through, charge.amounts_milli, charge.through_child)
@@ -124,22 +116,16 @@ def _with_slots_taken(
     return ChargePlan(after, seen, holds)
 
 
-def take(state: LimitState, amount_milli: int, now_ms: int) -> LimitState | None:
-    """Take an amount from one limit; None if it does not hold that much at the stamp.
-
-    An amount of 0 requires a level that is not below zero: a debt stops every call until it is
-    repaid, also calls that do not name the limit.
-    """
-    balance, rate, consumed, counted = state
-    accrued = accrued_since_epoch(rate, now_ms)
-    full = rate.capacity_milli - accrued
-    if balance > full:
-        balance = full  # what overflowed while it was idle is lost
-    if balance + accrued < amount_milli:
-        return None
+def taken(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
+    """Return one limit after an amount was taken from it, whether or not it holds the amount."""
     if amount_milli == 0:
         return state
-    return LimitState(balance - amount_milli, rate, consumed + amount_milli, counted)
+    rate = state.rate
+    full = rate.capacity_milli - accrued_since_epoch(rate, now_ms)
+    balance = min(state.balance_milli, full)  # tokens that overflowed in idle time are lost
+    return state._replace(
+        balance_milli=balance - amount_milli, consumed_milli=state.consumed_milli + amount_milli
+    )
 
 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:

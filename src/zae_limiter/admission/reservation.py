@@ -20,13 +20,12 @@ from zae_limiter.admission.image import (
     accrued_since_epoch,
     reaches_ms,
 )
-from zae_limiter.admission.moves import Move, Wanted, guessed_move, held_milli
 from zae_limiter.admission.shards.tree import WHOLE, Shard
 
 if TYPE_CHECKING:
     from zae_limiter.models.status import LimitStatus
 
-# What the callers of a process have reserved is lost if it dies: at most this much of the rate.
+# If a process dies, its reservations are lost: at most the tokens of this time.
 HORIZON_MS = 60_000
 # A caller that wakes later than this after its due was stopped with its process: many that go on at
 # once after a stop would be more than the limit allows.
@@ -82,7 +81,7 @@ class Reservation(NamedTuple):
 
 
 class Waking(Enum):
-    """What a caller does that wakes at, or after, its due."""
+    """The next step of a caller that wakes at, or after, its due."""
 
     ENTER = "the tokens are used"
     LATE = "its deadline has passed: the tokens are given back"
@@ -90,7 +89,7 @@ class Waking(Enum):
 
 
 def on_waking(after_due_ms: float, after_deadline_ms: float) -> Waking:
-    """Decide what a caller does; both times are negative while the moment is still to come."""
+    """Decide the next step of a caller; a time is negative while its moment is still to come."""
     if after_due_ms > LAPSE_MS:
         return Waking.LAPSED
     return Waking.LATE if after_deadline_ms > LATE_MS else Waking.ENTER
@@ -103,62 +102,19 @@ def bound_ms(until_ms: int | None, now_ms: int) -> int:
     return min(until_ms, now_ms + HORIZON_MS)
 
 
-def ahead_milli(rate: Rate, now_ms: int, by_ms: int) -> int:
-    """Return what accrues between the stamp and a later moment."""
-    return accrued_since_epoch(rate, by_ms) - accrued_since_epoch(rate, now_ms)
+def advance_milli(rate: Rate, amount_milli: int, now_ms: int, until_ms: int | None) -> int:
+    """Return the tokens that a charge may count on beyond the level at the stamp.
 
-
-def fits_by(state: LimitState, amount_milli: int, now_ms: int, by_ms: int) -> bool:
-    """Tell whether a limit holds an amount by a later moment, if nothing else is charged.
-
-    A limit that the charge does not name is not reserved over: it must not be in debt now.
+    Those are the tokens that accrue until ``until_ms``. The result is 0 for a charge that does not
+    wait and for a limit that the charge does not name, and negative if the amount exceeds the
+    capacity: such a charge never fits.
     """
-    held = held_milli(state, 0, now_ms)
-    if amount_milli == 0:
-        return held >= 0
-    rate = state.rate
+    if until_ms is None or not amount_milli:
+        return 0
     if amount_milli > rate.capacity_milli:
-        return False
-    return held + ahead_milli(rate, now_ms, by_ms) >= amount_milli
-
-
-def reserve(
-    state: LimitState, amount_milli: int, now_ms: int, until_ms: int | None
-) -> LimitState | None:
-    """Take an amount from one limit that holds it by ``until_ms``; None if it does not."""
-    if not fits_by(state, amount_milli, now_ms, bound_ms(until_ms, now_ms)):
-        return None
-    if amount_milli == 0:
-        return state
-    held = held_milli(state, 0, now_ms)  # what overflowed while it was idle is lost
-    return state._replace(
-        balance_milli=held - accrued_since_epoch(state.rate, now_ms) - amount_milli,
-        consumed_milli=state.consumed_milli + amount_milli,
-    )
-
-
-def reservation_moves(
-    limits: Mapping[str, LimitState],
-    amounts_milli: Mapping[str, int],
-    now_ms: int,
-    *,
-    by_ms: int,
-    age_ms: int,
-    others_milli_per_s: Mapping[str, int],
-) -> tuple[list[Move], bool]:
-    """Plan a reservation as ``charge_moves`` plans a charge: its moves, and whether it fits."""
-    moves, fits = [], True
-    for key, amount in amounts_milli.items():
-        state = limits[key]
-        if not fits_by(state, amount, now_ms, by_ms):
-            fits = False
-        # More than the capacity never fits, also if it were let through by what accrues.
-        reserves = 0 < amount <= state.rate.capacity_milli
-        ahead = ahead_milli(state.rate, now_ms, by_ms) if reserves else 0
-        wanted = Wanted(amount, asked=True, needed_milli=amount - ahead)
-        others = others_milli_per_s.get(key, 0)
-        moves.append(guessed_move(key, state, wanted, now_ms, age_ms, others))
-    return moves, fits
+        return -rate.capacity_milli
+    by_ms = bound_ms(until_ms, now_ms)
+    return accrued_since_epoch(rate, by_ms) - accrued_since_epoch(rate, now_ms)
 
 
 def reserved(
@@ -170,7 +126,7 @@ def reserved(
 ) -> Reservation:
     """Return the reservation of a charge from the bucket after its write.
 
-    ``behind_milli`` is what the same write has charged for callers behind it.
+    ``behind_milli`` are the amounts that the same write has charged for callers behind it.
     """
     limits = {}
     for key, amount in amounts_milli.items():

@@ -2,23 +2,14 @@
 
 import threading
 
-from zae_limiter.dynamodb.counters import Counters, LockFreeCount
+from zae_limiter.dynamodb.counters import Counters
 
 
-def test_a_lock_free_count_is_read_without_advancing_it():
-    """It reads the repr of `itertools.count`, which must stay as documented."""
-    counter = LockFreeCount()
-    assert counter.value() == 0
-    for _ in range(1234):
-        counter.add()
-    assert (counter.value(), counter.value()) == (1234, 1234)
-
-
-def test_writes_are_counted_by_their_moves():
+def test_writes_are_counted_with_their_moves():
     counters = Counters()
     for _ in range(3):
-        counters.writes[2, 1].add()
-    counters.writes[1, 0].add()
+        counters.add(writes=1, plain_moves=2, clamp_moves=1)
+    counters.add(writes=1, plain_moves=1)
     stats = counters.read()
     assert (stats.writes, stats.plain_moves, stats.clamp_moves) == (4, 7, 3)
 
@@ -29,7 +20,7 @@ def test_no_write_of_many_threads_is_lost():
     def write():
         start.wait()
         for _ in range(1000):
-            counters.writes[1, 0].add()
+            counters.add(writes=1)
 
     threads = [threading.Thread(target=write) for _ in range(8)]
     for thread in threads:

@@ -13,7 +13,7 @@ from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import CachedBucket, FreshBucket
-from zae_limiter.dynamodb.buckets.pending import BucketChange
+from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.planning import plan
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.items import bucket as bucket_item
@@ -46,7 +46,7 @@ def attempt_at(now_ms, change=CHARGE, *, known=None, item=None, **context):
 
 def test_in_the_same_hour_a_charge_says_nothing_of_it():
     attempt = attempt_at(NOW_MS)
-    update, condition = spelled(attempt.write.update())
+    update, condition = spelled(attempt.request.update())
     assert "ac 1" in update
     assert not {"h", "o", "ph", "b0", "u0", "k0"} & set(update.replace(",", " ").split())
     assert "h >" not in condition
@@ -63,7 +63,7 @@ def test_without_retention_no_hour_is_turned():
 
 def test_the_first_write_of_an_hour_turns_it():
     attempt = attempt_at(LATER, tally=Tally(3, 2, 0, {"rpm": 30}))
-    update, condition = spelled(attempt.write.update())
+    update, condition = spelled(attempt.request.update())
     for part in (
         "u0 = c_rpm - if_not_exists(b0, 0)",
         "b0 = c_rpm",
@@ -99,30 +99,30 @@ def test_the_first_write_of_an_hour_turns_it():
 
 def test_what_came_through_children_is_turned_with_it():
     change = CHARGE._replace(through_child=frozenset({"rpm"}))
-    update, condition = spelled(attempt_at(LATER, change).write.update())
+    update, condition = spelled(attempt_at(LATER, change).request.update())
     assert "k0 = 1000" in update
     assert "attribute_not_exists(k0)" in condition
     update, condition = spelled(
-        attempt_at(LATER, change, item={**item_of(), "k0": n(7)}).write.update()
+        attempt_at(LATER, change, item={**item_of(), "k0": n(7)}).request.update()
     )
     assert "v0 = if_not_exists(k0, 0)" in update
     assert "k0 = 1000" in update
     assert "k0" not in condition
-    update, _ = spelled(attempt_at(LATER, item={**item_of(), "k0": n(7)}).write.update())
+    update, _ = spelled(attempt_at(LATER, item={**item_of(), "k0": n(7)}).request.update())
     assert "k0 = 0" in update
 
 
 def test_a_finished_hour_is_stored_before_it_is_turned_over():
     item = {**item_of(), "ph": n(HOUR - 1), "u0": n(5000), "ua": n(2), "ur": n(1)}
     attempt = attempt_at(LATER, item=item)
-    _, condition = spelled(attempt.write.update())
+    _, condition = spelled(attempt.request.update())
     assert f"(attribute_not_exists(ph) OR ph = {HOUR - 1})" in condition
     assert attempt.store_first == ("0.origin", HOUR - 1, {"rpm": (5000, 0)}, 2, Tally(1))
 
 
 def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
     credit = BucketChange(IN_FORCE, {"rpm": -1000}, False)
-    update, condition = spelled(attempt_at(LATER, credit).write.update())
+    update, condition = spelled(attempt_at(LATER, credit).request.update())
     assert "u0 = c_rpm - if_not_exists(b0, 0)" in update
     assert "o = 0.origin" in condition
     assert attempt_at(LATER, credit).guarded_retry is None
@@ -130,7 +130,7 @@ def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
 
 def test_a_credit_through_a_child_requires_the_slots_that_it_uses():
     change = BucketChange(IN_FORCE, {"rpm": -1000}, False, through_child=frozenset({"rpm"}))
-    update, condition = spelled(attempt_at(NOW_MS, change).write.update())
+    update, condition = spelled(attempt_at(NOW_MS, change).request.update())
     assert "k0 -1000" in update
     assert "lh = " in condition
 
@@ -147,7 +147,7 @@ def cached(others_per_s, at_ms=NOW_MS):
 def test_late_if_others_have_probably_turned_the_hour(others_per_s, seconds, late):
     border = (HOUR + 1) * HOUR_MS
     attempt = attempt_at(border + int(seconds * 1000), known=cached(others_per_s))
-    update, condition = spelled(attempt.write.update())
+    update, condition = spelled(attempt.request.update())
     assert (f"h >= {HOUR + 1}" in condition) is late
     assert (f"h < {HOUR + 1}" in condition) is not late
     assert ("ph = h" in update) is not late
@@ -161,12 +161,12 @@ def test_the_time_since_the_item_was_seen_counts_not_that_since_the_border():
 
 def test_late_while_another_write_of_this_client_turns_the_hour():
     attempt = attempt_at(LATER, known=cached(0.0), is_turning=True)
-    assert f"h >= {HOUR + 1}" in spelled(attempt.write.update())[1]
+    assert f"h >= {HOUR + 1}" in spelled(attempt.request.update())[1]
 
 
 def test_the_first_write_takes_only_from_an_hour_that_is_not_over():
     attempt = attempt_at(NOW_MS, known=FreshBucket(None))
-    update, condition = spelled(attempt.write)
+    update, condition = spelled(attempt.request)
     assert f"h >= {HOUR}" in condition
     assert f"h = if_not_exists(h, {HOUR})" in update
     assert "o = if_not_exists(o, 0." in update
@@ -193,7 +193,7 @@ def test_a_dropped_limit_leaves_its_hour_to_its_namesake():
         return writes.rebase(bucket, target, in_force, WriteContext(SHARD_ID, now_ms, "id"))
 
     write = attempt(item, NOW_MS)
-    update, condition = spelled(write.write)
+    update, condition = spelled(write.request)
     assert "c_rpm 5000" in update  # of this hour
     for name in ("t_rpm~aa", "c_rpm~aa", "p_rpm~aa", "b1", "k1"):
         assert name in update.partition("REMOVE")[2]
@@ -208,17 +208,17 @@ def test_a_dropped_limit_leaves_its_hour_to_its_namesake():
     assert write.store_first is None
     # with a finished hour, which is stored first and then goes
     write = attempt({**item, "ph": n(HOUR - 1), "u0": n(1), "u1": n(2)}, NOW_MS)
-    update, condition = spelled(write.write)
+    update, condition = spelled(write.request)
     assert write.store_first is not None
     assert {"ph", "u0", "u1", "ua", "ur"} <= set(
         update.partition("REMOVE")[2].replace(",", " ").split()
     )
     assert f"(attribute_not_exists(ph) OR ph = {HOUR - 1})" in condition
     # through children: added up by the store
-    update, _ = spelled(attempt({**item, "k1": n(5)}, NOW_MS).write)
+    update, _ = spelled(attempt({**item, "k1": n(5)}, NOW_MS).request)
     assert "k0 = if_not_exists(k0, 0) + if_not_exists(k1, 0)" in update
     # a write that turns the hour drops nothing
-    update, _ = spelled(attempt(item, LATER).write)
+    update, _ = spelled(attempt(item, LATER).request)
     assert "u1 = c_rpm~aa - if_not_exists(b1, 0)" in update
     assert update.endswith("REMOVE rx, wt, rq")
 

@@ -6,8 +6,8 @@ from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
-from zae_limiter.dynamodb.buckets.pending import BucketChange
-from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan, rejected_alone
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.items.bucket import EntityLink, StoredBucket
 from zae_limiter.dynamodb.items.hours import HourState
@@ -31,19 +31,19 @@ def planned(*parts):
 def test_a_charge_of_nothing_that_is_given_back_goes_with_the_credits():
     """They go before the charge, since only a write that takes nothing shows what runs over."""
     step = planned(NOTHING_BACK, CREDIT, CHARGE)
-    assert step.applied_positions == [0, 1]
+    assert step.positions == [0, 1]
     assert step.net_milli == {"rpm": -1000}
 
 
 def test_a_charge_of_nothing_that_is_given_back_goes_with_charges_where_nothing_is_credited():
     step = planned(NOTHING_BACK, CHARGE)
-    assert step.applied_positions == [0, 1]
+    assert step.positions == [0, 1]
     assert step.net_milli == {"rpm": 1000}
 
 
 def test_a_charge_of_nothing_can_be_given_back_by_itself():
     step = planned(NOTHING_BACK)
-    assert step.applied_positions == [0]
+    assert step.positions == [0]
     assert step.net_milli == {}
 
 
@@ -53,28 +53,25 @@ ALL = BucketChange(IN_FORCE, {"rpm": RATE.capacity_milli}, is_charge=True, admit
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_rejected"),
+    ("changes", "positions"),
     [
-        ([ALL], False),
-        ([TOO_MUCH], True),
-        ([TOO_MUCH._replace(until_ms=NOW_MS + 1)], False),  # a reservation is planned
-        ([TOO_MUCH, CHARGE], False),
-        ([CREDIT], False),
+        ([ALL], [0]),
+        ([TOO_MUCH], None),
+        ([TOO_MUCH._replace(until_ms=NOW_MS + 1)], None),
+        ([TOO_MUCH, CHARGE], [1]),
+        ([ALL, CHARGE], [0]),
+        ([CREDIT], [0]),
     ],
 )
-def test_a_charge_is_rejected_without_a_plan_only_if_its_plan_would_be_to_write_nothing(
-    changes, is_rejected
-):
-    rejection = rejected_alone(FreshBucket(BUCKET), changes, NOW_MS)
-    assert (rejection is not None) == is_rejected
-    if rejection is not None:
-        step = planned(*changes)
-        assert isinstance(step, NothingToWrite)
-        assert (rejection.image, rejection.shard) == (step.image, step.shard)
-        assert rejection.now_ms == NOW_MS
+def test_charges_that_do_not_fit_are_left_out_of_the_write(changes, positions):
+    step = planned(*changes)
+    if positions is None:
+        assert step == NothingToWrite(BUCKET.image, SHARD)
+    else:
+        assert step.positions == positions
 
 
-def test_a_charge_under_other_limits_or_on_no_bucket_is_planned():
-    other = BUCKET._replace(digest="other", image=BUCKET.image._replace(limits={}))
-    assert rejected_alone(FreshBucket(other), [TOO_MUCH], NOW_MS) is None
-    assert rejected_alone(FreshBucket(None), [TOO_MUCH], NOW_MS) is None
+def test_a_charge_that_seems_not_to_fit_is_sent_if_the_entry_may_be_outdated():
+    context = WriteContext(BUCKET_ID.shard(0), NOW_MS, "mark")
+    known = FreshBucket(BUCKET, is_fresh=False)
+    assert plan(known, [TOO_MUCH], context, EntityLink()).positions == [0]

@@ -1,4 +1,4 @@
-"""A charge that asks for no more than one that was found to fit is not planned by itself."""
+"""The prospect of a charge, from the bucket as it was last seen."""
 
 import pytest
 
@@ -7,11 +7,13 @@ from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.clock import Deadline
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.pending import BucketChange, PendingChange, Rejected
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.outcomes import Rejected
+from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
 from zae_limiter.dynamodb.items.hours import HourState
-from zae_limiter.dynamodb.rejection_cache import RejectionCache
+from zae_limiter.dynamodb.rejection_cache import Prospect, RejectionCache
 from zae_limiter.models.config import ConfigSource
 
 NOW_MS = 1_800_000_000_000
@@ -41,44 +43,39 @@ def cache() -> BucketCache:
 
 @pytest.fixture
 def rejections(cache: BucketCache) -> RejectionCache:
-    rejections = RejectionCache(cache, Counters(), 1.0)
-    first = _charge(1, 50)
-    assert rejections.judge(first, NOW_MS) is None
-    assert first.draft is not None
-    return rejections
+    return RejectionCache(cache, Counters(), 1.0)
 
 
-@pytest.mark.parametrize("amounts", [(1, 50), (1, 0), (0, 49)])
-def test_a_charge_of_no_more_gets_no_draft(
+@pytest.mark.parametrize("amounts", [(1, 50), (10, 100), (0, 0)])
+def test_a_charge_that_the_bucket_holds_fits(
     rejections: RejectionCache, amounts: tuple[int, int]
 ) -> None:
-    pending = _charge(*amounts)
-    assert rejections.judge(pending, NOW_MS + 1) is None
-    assert pending.draft is None
-
-
-@pytest.mark.parametrize("amounts", [(2, 50), (1, 51)])
-def test_a_charge_of_more_is_planned(rejections: RejectionCache, amounts: tuple[int, int]) -> None:
-    pending = _charge(*amounts)
-    assert rejections.judge(pending, NOW_MS + 1) is None
-    assert pending.draft is not None
+    assert rejections.judge(_charge(*amounts), NOW_MS + 1) is Prospect.FITS
 
 
 @pytest.mark.parametrize("amounts", [(11, 0), (0, 101)])
-def test_a_charge_that_does_not_fit_is_still_rejected(
+def test_a_charge_that_does_not_fit_is_rejected(
     rejections: RejectionCache, amounts: tuple[int, int]
 ) -> None:
     assert isinstance(rejections.judge(_charge(*amounts), NOW_MS + 1), Rejected)
 
 
-def test_an_earlier_stamp_is_planned(rejections: RejectionCache) -> None:
-    pending = _charge(1, 50)
-    assert rejections.judge(pending, NOW_MS - 1) is None
-    assert pending.draft is not None
+@pytest.mark.parametrize("now_ms", [NOW_MS - 1, NOW_MS + 1000])
+def test_a_charge_is_doubtful_if_the_bucket_was_not_seen_lately(
+    rejections: RejectionCache, now_ms: int
+) -> None:
+    assert rejections.judge(_charge(11, 0), now_ms) is Prospect.DOUBTFUL
 
 
-def test_another_entry_is_planned(rejections: RejectionCache, cache: BucketCache) -> None:
-    _store(cache)
-    pending = _charge(1, 50)
-    assert rejections.judge(pending, NOW_MS) is None
-    assert pending.draft is not None
+def test_a_charge_of_a_caller_that_reads_first_is_not_rejected(
+    rejections: RejectionCache,
+) -> None:
+    pending = _charge(11, 0)
+    pending.look_first = True
+    assert rejections.judge(pending, NOW_MS) is Prospect.DOUBTFUL
+
+
+def test_a_bucket_that_was_never_seen_is_assumed_full() -> None:
+    rejections = RejectionCache(BucketCache(), Counters(), 1.0)
+    assert rejections.judge(_charge(10, 100), NOW_MS) is Prospect.FITS
+    assert rejections.judge(_charge(11, 0), NOW_MS) is Prospect.DOUBTFUL

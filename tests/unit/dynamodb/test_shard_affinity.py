@@ -8,7 +8,7 @@ import pytest
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import Shard
-from zae_limiter.dynamodb.buckets.pending import BucketChange
+from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.sharding.affinity import STAY_S, ShardAffinity
 

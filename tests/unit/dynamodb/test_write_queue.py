@@ -5,7 +5,8 @@ import time
 import pytest
 
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.dynamodb.buckets.pending import BucketChange, PendingChange
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.write_queue import MAX_GROUP, WriteQueues
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.models.config import ConfigSource

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from zae_limiter.admission.image import BucketImage, is_slots
 from zae_limiter.admission.moves import Move, Wanted
 from zae_limiter.admission.slots import SlotLedger, SlotWrite
-from zae_limiter.dynamodb.buckets.pending import BucketChange
+from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.models.timestamps import MILLI
 
 Moments = tuple[int | None, ...]

@@ -156,7 +156,7 @@ def _hand_over(queue: _Queue) -> bool:
             return False
         del queue.waiting[heir]
         if heir.deadline.is_nearly_over():  # its followers would fail with it
-            heir.resolve(NotSent("the write queue of this bucket was too long; try again"))
+            heir.outcome = NotSent("the write queue of this bucket was too long; try again")
             heir.wake()
         elif heir.wake():
             if reserves:

@@ -11,7 +11,7 @@ from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed
 from zae_limiter.admission.rebase import full_bucket, without_drops
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
-from zae_limiter.dynamodb.buckets.pending import BucketChange, through_children
+from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children, total_at
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import (
     NO_AMOUNTS,
@@ -43,18 +43,11 @@ from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
 
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
 NOTHING = Wanted()
-SINGLE_CHARGE = (0,)  # positions of a write that carries the leader's charge and nothing else
-SINGLE_RESERVATION = [0]  # not the same object: what it leaves has to be looked at
 STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
 DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
 
-NO_MOMENTS: Mapping[int, Moments] = {}
-NO_LATE_CREDITS: Mapping[str, tuple[int, int]] = {}
 
-Totals = Mapping[str, Wanted]
-
-
-class Sendable(Protocol):
+class Request(Protocol):
     """An UpdateItem request."""
 
     @property
@@ -63,39 +56,41 @@ class Sendable(Protocol):
     def text(self, table: str) -> str: ...
 
 
-class Attempt(NamedTuple):
-    """One conditional write, and how to repeat it if its outcome is unknown.
+class PlannedWrite(NamedTuple):
+    """One conditional write, and the repetition of it for an unknown outcome.
 
     The write leaves ``write_id`` on the item and expects ``previous_write_id`` there.
     ``guarded_retry`` builds the repetition that cannot apply twice; None for writes that must not
-    be repeated. ``applied_positions`` says which changes of the group the write carries (none if it
-    only prepares the bucket for them), ``net_milli`` what it takes from each limit.
+    be repeated. ``structural`` says that the write only prepares the bucket. ``positions`` are
+    those of the changes that the write carries, ``net_milli`` the amounts that it takes from each
+    limit, ``moves`` are listed for the counters.
 
     ``store_first`` is a finished hour that must be stored before the write is sent, since the write
     drops it from the item. ``begins_hour`` is the origin and hour that the write begins, if any.
-    ``tally`` counts acquires that ended before it. ``late_credits`` are counted as usage after the
-    write, beside the item: those to limits that the bucket does not have any more. ``moments`` are
-    those at which slots of the changes expire, by position.
+    ``tally`` counts acquires that ended before the write. ``late_credits`` are counted as usage
+    after the write, beside the item: credits to limits that the bucket does not have any more.
+    ``moments`` are those at which slots of the changes expire, by position. ``may_leave_debt`` says
+    that a limit may be below zero after the write, which the TTL has to outlast.
     """
 
-    write: Sendable
+    request: Request
     write_id: str
     previous_write_id: str | None = None
     guarded_retry: Callable[[], UpdateExpression] | None = None
     structural: bool = False
-    plain_moves: int = 0  # for the counters
-    clamp_moves: int = 0
-    applied_positions: Sequence[int] = ()
+    moves: Sequence[Move] = ()
+    positions: Sequence[int] = ()
     net_milli: Mapping[str, int] = NO_AMOUNTS
     store_first: OriginHour | None = None
     begins_hour: tuple[str, int] | None = None
     tally: Tally = NO_TALLY
-    late_credits: Mapping[str, tuple[int, int]] = NO_LATE_CREDITS
-    moments: Mapping[int, Moments] = NO_MOMENTS
+    late_credits: Mapping[str, tuple[int, int]] = {}
+    moments: Mapping[int, Moments] = {}
+    may_leave_debt: bool = True
 
 
 class WriteContext(NamedTuple):
-    """What holds for one attempt: the item, the stamp and the write id.
+    """The facts that hold for one attempt: the item, the stamp and the write id.
 
     ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``tally`` counts acquires
     of this client that were rejected or have waited, and that the bucket has not counted yet.
@@ -110,151 +105,139 @@ class WriteContext(NamedTuple):
     is_turning: bool = False
 
 
-def charge(
-    known: KnownBucket,
-    bucket: StoredBucket,
-    moves: list[Move],
-    change: BucketChange,
-    in_force: InForce,
-    context: WriteContext,
-) -> Attempt:
-    """Write one charge, with moves that were planned for it. This is the usual write.
+class CarriedChanges(NamedTuple):
+    """The changes of a group that one write carries, added up.
 
-    A reservation may leave a debt, which the TTL has to outlast.
+    ``positions`` are those of the changes in the group, ``wanted`` their amounts by limit.
+    ``through_milli`` is the part of the amounts that comes through children of the entity.
     """
-    reserves = change.until_ms is not None
-    return _balance_write(
-        known,
-        bucket,
-        moves,
-        in_force,
-        context,
-        admitted=change.admitted,
-        positions=SINGLE_RESERVATION if reserves else SINGLE_CHARGE,
-        net_milli=change.amounts_milli,
-        through_milli=through_children((change,)) if change.through_child else NO_AMOUNTS,
-        owes=reserves,
-    )
+
+    positions: Sequence[int]
+    wanted: Mapping[str, Wanted]
+    admitted: int
+    through_milli: Mapping[str, int]
+    slots: PlannedSlots | None = None
+
+    @classmethod
+    def of(
+        cls,
+        changes: Sequence[BucketChange],
+        positions: Sequence[int],
+        image: BucketImage,
+        now_ms: int,
+        slots: PlannedSlots | None = None,
+    ) -> CarriedChanges:
+        carried = [changes[position].without_absent_limits(image) for position in positions]
+        return cls(
+            positions=positions,
+            wanted=total_at(carried, image, now_ms),
+            admitted=sum(change.admitted for change in carried),
+            through_milli=through_children(carried),
+            slots=slots,
+        )
+
+    def tokens(self) -> Mapping[str, Wanted]:
+        """Return the amounts of limits that refill, without those of slots."""
+        slots = self.slots
+        if slots is None:
+            return self.wanted
+        return {key: each for key, each in self.wanted.items() if not slots.is_slots(key)}
 
 
-def group(
+def balance_write(
     known: KnownBucket,
     bucket: StoredBucket,
-    wanted: Totals,
+    carried: CarriedChanges,
     in_force: InForce,
     context: WriteContext,
-    *,
-    admitted: int,
-    positions: Sequence[int],
-    through_milli: Mapping[str, int] = NO_AMOUNTS,
-    slots: PlannedSlots | None = None,
-) -> Attempt:
-    """Write charges, debts and credits of several callers, all or none."""
-    of_slots: list[Move] = []
+) -> PlannedWrite:
+    """Write charges, debts and credits to a bucket, all or none. This is the usual write."""
+    image, slots, now_ms = bucket.image, carried.slots, context.now_ms
+    tokens = carried.tokens()
+    moves = _guessed_moves(known, image, tokens, now_ms)
+    takes = gives = may_leave_debt = False
+    for each in tokens.values():
+        takes = takes or each.asked or each.owed_milli > 0
+        gives = gives or each.returned_milli > 0
+        may_leave_debt = may_leave_debt or each.owed_milli > 0 or each.needed_milli is not None
     if slots is not None:
-        of_slots = slots.moves(wanted)
-        wanted = {key: each for key, each in wanted.items() if not slots.is_slots(key)}
-    net = {key: each.net_milli for key, each in wanted.items()}
-    only_gives = not of_slots and not any(
-        each.taken_milli or each.asked for each in wanted.values()
+        slot_moves = slots.moves(carried.wanted)
+        moves += slot_moves
+        takes, gives = takes or bool(slot_moves), gives or slots.gives
+    elif not takes and _counts_admissions_only(bucket, carried, context):
+        return credit(carried, context)
+    can_repeat = takes and not gives  # repeated, a write that gives could give twice
+    counts = _counts_of_hour(known, bucket, carried, context)
+    turn = Turn(context.write_id) if counts is None else turn_of(bucket, counts, context.write_id)
+    until_ms = in_force.extended_ttl(image.expires_ms, now_ms, context.usage_ms)
+    if not in_force.outlasts_refill(until_ms, len(image.limits), now_ms):
+        may_leave_debt = True  # of a limit that is not in force
+    if may_leave_debt:
+        until_ms = expires_ms(after(image, moves), in_force, now_ms, context.usage_ms)
+    write = TemplatedCharge(
+        shard_id=context.shard_id,
+        moves=moves,
+        trailer=WriteTrailer(
+            write_id=turn.write_id,
+            admitted=carried.admitted if counts is None else 0,
+            expires_ms=until_ms,
+            keeps=until_ms == image.expires_ms,
+        ),
+        bucket=bucket,
+        version=0 if image.config_version else in_force.governing_version,
+        counts=counts,
+        slot_writes=() if slots is None else slots.writes(),
+        ends_pause=image.paused_until_ms is not None and not is_paused(image, now_ms),
     )
-    if (
-        slots is None
-        and only_gives
-        and not through_milli
-        and context.tally.is_empty
-        and not is_over(bucket, context.now_ms, context.usage_ms)
-    ):
-        return credit(wanted, context, admitted=admitted, positions=positions, net_milli=net)
-    limits, now_ms = bucket.image.limits, context.now_ms
+    return PlannedWrite(
+        request=write,
+        write_id=turn.write_id,
+        previous_write_id=bucket.write_id if can_repeat else None,
+        guarded_retry=write.guarded if can_repeat else None,
+        moves=moves,
+        positions=carried.positions,
+        net_milli={each.key: each.consumed_milli for each in moves},
+        store_first=turn.store_first,
+        begins_hour=turn.begins_hour,
+        tally=context.tally,
+        moments={} if slots is None else slots.moments,
+        may_leave_debt=may_leave_debt,
+    )
+
+
+def _guessed_moves(
+    known: KnownBucket, image: BucketImage, wanted: Mapping[str, Wanted], now_ms: int
+) -> list[Move]:
+    """Guess the branch of each limit from the bucket as it was last seen."""
     others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
-    moves = [
-        guessed_move(key, limits[key], each, now_ms, age_ms, others.get(key, 0))
+    return [
+        guessed_move(key, image.limits[key], each, now_ms, age_ms, others.get(key, 0))
         for key, each in wanted.items()
     ]
-    gives = only_gives or any(each.returned_milli for each in wanted.values())
-    return _balance_write(
-        known,
-        bucket,
-        moves + of_slots,
-        in_force,
-        context,
-        admitted=admitted,
-        positions=positions,
-        net_milli=net,
-        through_milli=through_milli,
-        owes=any(each.owed_milli or each.needed_milli is not None for each in wanted.values()),
-        gives=gives or (slots is not None and slots.gives),
-        slots=slots,
+
+
+def _counts_admissions_only(
+    bucket: StoredBucket, carried: CarriedChanges, context: WriteContext
+) -> bool:
+    """Tell whether a write counts nothing by the hour except admitted acquires."""
+    return (
+        not carried.through_milli
+        and context.tally.is_empty
+        and not is_over(bucket, context.now_ms, context.usage_ms)
     )
 
 
-def _balance_write(
-    known: KnownBucket,
-    bucket: StoredBucket,
-    moves: list[Move],
-    in_force: InForce,
-    context: WriteContext,
-    *,
-    admitted: int,
-    positions: Sequence[int],
-    net_milli: Mapping[str, int],
-    through_milli: Mapping[str, int],
-    owes: bool = False,
-    gives: bool = False,
-    slots: PlannedSlots | None = None,
-) -> Attempt:
-    now_ms, write_id, usage_ms = context.now_ms, context.write_id, context.usage_ms
-    image, hours, tally = bucket.image, bucket.hours, context.tally
-    until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
-    if owes or not in_force.outlasts_refill(until, len(image.limits), now_ms):
-        until = expires_ms(after(image, moves), in_force, now_ms, usage_ms)
-    counts, store_first, begins_hour = None, None, None
-    hour = now_ms // HOUR_MS
-    if hour <= hours.hour:  # it is not over, in all but one write an hour
-        if through_milli or not tally.is_empty:
-            counted = Counted(admitted, tally, through_milli)
-            counts = counts_of_running_hour(bucket, hour, counted)
-            admitted = 0
-    else:
-        counts = _counts(known, bucket, context, Counted(admitted, tally, through_milli))
-        write_id, store_first, begins_hour = turn_of(bucket, counts, write_id)
-        admitted = 0
-    trailer = WriteTrailer(
-        write_id=write_id, admitted=admitted, expires_ms=until, keeps=until == image.expires_ms
-    )
-    version = 0 if image.config_version else in_force.governing_version
-    write = TemplatedCharge(context.shard_id, moves, trailer, bucket, version, counts)
-    if slots is not None:
-        write.slot_writes = slots.writes()
-    if image.paused_until_ms is not None and not is_paused(image, now_ms):
-        write.ends_pause = True
-    clamped = _clamped(moves)
-    return Attempt(
-        write=write,
-        write_id=write_id,
-        previous_write_id=None if gives else bucket.write_id,
-        guarded_retry=None if gives else write.guarded,
-        structural=False,
-        plain_moves=len(moves) - clamped,
-        clamp_moves=clamped,
-        applied_positions=positions,
-        net_milli=net_milli,
-        store_first=store_first,
-        begins_hour=begins_hour,
-        tally=tally,
-        late_credits=NO_LATE_CREDITS,
-        moments=NO_MOMENTS if slots is None else slots.moments,
-    )
-
-
-def _counts(
-    known: KnownBucket,
-    bucket: StoredBucket,
-    context: WriteContext,
-    counted: Counted,
-) -> HourCounts:
-    """Return what a write counts after the end of the hour that the bucket counts for."""
+def _counts_of_hour(
+    known: KnownBucket, bucket: StoredBucket, carried: CarriedChanges, context: WriteContext
+) -> HourCounts | None:
+    """Return the counts of a write by the hour; None if the trailer of the write has them all."""
+    hour = context.now_ms // HOUR_MS
+    is_running = hour <= bucket.hours.hour
+    if is_running and not carried.through_milli and context.tally.is_empty:
+        return None
+    counted = Counted(carried.admitted, context.tally, carried.through_milli)
+    if is_running:
+        return counts_of_running_hour(bucket, hour, counted)
     return hour_counts(
         known,
         bucket,
@@ -265,105 +248,103 @@ def _counts(
     )
 
 
-def _clamped(moves: list[Move]) -> int:
-    return sum(move.put is not None for move in moves)
-
-
-def credit(
-    wanted: Totals,
-    context: WriteContext,
-    *,
-    admitted: int,
-    positions: Sequence[int],
-    net_milli: Mapping[str, int] = NO_AMOUNTS,
-) -> Attempt:
+def credit(carried: CarriedChanges, context: WriteContext) -> PlannedWrite:
     """Write credits alone: balances only grow, so nothing has to be known of the bucket."""
-    shard_id, now_ms, write_id = context.shard_id, context.now_ms, context.write_id
-    moves = [move(key, NO_RATE, each, now_ms, overflowing=False) for key, each in wanted.items()]
-    update = bucket_update(bucket_item.key(*shard_id), moves, WriteTrailer(write_id, admitted))
+    moves = [
+        move(key, NO_RATE, each, context.now_ms, overflowing=False)
+        for key, each in carried.wanted.items()
+    ]
+    trailer = WriteTrailer(context.write_id, carried.admitted)
+    update = bucket_update(bucket_item.key(*context.shard_id), moves, trailer)
     for each in moves:
         require_limit(update, each.key)
     if not moves:
         require_bucket(update)
-    return Attempt(update, write_id, applied_positions=positions, net_milli=net_milli)
+    return PlannedWrite(
+        request=update,
+        write_id=context.write_id,
+        positions=carried.positions,
+        net_milli={key: each.net_milli for key, each in carried.wanted.items()},
+    )
 
 
 def first(
-    in_force: InForce,
-    wanted: Totals,
-    link: EntityLink,
-    context: WriteContext,
-    *,
-    admitted: int,
-    positions: Sequence[int],
-    through_milli: Mapping[str, int] = NO_AMOUNTS,
-    slots: PlannedSlots | None = None,
-) -> Attempt:
+    in_force: InForce, carried: CarriedChanges, link: EntityLink, context: WriteContext
+) -> PlannedWrite:
     """Create the bucket, or take from it if it exists and is full: both have the same result."""
-    shard_id, now_ms, tally = context.shard_id, context.now_ms, context.tally
+    shard_id, now_ms, slots = context.shard_id, context.now_ms, carried.slots
     write_id, hour = TURN_MARK + context.write_id, now_ms // HOUR_MS
-    origin = new_origin(shard_id.number)
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
-    moves = [first_move(key, rate, wanted.get(key, NOTHING), now_ms) for key, rate in rates.items()]
+    moves = [
+        first_move(key, rate, carried.wanted.get(key, NOTHING), now_ms)
+        for key, rate in rates.items()
+    ]
     full = full_bucket(in_force, now_ms)
-    until = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
-    trailer = WriteTrailer(write_id, 0, until, keeps=False)
-    asked = encode_asked(tally.asked, bucket_item.slots_for(rates))
+    until_ms = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
+    trailer = WriteTrailer(write_id=write_id, expires_ms=until_ms, keeps=False)
+    counts = HourCounts(
+        form=HourForm.COUNT,
+        hour=hour,
+        admitted=carried.admitted,
+        tally=context.tally,
+        through_milli=carried.through_milli,
+        origin=new_origin(shard_id.number),
+        asked=encode_asked(context.tally.asked, bucket_item.slots_for(rates)),
+    )
     new_bucket = NewBucket(
-        bucket_item.key(*shard_id),
-        bucket_item.index_keys(*shard_id),
-        link,
-        rates,
-        in_force.governing_version,
-        now_ms,
-        HourCounts(HourForm.COUNT, hour, admitted, tally, through_milli, None, origin, asked),
-        () if slots is None else slots.writes(),
+        key=bucket_item.key(*shard_id),
+        index_keys=bucket_item.index_keys(*shard_id),
+        link=link,
+        rates=rates,
+        version=in_force.governing_version,
+        generation=now_ms,
+        counts=counts,
+        slot_writes=() if slots is None else slots.writes(),
     )
 
     def only_if_absent() -> UpdateExpression:
         # Another origin: the first write may have created an item that was removed since.
-        counts = new_bucket.counts._replace(origin=new_origin(shard_id.number))
-        again = new_bucket._replace(counts=counts)
-        return first_write(again, moves, trailer, only_if_absent=True)
+        again = counts._replace(origin=new_origin(shard_id.number))
+        return first_write(new_bucket._replace(counts=again), moves, trailer, only_if_absent=True)
 
-    write = first_write(new_bucket, moves, trailer)
-    return Attempt(
-        write,
-        write_id,
-        None,
-        only_if_absent,
-        applied_positions=positions,
-        begins_hour=(origin, hour) if context.usage_ms else None,
-        tally=tally,
-        moments=NO_MOMENTS if slots is None else slots.moments,
+    return PlannedWrite(
+        request=first_write(new_bucket, moves, trailer),
+        write_id=write_id,
+        guarded_retry=only_if_absent,
+        positions=carried.positions,
+        begins_hour=(counts.origin, hour) if context.usage_ms else None,
+        tally=context.tally,
+        moments={} if slots is None else slots.moments,
     )
 
 
 def rebase(
     bucket: StoredBucket, target: BucketImage, in_force: InForce, context: WriteContext
-) -> Attempt:
-    """Bring the bucket's limits to those of ``target``; levels stay, and a pause that is not over.
+) -> PlannedWrite:
+    """Bring the bucket's limits to those of ``target``; levels and a running pause stay.
 
     ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates.
     """
-    shard_id, now_ms, write_id, usage_ms = context[:4]
+    now_ms, usage_ms = context.now_ms, context.usage_ms
     if not is_paused(target, now_ms):
         target = target._replace(paused_until_ms=None)
-    counts, turn = None, Turn(write_id)
+    counts, turn = None, Turn(context.write_id)
     if is_over(bucket, now_ms, usage_ms):
         counts = hour_counts(FreshBucket(bucket), bucket, now_ms, usage_ms=usage_ms)
-        turn = turn_of(bucket, counts, write_id)
+        turn = turn_of(bucket, counts, context.write_id)
         target = without_drops(bucket.image, target)
-    else:  # of two limits that are dropped at once, one could not inherit from the other
+    else:  # if two limits are dropped at once, one cannot inherit the usage of the other
         allowed = 1 if bucket.hours.has_children else len(bucket.image.limits)
         target = without_drops(bucket.image, target, allowed=allowed)
         if bucket.image.limits.keys() - target.limits.keys():
             turn = turn._replace(store_first=bucket.finished)
-    until = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
+    until_ms = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
     write_id = turn.write_id + STRUCTURAL
-    trailer = WriteTrailer(write_id, 0, until, until == bucket.image.expires_ms)
+    trailer = WriteTrailer(
+        write_id=write_id, expires_ms=until_ms, keeps=until_ms == bucket.image.expires_ms
+    )
     update = structural_write(
-        bucket_item.key(*shard_id),
+        bucket_item.key(*context.shard_id),
         bucket,
         target,
         rates=_whole_rates(bucket, target, in_force),
@@ -371,12 +352,12 @@ def rebase(
         now_ms=now_ms,
         counts=counts,
     )
-    # It counts the generation up, so that a repetition is refused if the first one was applied.
-    return Attempt(
-        update,
-        write_id,
-        bucket.write_id,
-        lambda: update,
+    # The write counts the generation up: a repetition is refused if the first one was applied.
+    return PlannedWrite(
+        request=update,
+        write_id=write_id,
+        previous_write_id=bucket.write_id,
+        guarded_retry=lambda: update,
         structural=True,
         store_first=turn.store_first,
         begins_hour=turn.begins_hour,
@@ -384,7 +365,7 @@ def rebase(
 
 
 def _whole_rates(bucket: StoredBucket, target: BucketImage, in_force: InForce) -> dict[str, Rate]:
-    """Return what is stored of limits that stay as they are, of others what is in force."""
+    """Return the stored rates of unchanged limits, and the rates in force of all others."""
     before, stored = bucket.image.limits, bucket.whole_rates
     return {
         key: stored[key]

@@ -10,7 +10,7 @@ from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.shards.tree import Shard, draw
 from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.concurrency.locks import SignalSafeLock
-from zae_limiter.dynamodb.buckets.pending import BucketChange
+from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.items.bucket import BucketId
 
 STAY_S = 0.05  # a few round trips: long enough for a group to form

@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import under_limits
-from zae_limiter.admission.image import BucketImage, is_paused, level_milli, reaches_ms
+from zae_limiter.admission.image import BucketImage, is_paused, reaches_ms
 from zae_limiter.admission.in_force import InForce
-from zae_limiter.admission.rebase import at_rate, full_limit, has_limits
-from zae_limiter.admission.shards.combined import combine, paused_until_ms
+from zae_limiter.admission.rebase import at_rate, full_limit
+from zae_limiter.admission.shards.combined import CombinedImage, combine, paused_until_ms
 from zae_limiter.admission.shards.pressure import QUIET_PER_S
 from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import WHOLE, Shard, effective
-from zae_limiter.admission.slots import swept
-from zae_limiter.dynamodb.buckets.cache import LONG_AGO, BucketCache, CachedBucket
-from zae_limiter.dynamodb.buckets.pending import BucketChange, Rejected, fits_alone
+from zae_limiter.dynamodb.buckets.cache import LONG_AGO, BucketCache, CachedBucket, holds_limits
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.outcomes import Rejected
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket
 
 Images = dict[Shard, BucketImage]
@@ -57,6 +57,13 @@ class KnownShards(NamedTuple):
         """Return those of the shards that have a cache entry."""
         return [shard for shard in shards if self.entries[shard] is not None]
 
+    def were_seen(self, after_ms: int, now_ms: int) -> bool:
+        """Tell whether every shard was seen after a moment, and none after the stamp."""
+        return all(
+            entry is not None and after_ms < entry.at_ms <= now_ms
+            for entry in self.entries.values()
+        )
+
     def older_than(self, moment_ms: int) -> list[int]:
         """Return the numbers of shards that were not seen since."""
         return [
@@ -64,6 +71,19 @@ class KnownShards(NamedTuple):
             for shard, entry in self.entries.items()
             if entry is None or entry.at_ms < moment_ms
         ]
+
+    def could_hold(self, images: Images, change: BucketChange, now_ms: int) -> bool:
+        """Tell whether one shard holds a charge, or all together where it would be gathered."""
+        if fitting(images, change, now_ms):
+            return True
+        return len(images) > 1 and self.gathers(images, change, now_ms)
+
+    def gathers(self, images: Images, change: BucketChange, now_ms: int) -> bool:
+        """Tell whether all shards together hold a charge, and it would be gathered from them."""
+        if not self.should_gather(images, change):
+            return False
+        at_once = change._replace(until_ms=None)
+        return at_once.fits(combined(images, change.in_force, now_ms), now_ms)
 
     def should_gather(self, images: Images, change: BucketChange) -> bool:
         """Tell whether a charge that no shard holds is gathered from several.
@@ -79,26 +99,15 @@ class KnownShards(NamedTuple):
         return [
             shard.number
             for shard, entry in self.entries.items()
-            if entry is not None and not has_limits(entry.bucket.image, in_force.at(shard))
+            if entry is not None and not holds_limits(entry.bucket, in_force.at(shard))
         ]
-
-
-def seems_to_fit(
-    cache: BucketCache, bucket_id: BucketId, change: BucketChange, now_ms: int
-) -> bool:
-    """Tell whether a charge fits into the bucket as cached."""
-    shards = KnownShards.of(cache, bucket_id)
-    images = shards.images(change.in_force, now_ms)
-    if fitting(images, change, now_ms):
-        return True
-    return shards.should_gather(images, change) and fits_together(images, change, now_ms)
 
 
 def fitting(images: Images, change: BucketChange, now_ms: int) -> list[Shard]:
     """Return the shards that hold a charge by themselves; none while the bucket is paused."""
-    if _is_paused(images, now_ms):
-        return []
-    return [shard for shard, image in images.items() if fits_alone(change, image, now_ms)]
+    if any(is_paused(image, now_ms) for image in images.values()):
+        return []  # all shards are paused if one of them is
+    return [shard for shard, image in images.items() if change.fits(image, now_ms)]
 
 
 def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Shard | None:
@@ -116,24 +125,17 @@ def soonest(images: Images, shards: Iterable[Shard], change: BucketChange) -> Sh
     return min(shards, key=due_ms, default=None)
 
 
-def fits_together(images: Images, change: BucketChange, now_ms: int) -> bool:
-    """Tell whether all shards together hold a charge; never while the bucket is paused."""
-    if _is_paused(images, now_ms):
-        return False
-    shards = [swept(image, now_ms) for image in images.values()]
-    return all(
-        sum(level_milli(image.limits[key], now_ms) for image in shards) >= amount
-        for key, amount in change.amounts_milli.items()
-    )
-
-
 def rejection(images: Images, change: BucketChange, now_ms: int, *, gathers: bool) -> Rejected:
     """Show why a charge does not fit: the shard that holds it first, or all shards combined."""
     if len(images) == 1 or not gathers:
         shard, until_ms = _first_to_hold(images, change), paused_until_ms(images.values())
         return Rejected(images[shard]._replace(paused_until_ms=until_ms), now_ms, shard)
-    rates = dict(zip(change.in_force.keys, change.in_force.rates, strict=True))
-    return Rejected(combine(images, rates, now_ms), now_ms)
+    return Rejected(combined(images, change.in_force, now_ms), now_ms)
+
+
+def combined(images: Images, in_force: InForce, now_ms: int) -> CombinedImage:
+    """Combine all shards of a bucket under the limits in force."""
+    return combine(images, dict(zip(in_force.keys, in_force.rates, strict=True)), now_ms)
 
 
 def whole_image(buckets: Collection[StoredBucket], now_ms: int) -> BucketImage:
@@ -168,11 +170,6 @@ def _first_to_hold(images: Images, change: BucketChange) -> Shard:
         return never, holds_ms, shard
 
     return min(images, key=wait)
-
-
-def _is_paused(images: Images, now_ms: int) -> bool:
-    """Tell whether one of the shards is known to be paused: then all of them are."""
-    return any(is_paused(image, now_ms) for image in images.values())
 
 
 def _entry_of(cache: BucketCache, bucket_id: BucketId, shard: Shard) -> CachedBucket | None:

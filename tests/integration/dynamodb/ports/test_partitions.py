@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.dynamodb.ports.world import NS, Raw
 from zae_limiter import PermissionDenied, schema
-from zae_limiter._async.engines.dynamodb.buckets.queries import BucketQueries, IndexedBuckets
+from zae_limiter._async.engines.dynamodb.bucket_queries import BucketQueries, IndexedBuckets
 from zae_limiter._async.engines.dynamodb.partitions import (
     PARALLEL_QUERIES,
     InTurn,
@@ -12,7 +12,7 @@ from zae_limiter._async.engines.dynamodb.partitions import (
     Unordered,
 )
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
-from zae_limiter._sync.engines.dynamodb.buckets import queries as sync_queries
+from zae_limiter._sync.engines.dynamodb import bucket_queries as sync_queries
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.items import bucket

@@ -112,7 +112,7 @@ class ModelClient:
         while True:
             try:
                 timeout_s, _ = retries.timeouts()
-                self.counters.called()
+                self.counters.add(calls=1)
                 self.calls[operation] += 1
                 answer = await self._send(operation, request, timeout_s)
                 break

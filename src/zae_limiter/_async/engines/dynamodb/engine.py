@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._async.engines.dynamodb.buckets.port import DynamoBuckets
+from zae_limiter._async.engines.dynamodb.bucket_port import DynamoBuckets
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._async.engines.dynamodb.context import TableContext

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from zae_limiter._sync.engines.dynamodb.buckets.port import DynamoBuckets
+from zae_limiter._sync.engines.dynamodb.bucket_port import DynamoBuckets
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._sync.engines.dynamodb.context import TableContext

@@ -1,11 +1,11 @@
-"""One conditional write to a bucket, and finding out what became of it if no answer came."""
+"""One conditional write to a bucket; if no answer comes, its outcome is looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
-from zae_limiter.dynamodb.buckets.writes import Attempt
+from zae_limiter.dynamodb.buckets.writes import PlannedWrite
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import WRITE_ID
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
@@ -16,40 +16,42 @@ from zae_limiter.transport.errors import ConditionFailed, NoAnswer, ServerFault
 # A repeated write may meet other connections that the server has closed, but hardly more of them.
 MAX_CLOSED_CONNECTIONS = 4
 NO_ITEM = "the answer to UpdateItem shows no item; check endpoint_url and any proxy before it"
-FIRST_SHARE = 0.7  # of the time that is left; the rest is for finding out what became of it
+FIRST_SHARE = 0.7  # of the remaining time; the rest is for looking up an unknown outcome
 
 
 class ConditionalWriter:
-    """Send a write at most once, except where a repetition cannot apply it twice."""
+    """Sends a write once, and again only where the repetition cannot apply it twice."""
 
     def __init__(self, client: DynamoClient) -> None:
         self._client = client
         self._counters = client.counters
 
     async def write(
-        self, attempt: Attempt, deadline: Deadline, on_throttled: Callable[[], None] | None = None
+        self,
+        write: PlannedWrite,
+        deadline: Deadline,
+        on_throttled: Callable[[], None] | None = None,
     ) -> Item:
-        """Return the item after the write; raise ConditionFailed if it was refused.
+        """Return the item after the write; raise ConditionFailed if the write was refused.
 
-        ``on_throttled`` is called each time DynamoDB throttles the write.
-
-        Other errors: NotSent and Throttled if the write was not made, ServerFault and NoAnswer if
-        it may have been made, or may still be.
+        ``on_throttled`` is called each time DynamoDB throttles the write. NotSent and Throttled say
+        that the write was not made, ServerFault and NoAnswer that it may have been made, or that it
+        may still arrive.
         """
         first, client = Deadline(deadline.left() * FIRST_SHARE), self._client
-        text = attempt.write.text(client.table)
+        text = write.request.text(client.table)
         try:
             answer = await client.call("UpdateItem", text, deadline=first, throttled=on_throttled)
             item: Item = answer["Attributes"]
             return item
         except KeyError:
-            return await self._retry_guarded(attempt, ServerFault(NO_ITEM), deadline)
+            return await self._retry_guarded(write, ServerFault(NO_ITEM), deadline)
         except ServerFault as fault:
-            return await self._retry_guarded(attempt, fault, deadline)
+            return await self._retry_guarded(write, fault, deadline)
         except NoAnswer as silence:
             if silence.reused_connection:
-                return await self._repeat_if_unread(attempt, silence, deadline)
-            return await self._look_for(attempt, silence, deadline)
+                return await self._repeat_if_unread(write, silence, deadline)
+            return await self._look_for(write, silence, deadline)
 
     async def read(self, key: Item, deadline: Deadline) -> Item | None:
         """Read an item consistently."""
@@ -58,43 +60,43 @@ class ConditionalWriter:
         return answer.get("Item")
 
     async def _retry_guarded(
-        self, attempt: Attempt, fault: ServerFault, deadline: Deadline
+        self, write: PlannedWrite, fault: ServerFault, deadline: Deadline
     ) -> Item:
-        """Repeat the write if that cannot apply it twice: after an answer nothing is in flight."""
-        if attempt.guarded_retry is None:
-            return await self._look_for(attempt, fault, deadline)
-        return await self._repeat(attempt, attempt.guarded_retry, fault, deadline)
+        """Repeat the write under its guard: after an answer no earlier copy is in flight."""
+        if write.guarded_retry is None:
+            return await self._look_for(write, fault, deadline)
+        return await self._repeat(write, write.guarded_retry, fault, deadline)
 
     async def _repeat_if_unread(
-        self, attempt: Attempt, silence: NoAnswer, deadline: Deadline
+        self, write: PlannedWrite, silence: NoAnswer, deadline: Deadline
     ) -> Item:
         """Repeat a write that was sent just when the server closed the idle connection.
 
-        Read once; only while the item's write id is still the known one, the write is repeated
-        under that guard. If the original arrives after all, it is charged once more: never
-        admitted once more.
+        Read once. Only while the item's write id is still the known one, the write is repeated
+        under that guard. If the original arrives after all, the caller is charged twice, but
+        admitted once.
         """
-        if attempt.guarded_retry is None:
-            return await self._look_for(attempt, silence, deadline)
-        item = await self._read_in_doubt(attempt, silence, deadline)
+        if write.guarded_retry is None:
+            return await self._look_for(write, silence, deadline)
+        item = await self._read_in_doubt(write, silence, deadline)
         last = _write_id(item)
-        if item is not None and last == attempt.write_id:
+        if item is not None and last == write.write_id:
             return item
-        if last != attempt.previous_write_id:
+        if last != write.previous_write_id:
             raise silence
         self._counters.add(repeated_writes=1)
-        return await self._repeat(attempt, attempt.guarded_retry, silence, deadline)
+        return await self._repeat(write, write.guarded_retry, silence, deadline)
 
     async def _repeat(
         self,
-        attempt: Attempt,
+        write: PlannedWrite,
         guarded: Callable[[], UpdateExpression],
         doubt: ServerFault | NoAnswer,
         deadline: Deadline,
     ) -> Item:
         """Send the guarded write; again if its connection, too, was closed while idle.
 
-        However often it is sent, it is applied once: that changes the write id.
+        However often it is sent, it is applied once: applying it changes the write id.
         """
         for _ in range(MAX_CLOSED_CONNECTIONS):
             text = guarded().text(self._client.table)  # a bucket is created under another origin
@@ -106,9 +108,9 @@ class ConditionalWriter:
                 raise doubt from None
             except ConditionFailed as failed:
                 last = _write_id(failed.item)
-                if failed.item is not None and last == attempt.write_id:  # an earlier one did it
+                if failed.item is not None and last == write.write_id:  # an earlier one did it
                     return failed.item
-                if last == attempt.previous_write_id:  # no write came: its own condition failed
+                if last == write.previous_write_id:  # no write came: its own condition failed
                     raise
                 raise doubt from failed
             except InfrastructureError as error:
@@ -117,24 +119,24 @@ class ConditionalWriter:
         raise doubt
 
     async def _look_for(
-        self, attempt: Attempt, doubt: RateLimiterUnavailable, deadline: Deadline
+        self, write: PlannedWrite, doubt: RateLimiterUnavailable, deadline: Deadline
     ) -> Item:
-        """Read once: the write was made if its id is there. If not, it may still arrive."""
-        item = await self._read_in_doubt(attempt, doubt, deadline)
-        if item is None or _write_id(item) != attempt.write_id:
+        """Read once: the write was made if its id is there. Otherwise it may still arrive."""
+        item = await self._read_in_doubt(write, doubt, deadline)
+        if item is None or _write_id(item) != write.write_id:
             raise doubt
         return item
 
     async def _read_in_doubt(
-        self, attempt: Attempt, doubt: RateLimiterUnavailable, deadline: Deadline
+        self, write: PlannedWrite, doubt: RateLimiterUnavailable, deadline: Deadline
     ) -> Item | None:
         try:
-            return await self.read(attempt.write.key, deadline)
+            return await self.read(write.request.key, deadline)
         except InfrastructureError:  # also where reading is not permitted
             raise doubt from None
 
 
 def _write_id(item: Item | None) -> str | None:
-    """Return the id of an item's last write; None if it has none, or is no item of DynamoDB's."""
+    """Return the id of an item's last write; None if the item has none."""
     write_id = None if item is None else item.get(WRITE_ID)
     return write_id.get("S") if isinstance(write_id, dict) else None

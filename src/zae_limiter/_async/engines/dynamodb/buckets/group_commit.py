@@ -9,7 +9,8 @@ from typing import Any
 from zae_limiter._async.engines.dynamodb.buckets.write_loop import WriteLoop
 from zae_limiter.concurrency.async_shield import ashield
 from zae_limiter.concurrency.waiter import AWaiter
-from zae_limiter.dynamodb.buckets.pending import Outcome, PendingChange
+from zae_limiter.dynamodb.buckets.outcomes import Outcome
+from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.write_queue import WriteQueues
 from zae_limiter.transport.errors import NoAnswer, NotSent
 
@@ -27,8 +28,8 @@ class GroupCommit:
         """Return the outcome of a change, from its own write or from that of another leader.
 
         A caller that is cancelled leaves the queue. If a leader has taken its change already, or if
-        it leads itself, the write runs to completion first: ``pending.outcome`` then tells what has
-        to be undone.
+        the caller leads itself, the write runs to completion first, and its outcome is in
+        ``pending.outcome``.
         """
         if self._queues.join(pending, AWaiter):
             return await ashield(partial(self._lead, [pending]))
@@ -57,14 +58,12 @@ class GroupCommit:
     def _abandon(self, pending: PendingChange) -> Outcome:
         """Stop waiting for a leader that is dead: its event loop was closed during the write."""
         if self._queues.give_up(pending):
-            return pending.resolve(NotSent("no write was made to this bucket in time; try again"))
-        if pending.outcome is None:
-            doubt = NoAnswer("the write was abandoned; whether it was made is unknown")
-            return pending.resolve(doubt)
+            pending.outcome = NotSent("no write was made to this bucket in time; try again")
+        elif pending.outcome is None:
+            pending.outcome = NoAnswer("the write was abandoned; whether it was made is unknown")
         return pending.outcome
 
     async def _lead_next(self, pending: PendingChange) -> Outcome:
-        pending.draft = None  # its stamp is from before the wait
         return await self._lead(self._queues.take_group(pending))
 
     async def _lead(self, group: list[PendingChange]) -> Outcome:

@@ -14,23 +14,17 @@ from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import transact
-from zae_limiter.admission.moves import Move, after, surplus_milli
+from zae_limiter.admission.moves import Move, added_move, after, surplus_milli
 from zae_limiter.admission.rebase import has_limits
 from zae_limiter.admission.shards.spreading import gather, place_what_fits, repayment, taking
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.admission.slots import swept
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.pending import (
-    Applied,
-    BucketChange,
-    Outcome,
-    PendingChange,
-    Rejected,
-    ShardMerged,
-    total,
-)
+from zae_limiter.dynamodb.buckets.changes import BucketChange, total
+from zae_limiter.dynamodb.buckets.outcomes import Applied, Outcome, Rejected, ShardMerged
+from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
-from zae_limiter.dynamodb.buckets.writes import Attempt
+from zae_limiter.dynamodb.buckets.writes import PlannedWrite
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import decode, new_write_id
 from zae_limiter.dynamodb.items.bucket import key as key_of
@@ -150,9 +144,10 @@ class MultiShardWriter:
         change = pending.change
         nothing = change._replace(amounts_milli=dict.fromkeys(change.amounts_milli, 0), admitted=0)
         for number in numbers:
-            update = PendingChange(pending.bucket_id, nothing, pending.clock, pending.deadline)
+            update = PendingChange(
+                pending.bucket_id, nothing, pending.clock, pending.deadline, is_counted=False
+            )
             update.redirect(number)
-            update.is_counted = False
             outcome = await self._group_commit.submit(update)
             if not isinstance(outcome, Applied | Rejected | ShardMerged):
                 return outcome
@@ -199,11 +194,11 @@ class MultiShardWriter:
             return amounts
         now_ms = pending.clock()
         write_id = new_write_id(now_ms)
-        moves = [Move(key, None, None, amount, None) for key, amount in amounts.items()]
+        moves = [added_move(key, amount) for key, amount in amounts.items()]
         update = bucket_update(key_of(*shard_id), moves, WriteTrailer(write_id))
         require_same(update, entry.bucket)
         try:
-            item = await self._writer.write(Attempt(update, write_id), pending.deadline)
+            item = await self._writer.write(PlannedWrite(update, write_id), pending.deadline)
         except ConditionFailed as failed:
             self._cache.store_authoritative(shard_id, failed.item, now_ms, entry.bucket)
             return amounts

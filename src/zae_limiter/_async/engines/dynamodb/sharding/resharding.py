@@ -197,11 +197,11 @@ class Resharder:
                 context = WriteContext(
                     shard_id, now_ms, new_write_id(now_ms), self._usage_rows.kept_ms
                 )
-                attempt = writes.rebase(bucket, target, in_force, context)
-                if attempt.store_first is not None:
-                    await self._usage_rows.store(bucket_id, attempt.store_first, deadline)
+                write = writes.rebase(bucket, target, in_force, context)
+                if write.store_first is not None:
+                    await self._usage_rows.store(bucket_id, write.store_first, deadline)
                 with suppress(ConditionFailed):
-                    await self._writer.write(attempt, deadline)
+                    await self._writer.write(write, deadline)
                     changed = True
         return changed
 

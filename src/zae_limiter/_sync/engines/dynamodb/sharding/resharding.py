@@ -195,11 +195,11 @@ class Resharder:
                 context = WriteContext(
                     shard_id, now_ms, new_write_id(now_ms), self._usage_rows.kept_ms
                 )
-                attempt = writes.rebase(bucket, target, in_force, context)
-                if attempt.store_first is not None:
-                    self._usage_rows.store(bucket_id, attempt.store_first, deadline)
+                write = writes.rebase(bucket, target, in_force, context)
+                if write.store_first is not None:
+                    self._usage_rows.store(bucket_id, write.store_first, deadline)
                 with suppress(ConditionFailed):
-                    self._writer.write(attempt, deadline)
+                    self._writer.write(write, deadline)
                     changed = True
         return changed
 

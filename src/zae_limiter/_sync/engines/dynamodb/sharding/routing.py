@@ -16,20 +16,13 @@ from zae_limiter.admission.shards.spreading import is_large
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.buckets.cache import BucketCache
-from zae_limiter.dynamodb.buckets.pending import (
-    Applied,
-    Outcome,
-    PendingChange,
-    Rejected,
-    ShardMerged,
-    fits_alone,
-)
+from zae_limiter.dynamodb.buckets.outcomes import Applied, Outcome, Rejected, ShardMerged
+from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.sharding.affinity import ShardAffinity
 from zae_limiter.dynamodb.sharding.known_shards import (
     Images,
     KnownShards,
-    fits_together,
     fitting,
     rejection,
     soonest,
@@ -74,10 +67,8 @@ class ShardRouter:
         outcome: Outcome | None = None
         if self._cache.layout(pending.bucket_id) is None:
             outcome = self._group_commit.submit(pending)
-        if type(outcome) is Applied and not outcome.spilled_milli and not outcome.is_short:
-            pass  # the usual case
-        elif outcome is None or _concerns_other_shards(outcome):
-            outcome = self._among_shards(pending, outcome)
+        if outcome is None or _concerns_other_shards(outcome):
+            outcome = pending.outcome = self._among_shards(pending, outcome)
         entry = self._cache.get(pending.shard_id)
         if entry is not None:
             is_hot = entry.pressure.is_high or self._throttled.until_s
@@ -86,12 +77,13 @@ class ShardRouter:
         return outcome
 
     def _among_shards(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
+        """Return the outcome of a change that several shards of its bucket decide together."""
         try:
             if pending.change.is_charge:
                 return self._charge(pending, outcome)
             return shield(partial(self._settle, pending, outcome))
         except ZAELimiterError as error:
-            return pending.resolve(error)
+            return error
 
     def _charge(self, pending: PendingChange, outcome: Outcome | None) -> Outcome:
         if outcome is None and self._redirect_to_current(pending):
@@ -117,7 +109,7 @@ class ShardRouter:
             elif outdated := shards.with_other_limits(in_force):
                 problem = self._update_limits(pending, outdated)
                 if problem is not None:
-                    return pending.resolve(problem)
+                    return problem
             else:
                 outcome = self._ask_all(pending, shards, images, now_ms)
                 break
@@ -154,7 +146,7 @@ class ShardRouter:
         return outcome
 
     def _update_limits(self, pending: PendingChange, numbers: Sequence[int]) -> Outcome | None:
-        """Bring shards to the limits in force; return what prevents it, if anything."""
+        """Bring shards to the limits in force; return the outcome that prevents it, if any."""
         return shield(partial(self._multi_shard.update_limits, pending, numbers))
 
     def _known_shards(self, pending: PendingChange, *, read_all: bool) -> KnownShards:
@@ -173,14 +165,16 @@ class ShardRouter:
         self, pending: PendingChange, shards: KnownShards, images: Images, now_ms: int
     ) -> Outcome:
         """Decide a charge that no shard holds by itself."""
-        gathers = shards.should_gather(images, pending.change)
-        if gathers and fits_together(images, pending.change, now_ms):
+        change = pending.change
+        if shards.gathers(images, change, now_ms):
             return self._gather(pending)
-        return pending.resolve(rejection(images, pending.change, now_ms, gathers=gathers))
+        gathers = shards.should_gather(images, change)
+        return rejection(images, change, now_ms, gathers=gathers)
 
     def _gather(self, pending: PendingChange) -> Outcome:
         def gather() -> Outcome:
-            return pending.resolve(self._multi_shard.charge(pending))
+            pending.outcome = self._multi_shard.charge(pending)
+            return pending.outcome
 
         pending.outcome = None
         return shield(gather)
@@ -196,7 +190,7 @@ class ShardRouter:
         image, shard, change = entry.bucket.image, entry.bucket.shard, pending.change
         if not has_limits(image, change.in_force.at(shard)):
             return False
-        if not fits_alone(change, image, pending.clock()):
+        if not change.fits(image, pending.clock()):
             return False
         pending.redirect(number)
         return True
@@ -212,7 +206,7 @@ class ShardRouter:
                 self._redirect_settlement(pending)
             outcome = self._group_commit.submit(pending)
         if outcome is None or isinstance(outcome, ShardMerged):
-            return pending.resolve(NotSent("the shards of this bucket keep merging; try again"))
+            return NotSent("the shards of this bucket keep merging; try again")
         if not isinstance(outcome, Applied):
             return outcome
         try:
@@ -249,6 +243,8 @@ class ShardRouter:
 
 def _concerns_other_shards(outcome: Outcome) -> bool:
     """Tell whether other shards have to be asked, or have something to make up for."""
+    if isinstance(outcome, Applied):
+        return outcome.is_short or bool(outcome.spilled_milli)
     if isinstance(outcome, Rejected):
         return outcome.shard.n > 1
-    return isinstance(outcome, (Applied, ShardMerged))  # a union is made anew with each call
+    return isinstance(outcome, ShardMerged)

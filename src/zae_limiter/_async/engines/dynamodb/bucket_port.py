@@ -1,0 +1,321 @@
+"""The entrance of the DynamoDB engine: charges, settlements and queries of buckets.
+
+A charge is one conditional write per bucket, without a read before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from zae_limiter._async.engines.dynamodb.bucket_pausing import BucketPauses
+from zae_limiter._async.engines.dynamodb.bucket_queries import BucketQueries, IndexedBuckets
+from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
+from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
+from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
+from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
+from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
+from zae_limiter._async.engines.dynamodb.buckets.write_loop import WriteLoop
+from zae_limiter._async.engines.dynamodb.cascading import Cascade
+from zae_limiter._async.engines.dynamodb.context import TableContext
+from zae_limiter._async.engines.dynamodb.manual_refill import ManualRefill
+from zae_limiter._async.engines.dynamodb.sharding.multi_shard import MultiShardWriter
+from zae_limiter._async.engines.dynamodb.sharding.resharding import Resharder
+from zae_limiter._async.engines.dynamodb.sharding.routing import ShardRouter
+from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
+from zae_limiter._async.engines.dynamodb.tally_writes import TallyWrites
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce
+from zae_limiter.admission.request import (
+    AcquireEnd,
+    ChargeOutcome,
+    ChargeRequest,
+    Renewal,
+    RenewalFailure,
+    RenewalOutcome,
+    Settlement,
+)
+from zae_limiter.clock import Clock
+from zae_limiter.concurrency.async_shield import ashield
+from zae_limiter.concurrency.receipt import Receipt
+from zae_limiter.concurrency.tallies import NotedTallies
+from zae_limiter.dynamodb.answers import grant, refusal
+from zae_limiter.dynamodb.buckets.cache import BucketCache
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.outcomes import Applied, Outcome, Rejected
+from zae_limiter.dynamodb.buckets.pending import PendingChange
+from zae_limiter.dynamodb.counters import Counters
+from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.rejection_cache import RejectionCache
+from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.audit import AuditedChange
+from zae_limiter.models.bucket import BucketState, ResourceCapacity
+from zae_limiter.transport.errors import NoAnswer, ServerFault
+
+MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
+
+
+class DynamoBuckets:
+    """The bucket store of the ports, over one table."""
+
+    def __init__(
+        self,
+        table: TableContext,
+        cache: BucketCache,
+        counters: Counters,
+        *,
+        rejection_cache_ttl: float,
+        max_shards: int,
+    ) -> None:
+        client = self._client = table.client
+        self._table = table
+        self._cache = cache
+        self._counters = counters
+        reader = ShardReader(client, cache)
+        self._noted = NotedTallies()
+        self._usage_rows = UsageRows(table)
+        self._resources = ResourcesInUse(client, table.later)
+        self._queries = BucketQueries(client, reader, table.parallel)
+        self._manual_refill = ManualRefill(table, cache, reader)
+        self._pauses = BucketPauses(
+            table, cache, reader, resources=self._resources, usage_rows=self._usage_rows
+        )
+        self._router = self._build_write_path(reader, max_shards, rejection_cache_ttl)
+        self._rejections = RejectionCache(cache, counters, rejection_cache_ttl)
+        self._cascade = Cascade(self._router, self._rejections, cache, counters, table.parallel)
+        self._tallies = TallyWrites(table, cache, self._router, self._noted)
+
+    def _build_write_path(
+        self, reader: ShardReader, max_shards: int, fresh_seconds: float
+    ) -> ShardRouter:
+        """Build the path of a write: router, group commit, write loop, one conditional write."""
+        table, client = self._table, self._client
+        cache, counters, usage_rows = self._cache, self._counters, self._usage_rows
+        writer, upkeep = ConditionalWriter(client), BucketUpkeep(table, cache)
+        throttled = ThrottledItems()
+        write_loop = WriteLoop(
+            writer,
+            cache,
+            upkeep,
+            throttled,
+            counters=counters,
+            resources=self._resources,
+            noted=self._noted,
+            usage_rows=usage_rows,
+            table=table,
+        )
+        group_commit = GroupCommit(write_loop)
+        multi_shard = MultiShardWriter(
+            client,
+            writer,
+            group_commit,
+            reader,
+            cache=cache,
+            counters=counters,
+            usage_rows=usage_rows,
+        )
+        self.resharder = Resharder(
+            client,
+            writer,
+            reader,
+            upkeep,
+            cache=cache,
+            throttled=throttled,
+            counters=counters,
+            max_shards=max_shards,
+            usage_rows=usage_rows,
+        )
+        return ShardRouter(
+            group_commit,
+            multi_shard,
+            self.resharder,
+            cache=cache,
+            reader=reader,
+            throttled=throttled,
+            counters=counters,
+            fresh_seconds=fresh_seconds,
+        )
+
+    def charge(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> Coroutine[Any, Any, ChargeOutcome]:
+        charge = self._charge_one if len(request.charges) == 1 else self._charge_all
+        return charge(namespace_id, request, receipt)  # unasync: remove
+        # sync: return shield(partial(charge, namespace_id, request, receipt))
+
+    async def settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: Receipt[None],
+    ) -> None:
+        await ashield(partial(self._settle, namespace_id, settlements, clock, receipt))
+
+    async def renew(
+        self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
+    ) -> list[RenewalOutcome]:
+        return await ashield(partial(self._renew, namespace_id, renewals, clock))
+
+    async def get(
+        self, namespace_id: str, entity_id: str, resource: str, clock: Clock
+    ) -> BucketImage | None:
+        return await self._queries.image(BucketId(namespace_id, entity_id, resource), clock)
+
+    async def states(
+        self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
+    ) -> list[BucketState]:
+        return await self._queries.states(namespace_id, entity_id, resource, clock)
+
+    async def page(
+        self,
+        namespace_id: str,
+        entity_id: str | None,
+        resource: str | None,
+        *,
+        after: tuple[str, str] | None,
+        limit: int,
+        clock: Clock,
+    ) -> tuple[list[BucketState], tuple[str, str] | None]:
+        listed = IndexedBuckets(namespace_id, entity_id, resource)
+        return await self._queries.page(listed, after, limit, clock)
+
+    async def resources(self, namespace_id: str) -> list[str]:
+        return await self._resources.all(namespace_id)
+
+    async def capacity(
+        self, namespace_id: str, resource: str, limit_name: str, parents_only: bool, clock: Clock
+    ) -> ResourceCapacity:
+        return await self._queries.capacity(namespace_id, resource, limit_name, parents_only, clock)
+
+    async def reset(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return await self._manual_refill.reset(bucket_id, now_ms, principal)
+
+    async def top_up(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        amounts: Mapping[str, int],
+        *,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return await self._manual_refill.top_up(bucket_id, amounts, now_ms, principal)
+
+    async def pause(
+        self,
+        namespace_id: str,
+        entity_id: str,
+        resource: str,
+        until_ms: int,
+        *,
+        in_force: InForce | None,
+        now_ms: int,
+        principal: str | None,
+    ) -> bool:
+        change = AuditedChange.by(principal, entity_id, now_ms, resource)
+        bucket_id = BucketId(namespace_id, entity_id, resource)
+        return await self._pauses.pause(bucket_id, until_ms, in_force, change)
+
+    async def _charge_one(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> ChargeOutcome:
+        """Charge one bucket.
+
+        A caller queued behind another write can be cancelled; once it leads a write, that write
+        runs to completion.
+        """
+        deadline = request.deadline or self._client.deadline()
+        pending = PendingChange.of_charge(namespace_id, request.charges[0], request, deadline)
+        outcome: Outcome
+        judged = self._rejections.judge(pending, request.now_ms)
+        if isinstance(judged, Rejected):
+            outcome = judged
+        else:
+            try:
+                outcome = await self._router.submit(pending)
+            finally:  # also if the caller was cancelled while its charge was written
+                if isinstance(pending.outcome, Applied):
+                    receipt.outcome = grant(request, [pending], [pending.outcome], self._cache)
+        if not isinstance(outcome, Applied):
+            receipt.outcome = refusal(request, [pending], [outcome], self._cache)
+        return receipt.outcome
+
+    async def _charge_all(
+        self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
+    ) -> ChargeOutcome:
+        deadline = request.deadline or self._client.deadline()
+        return await ashield(
+            partial(self._cascade.charge, namespace_id, request, deadline, receipt)
+        )
+
+    async def close(self) -> None:
+        """Store the counts that no write has taken along, and finish the writes of the background.
+
+        Best effort, at most 1 s for each. Raises no outage. May be called twice.
+        """
+        await self._tallies.close()
+        await self._table.later.close()
+
+    def count(self, namespace_id: str, ended: AcquireEnd) -> None:
+        self._tallies.count(namespace_id, ended)
+
+    async def _renew(
+        self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
+    ) -> list[RenewalOutcome]:
+        deadline, pending = self._client.deadline(), []
+        for each in renewals:
+            change = BucketChange(each.in_force, {}, is_charge=False, renewed=each.holds)
+            bucket_id = BucketId(namespace_id, each.entity_id, each.resource)
+            pending.append(PendingChange(bucket_id, change, clock, deadline, is_counted=False))
+        outcomes = await self._cascade.submit_all(pending)
+        return [
+            _renewal_outcome(renewal, outcome)
+            for renewal, outcome in zip(renewals, outcomes, strict=True)
+        ]
+
+    async def _settle(
+        self,
+        namespace_id: str,
+        settlements: tuple[Settlement, ...],
+        clock: Clock,
+        receipt: Receipt[None],
+    ) -> None:
+        deadline = self._client.deadline()
+        pending = [
+            PendingChange(
+                BucketId(namespace_id, each.entity_id, each.resource),
+                BucketChange.of_settlement(each),
+                clock,
+                deadline,
+            )
+            for each in settlements
+        ]
+        try:
+            outcomes = await self._cascade.submit_all(pending)
+        finally:
+            if any(isinstance(each.outcome, MAY_BE_COMMITTED) for each in pending):
+                receipt.outcome = None  # a part is committed, or may be: never repeat it
+        for outcome in outcomes:
+            if isinstance(outcome, ZAELimiterError):
+                raise outcome
+
+
+def _renewal_outcome(renewal: Renewal, outcome: Outcome) -> RenewalOutcome:
+    if isinstance(outcome, Applied):
+        return outcome.moments or (None,) * len(renewal.holds)
+    may_be_made = isinstance(outcome, (NoAnswer, ServerFault))
+    return RenewalFailure.UNKNOWN if may_be_made else RenewalFailure.NOT_MADE

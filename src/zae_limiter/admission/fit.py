@@ -1,0 +1,44 @@
+"""The one answer to the question whether a charge fits into a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zae_limiter.admission.image import BucketImage, is_paused
+from zae_limiter.admission.moves import held_milli
+from zae_limiter.admission.reservation import advance_milli
+from zae_limiter.admission.slots import swept
+
+NO_AMOUNTS: Mapping[str, int] = {}
+
+
+def fits(
+    image: BucketImage,
+    amounts_milli: Mapping[str, int],
+    now_ms: int,
+    until_ms: int | None = None,
+    *,
+    returned_milli: Mapping[str, int] = NO_AMOUNTS,
+    taken_milli: Mapping[str, int] = NO_AMOUNTS,
+) -> bool:
+    """Tell whether every limit of a bucket holds its amount; never during a pause.
+
+    An amount of 0 requires a level that is not below zero: a debt stops every call until the debt
+    is repaid, also calls that do not name the limit. Slots that have expired count as free.
+
+    With ``until_ms`` the charge is a reservation: tokens that accrue until then count, too.
+    ``returned_milli`` and ``taken_milli`` are the amounts of other changes that the same write
+    applies before this charge.
+    """
+    if is_paused(image, now_ms):
+        return False
+    if image.holds:
+        image = swept(image, now_ms)
+    for key, amount in amounts_milli.items():
+        state = image.limits[key]
+        level = held_milli(state, returned_milli.get(key, 0), now_ms) - taken_milli.get(key, 0)
+        if until_ms is not None:
+            level += advance_milli(state.rate, amount, now_ms, until_ms)
+        if level < amount:
+            return False
+    return True

@@ -1,0 +1,179 @@
+"""The changes that callers want of a bucket, and their sums in one write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from zae_limiter.admission.fit import fits
+from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.in_force import InForce, plain_name
+from zae_limiter.admission.moves import Wanted
+from zae_limiter.admission.request import NO_NAMES, Settlement
+from zae_limiter.admission.reservation import advance_milli
+from zae_limiter.admission.slots import SlotHold
+
+
+class BucketChange(NamedTuple):
+    """The change that one caller wants of one bucket: a charge, or debts and credits.
+
+    Amounts are by stored name; credits are negative. A charge names every limit in force, with 0
+    where it takes nothing. ``admitted`` is added to the bucket's count of admitted acquires.
+    ``refreshed`` says that the limits were read again after the bucket was found to have newer
+    ones. ``through_child`` are the names of the limits that a child of the entity counts, too.
+    ``until_ms`` makes a charge a reservation; ``forfeits`` is that of a settlement. ``released``
+    and ``renewed`` are slots that the caller holds. ``is_count`` is a change that only writes the
+    counts of this client; it creates the bucket if there is none.
+    """
+
+    in_force: InForce
+    amounts_milli: Mapping[str, int]
+    is_charge: bool
+    admitted: int = 0
+    refreshed: bool = False
+    through_child: frozenset[str] = NO_NAMES
+    until_ms: int | None = None
+    forfeits: bool = False
+    released: tuple[SlotHold, ...] = ()
+    renewed: tuple[SlotHold, ...] = ()
+    is_count: bool = False
+
+    @property
+    def held_slots(self) -> tuple[SlotHold, ...]:
+        """The slots that the change gives back or renews."""
+        return self.released or self.renewed
+
+    @classmethod
+    def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
+        return cls(
+            in_force=settlement.in_force,
+            amounts_milli=settlement.amounts_milli,
+            is_charge=False,
+            admitted=admitted + settlement.admitted,
+            through_child=settlement.through_child,
+            forfeits=settlement.forfeits,
+            released=settlement.released,
+        )
+
+    def fits(self, image: BucketImage, now_ms: int) -> bool:
+        """Tell whether the charge fits into a bucket if no other change is written with it."""
+        return fits(image, self.amounts_milli, now_ms, self.until_ms)
+
+    def without_absent_limits(self, image: BucketImage) -> BucketChange:
+        """Drop credits for limits that the bucket does not have: an absent limit is full."""
+        amounts = self.amounts_milli
+        if self.is_charge or amounts.keys() <= image.limits.keys():
+            return self
+        stored = {key: amount for key, amount in amounts.items() if key in image.limits}
+        return self._replace(amounts_milli=stored)
+
+    def to_absent_limits(self, image: BucketImage) -> BucketChange | None:
+        """Return the credits for limits that the bucket does not have; None if there are none."""
+        amounts = self.amounts_milli
+        if self.is_charge or amounts.keys() <= image.limits.keys():
+            return None
+        absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
+        return self._replace(amounts_milli=absent)
+
+    def can_share_write(self, other: BucketChange) -> bool:
+        """Tell whether one condition holds for both changes."""
+        mine, theirs = self.in_force, other.in_force
+        if mine is not theirs and (mine.keys, mine.rates, mine.keep_ms, mine.version) != (
+            theirs.keys,
+            theirs.rates,
+            theirs.keep_ms,
+            theirs.version,
+        ):
+            return False
+        return self.refreshed == other.refreshed or not (self.is_charge and other.is_charge)
+
+
+def select(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> list[int]:
+    """Return the positions of the changes that one write carries.
+
+    Those are all credits and debts, and the charges that fit behind them in the order of arrival.
+    """
+    settlements = [change for change in changes if not change.is_charge]
+    settled = total(change.without_absent_limits(image) for change in settlements)
+    returned = {key: wanted.returned_milli for key, wanted in settled.items()}
+    taken = {key: wanted.owed_milli for key, wanted in settled.items()}
+    positions = []
+    for position, change in enumerate(changes):
+        if change.is_charge:
+            amounts = change.amounts_milli
+            if not fits(
+                image,
+                amounts,
+                now_ms,
+                change.until_ms,
+                returned_milli=returned,
+                taken_milli=taken,
+            ):
+                continue
+            for key, amount in amounts.items():
+                taken[key] = taken.get(key, 0) + amount
+        positions.append(position)
+    return positions
+
+
+def total(changes: Iterable[BucketChange]) -> dict[str, Wanted]:
+    """Add up the amounts of several changes by limit."""
+    charged: dict[str, int] = {}
+    owed: dict[str, int] = {}
+    returned: dict[str, int] = {}
+    uncounted: dict[str, int] = {}
+    for change in changes:
+        for key, amount in change.amounts_milli.items():
+            if change.is_charge:
+                charged[key] = charged.get(key, 0) + amount
+            elif change.forfeits:
+                uncounted[key] = uncounted.get(key, 0) - amount
+            elif amount > 0:
+                owed[key] = owed.get(key, 0) + amount
+            else:
+                returned[key] = returned.get(key, 0) - amount
+    return {
+        key: Wanted(
+            charged_milli=charged.get(key, 0),
+            owed_milli=owed.get(key, 0),
+            returned_milli=returned.get(key, 0),
+            asked=key in charged,
+            uncounted_milli=uncounted.get(key, 0),
+        )
+        for key in charged | owed | returned | uncounted
+    }
+
+
+def total_at(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -> dict[str, Wanted]:
+    """Add up the amounts of several changes, and the level that reservations among them require.
+
+    Each charge must fit, together with all charges before it, by the moment up to which it waits.
+    """
+    wanted = total(changes)
+    if not any(change.until_ms is not None for change in changes):
+        return wanted
+    charged: dict[str, int] = {}
+    needed: dict[str, int] = {}
+    for change in changes:
+        if not change.is_charge:
+            continue
+        for key, amount in change.amounts_milli.items():
+            charged[key] = charged.get(key, 0) + amount
+            rate = image.limits[key].rate
+            level = charged[key] - advance_milli(rate, amount, now_ms, change.until_ms)
+            needed[key] = max(level, needed.get(key, level))
+    return {
+        key: each._replace(needed_milli=needed[key]) if key in needed else each
+        for key, each in wanted.items()
+    }
+
+
+def through_children(changes: Iterable[BucketChange]) -> dict[str, int]:
+    """Add up the amounts that changes take on behalf of children, net of credits, by limit."""
+    sums: dict[str, int] = {}
+    for change in changes:
+        if names := change.through_child:
+            for key, amount in change.amounts_milli.items():
+                if amount and plain_name(key) in names:
+                    sums[key] = sums.get(key, 0) + amount
+    return sums

@@ -1,0 +1,65 @@
+"""The state of a group of changes while the write loop decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zae_limiter.admission.tally import NO_TALLY
+from zae_limiter.concurrency.tallies import NotedTallies
+from zae_limiter.dynamodb.buckets.outcomes import Outcome
+from zae_limiter.dynamodb.buckets.pending import PendingChange
+from zae_limiter.dynamodb.items.bucket import BucketId
+
+
+class GroupRun:
+    """The changes of one group, which share an item and a stamp. The first one leads.
+
+    ``changes`` are those that have no outcome yet, in the order of arrival.
+    """
+
+    def __init__(self, group: Sequence[PendingChange], now_ms: int) -> None:
+        leader = group[0]
+        self.now_ms = now_ms
+        self.shard_id = leader.shard_id
+        self.bucket_id = leader.bucket_id
+        self.deadline = leader.deadline
+        self.look_first = leader.look_first
+        self.in_force = leader.change.in_force
+        self.changes = [pending.change for pending in group]
+        self._group = self._open = group
+        self._outcomes: dict[PendingChange, Outcome] = {}
+
+    def note(self, outcomes: Sequence[Outcome | None]) -> None:
+        """Note the outcomes of ``changes``; None leaves a change open."""
+        still_open = []
+        for pending, outcome in zip(self._open, outcomes, strict=True):
+            if outcome is None:
+                still_open.append(pending)
+            else:
+                self._outcomes[pending] = outcome
+        self._open = still_open
+        self.changes = [pending.change for pending in still_open]
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcome of every change of the group, once all of them are decided."""
+        return [self._outcomes[pending] for pending in self._group]
+
+
+class CarriedTally:
+    """The counts of this client that the next write to a bucket takes along.
+
+    ``is_sent`` says that a write has taken them, or may have: if the outcome of that write stays
+    unknown, they are lost, since they must never be counted twice.
+    """
+
+    def __init__(self, noted: NotedTallies, bucket_id: BucketId) -> None:
+        self._noted = noted
+        self._bucket_id = bucket_id
+        self._taken = noted.take(bucket_id) if noted.by_bucket else None
+        self.tally = NO_TALLY if self._taken is None else self._taken.total()
+        self.is_sent = False
+
+    def put_back(self) -> None:
+        """Keep counts that no write has taken along."""
+        if self._taken is not None and not self.is_sent:
+            self._noted.put_back(self._bucket_id, self._taken)

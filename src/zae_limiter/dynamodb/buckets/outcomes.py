@@ -1,0 +1,147 @@
+"""The outcomes of changes to a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zae_limiter.admission.image import BucketImage, level_milli
+from zae_limiter.admission.moves import surplus_milli
+from zae_limiter.admission.rebase import has_limits
+from zae_limiter.admission.request import StaleLimits
+from zae_limiter.admission.reservation import Reservation, reserved
+from zae_limiter.admission.shards.tree import WHOLE, Shard
+from zae_limiter.dynamodb.buckets.changes import BucketChange
+from zae_limiter.dynamodb.buckets.planned_slots import Moments
+from zae_limiter.dynamodb.items.bucket import StoredBucket
+from zae_limiter.exceptions import ZAELimiterError
+
+
+class Applied(NamedTuple):
+    """The change is committed; ``image`` is the bucket or shard after the write.
+
+    ``is_whole`` says that the image is the whole bucket. Two things are left to other shards:
+    ``spilled_milli`` is the part of a credit that the shard has no room for, ``is_short`` says that
+    a debt has left the shard below zero. ``reservation`` is that of a charge that waits.
+    ``moments`` are those at which the slots of the change expire, see ``PlannedSlots``; None if the
+    change has no slots. ``life`` is that of the bucket which the slots belong to.
+    """
+
+    image: BucketImage | None
+    spilled_milli: Mapping[str, int] = {}
+    is_short: bool = False
+    is_whole: bool = True
+    reservation: Reservation | None = None
+    moments: Moments | None = None
+    life: str = ""
+
+
+class Rejected(NamedTuple):
+    """The charge does not fit into the bucket or shard as it was at the stamp."""
+
+    image: BucketImage
+    now_ms: int
+    shard: Shard = WHOLE
+
+
+class ShardMerged:
+    """Nothing was written: the shard does not exist any more."""
+
+    __slots__ = ()
+
+
+SHARD_MERGED = ShardMerged()
+Outcome = Applied | Rejected | ShardMerged | StaleLimits | ZAELimiterError
+
+
+def outcomes_of_write(
+    changes: Sequence[BucketChange],
+    positions: Sequence[int],
+    bucket: StoredBucket,
+    now_ms: int,
+    moments: Mapping[int, Moments],
+) -> list[Outcome | None]:
+    """Return the outcomes of changes, given the item after a write that carried some of them.
+
+    Those at ``positions`` were applied. The other charges are judged on the remaining tokens; a
+    charge is not judged (None) if the bucket has other limits by now: a write of credits alone
+    does not check the limits. ``moments`` are the expiries of slots by position.
+    """
+    outcomes: list[Outcome | None] = [None] * len(changes)
+    carried = [changes[position] for position in positions]
+    for position, applied in zip(positions, applied_outcomes(carried, bucket, now_ms), strict=True):
+        outcomes[position] = (
+            applied._replace(moments=moments.get(position), life=bucket.image.life)
+            if moments
+            else applied
+        )
+    for position, change in enumerate(changes):
+        if (
+            outcomes[position] is None
+            and change.is_charge
+            and has_limits(bucket.image, change.in_force.at(bucket.shard))
+            and not change.fits(bucket.image, now_ms)
+        ):
+            outcomes[position] = Rejected(image=bucket.image, now_ms=now_ms, shard=bucket.shard)
+    return outcomes
+
+
+def applied_outcomes(
+    changes: Sequence[BucketChange], bucket: StoredBucket, now_ms: int
+) -> list[Applied]:
+    """Return the outcomes of changes that were written together, given the item after the write."""
+    image = bucket.image
+    if any(change.until_ms is not None for change in changes):
+        return _with_reservations(changes, bucket, now_ms)
+    if bucket.shard.n == 1:
+        return [Applied(image)] * len(changes)
+    surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in image.limits.items()}
+    in_debt = {key for key, state in image.limits.items() if level_milli(state, now_ms) < 0}
+    outcomes = []
+    for change in changes:
+        spilled = {} if change.is_charge else _spilled(change, surplus)
+        is_short = not change.is_charge and any(
+            amount > 0 and key in in_debt for key, amount in change.amounts_milli.items()
+        )
+        if is_short:
+            in_debt = set()  # one repayment covers the debts of all
+        outcomes.append(
+            Applied(image=image, spilled_milli=spilled, is_short=is_short, is_whole=False)
+        )
+    return outcomes
+
+
+def _with_reservations(
+    changes: Sequence[BucketChange], bucket: StoredBucket, now_ms: int
+) -> list[Applied]:
+    """Return the outcomes of a write with reservations: each is due before those behind it."""
+    image, shard = bucket.image, bucket.shard
+    as_charges = [change._replace(until_ms=None) for change in changes]
+    outcomes = applied_outcomes(as_charges, bucket, now_ms)
+    behind: dict[str, int] = {}
+    for position in range(len(changes) - 1, -1, -1):
+        change = changes[position]
+        if not change.is_charge:
+            continue
+        amounts = change.amounts_milli
+        if change.until_ms is not None:
+            place = image.writes, position
+            outcomes[position] = outcomes[position]._replace(
+                reservation=reserved(image, amounts, place, behind, shard)
+            )
+        for key, amount in amounts.items():
+            behind[key] = behind.get(key, 0) + amount
+    return outcomes
+
+
+def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int]:
+    """Take the part of a change's credits that overflowed out of ``surplus``."""
+    if change.forfeits:
+        return {}
+    spilled = {}
+    for key, amount in change.amounts_milli.items():
+        lost = min(-amount, surplus.get(key, 0))
+        if lost > 0:
+            spilled[key] = lost
+            surplus[key] -= lost
+    return spilled
