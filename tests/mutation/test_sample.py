@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[2]
 SEED = 1
 SAMPLE = 120
-LEAST = 20  # mutants that are tried on a slow machine
-BUDGET_S = 18 * 60
-TIMEOUT_S = 300  # of the tests on one mutant
-MOST_SURVIVORS = 0.25
+LEAST = 10  # mutants that are tried on a slow machine
+BUDGET_S = 15 * 60
+TIMES_SLOWER = 4  # than the unchanged source: such a mutant counts as noticed
+MOST_SURVIVORS = 0.4
 # Changes that a test can notice. The others replace, say, `is` by `==`, or `|` in annotations.
 OPERATORS = re.compile(
     r"core/("
@@ -41,6 +41,7 @@ OPERATORS = re.compile(
     r"|Replace(BreakWithContinue|ContinueWithBreak)"
     r"|AddNot|NumberReplacer|ZeroIterationForLoop)"
 )
+# Tests without real time: a busy machine must not make one of them fail.
 TESTS = [
     "unit/test_charging.py",
     "unit/test_leases.py",
@@ -63,7 +64,7 @@ TESTS = [
     "property/test_repayments.py",
     "property/test_spilled.py",
     "property/test_slots.py",
-    "contract/_sync/test_engines.py::TestNamedMemory",
+    "property/test_engines_against_model.py",
 ]
 
 
@@ -90,7 +91,7 @@ def mutations(folder):
 
 def command_for(source):
     """Return the command that runs the tests on a copy of the source; the first failure ends it."""
-    settings = {"PYTHONPATH": source, "CI": 1, "ZAEL_PROPERTY_EXAMPLES": 15}
+    settings = {"PYTHONPATH": source, "CI": 1, "ZAEL_PROPERTY_EXAMPLES": 10}
     set_up = " ".join(f"{name}={value}" for name, value in settings.items())
     options = "-q -x --tb=no -p no:xdist -p no:cacheprovider -m 'not slow'"
     planted = "-k 'not planted and not wrong_rule'"  # these test the simulations
@@ -100,7 +101,7 @@ def command_for(source):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(BUDGET_S + 2 * TIMEOUT_S)
+@pytest.mark.timeout(2 * BUDGET_S)
 def test_most_mutants_are_noticed(tmp_path):
     began_s = time.monotonic()
     source = tmp_path / "src"
@@ -108,14 +109,16 @@ def test_most_mutants_are_noticed(tmp_path):
     command = command_for(source)
     unchanged = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert unchanged.returncode == os.EX_OK, unchanged.stdout
+    timeout_s = TIMES_SLOWER * (time.monotonic() - began_s)
 
     everything = mutations(source / "zae_limiter" / "admission")
     sample = random.Random(SEED).sample(everything, SAMPLE)
     tried, survivors = 0, []
     for mutation in sample:
-        if time.monotonic() - began_s > BUDGET_S:
+        left_s = BUDGET_S - (time.monotonic() - began_s)
+        if left_s < timeout_s / 2:  # a survivor needs a quarter of the time limit
             break
-        result = mutate_and_test([mutation], command, TIMEOUT_S)
+        result = mutate_and_test([mutation], command, min(timeout_s, left_s))
         tried += 1
         if result.test_outcome is not work_item.TestOutcome.KILLED:
             survivors.append(result.diff)
