@@ -300,10 +300,15 @@ class World:
         return done
 
     def merge(self, shard):
-        """The same for a merge."""
+        """The same for a merge.
+
+        While a merge is under way, a full sibling accrues into the room that charges make in the
+        other shard. One bucket would have cut these tokens off. They are no excess: the capacity
+        and the rate still bound every window.
+        """
         if shard not in pairs(self.images):
             return lambda: None
-        sibling = self.images[shard.sibling]
+        sibling, began_ms = self.images[shard.sibling], self.now_ms
         moves = division.merge(self.images[shard], sibling, self.now_ms)
 
         def done():
@@ -311,6 +316,10 @@ class World:
             if both and self.is_unchanged(shard.sibling, sibling) and self.write(shard, moves):
                 del self.images[shard.sibling]
                 self.images[shard.parent] = self.turned(self.images.pop(shard), shard.parent)
+                for name, rate in self.whole.items():
+                    elapsed_ms, period_ms = self.now_ms - began_ms, rate.period_ms * shard.n
+                    kept = Fraction(elapsed_ms * rate.refill_milli, period_ms)
+                    self.exact[name] = min(rate.capacity_milli, self.exact[name] + kept)
 
         return done
 
