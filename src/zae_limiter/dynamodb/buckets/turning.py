@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY, Tally, largest
 from zae_limiter.dynamodb.buckets.cache import KnownBucket
-from zae_limiter.dynamodb.items.bucket import StoredBucket, slots_for
+from zae_limiter.dynamodb.items.bucket import StoredBucket, limit_indexes
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
 from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked, new_origin
 from zae_limiter.dynamodb.items.usage import OriginHour
@@ -71,7 +71,7 @@ def hour_counts(
     hour = now_ms // HOUR_MS
     if bucket.hours is None:
         origin, asked = new_origin(bucket.shard.number), counted.tally.asked
-        text = encode_asked(asked, slots_for(bucket.image.limits))
+        text = encode_asked(asked, limit_indexes(bucket.image.limits))
         return HourCounts(HourForm.BEGIN, hour, *counted, None, origin, text)
     if not is_over(bucket, now_ms, usage_ms):
         return counts_of_running_hour(bucket, hour, counted)

@@ -83,7 +83,7 @@ def count(
     if counts.form is HourForm.TURN:
         _turn(update, bucket, counts)
     elif counts.form is HourForm.BEGIN:
-        slots = stored.slots_for(bucket.image.limits)
+        slots = stored.limit_indexes(bucket.image.limits)
         _begin(update, slots, counts)
         if not structural:
             _set_slots(update, bucket, slots)
