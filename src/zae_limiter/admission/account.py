@@ -29,7 +29,7 @@ class HeldCharge(NamedTuple):
     written: Mapping[str, int]
 
 
-class Part(NamedTuple):
+class ChargeShare(NamedTuple):
     """Debts (positive) and credits (negative) that belong to the buckets of one charge."""
 
     position: int  # of the charge, among those of the lease
@@ -136,7 +136,7 @@ class LeaseAccount(NamedTuple):
             return self.unwritten
         return {name: self.kept.get(name, 0) - amount for name, amount in self._owned().items()}
 
-    def parts(self, changes: Mapping[str, int]) -> list[Part]:
+    def parts(self, changes: Mapping[str, int]) -> list[ChargeShare]:
         """Divide debts and credits among the charges.
 
         A credit goes to the newest charge that still holds some. A debt, and a credit of more
@@ -154,9 +154,9 @@ class LeaseAccount(NamedTuple):
             if left:
                 amounts = divided.setdefault(self._first_with(name), {})
                 amounts[name] = amounts.get(name, 0) + left
-        return [Part(position, amounts) for position, amounts in divided.items()]
+        return [ChargeShare(position, amounts) for position, amounts in divided.items()]
 
-    def settlements(self, parts: Iterable[Part]) -> tuple[Settlement, ...]:
+    def settlements(self, parts: Iterable[ChargeShare]) -> tuple[Settlement, ...]:
         """Return what to write to each bucket."""
         return tuple(
             [
@@ -176,7 +176,7 @@ class LeaseAccount(NamedTuple):
                 return position
         raise AssertionError(f"{name} was checked when it was named")
 
-    def changed_by(self, parts: Iterable[Part]) -> LeaseAccount:
+    def changed_by(self, parts: Iterable[ChargeShare]) -> LeaseAccount:
         """Change what the charges hold."""
         charges = list(self.charges)
         for position, amounts in parts:
@@ -204,7 +204,7 @@ class Booking(NamedTuple):
 
     before: LeaseAccount
     after: LeaseAccount
-    parts: list[Part]
+    parts: list[ChargeShare]
 
     def settlements(self) -> tuple[Settlement, ...]:
         """Return what to write."""
@@ -215,7 +215,7 @@ class Booking(NamedTuple):
         before, after = self.before, self.after
         if account is after or account is before:
             return before
-        returned = [Part(position, negated(amounts)) for position, amounts in self.parts]
+        returned = [ChargeShare(position, negated(amounts)) for position, amounts in self.parts]
         unwritten = [account.unwritten, before.unwritten, negated(after.unwritten)]
         kept = [account.kept, before.kept, negated(after.kept)]
         restored = account.changed_by(returned)._replace(

@@ -77,6 +77,14 @@ class Settlement(NamedTuple):
     forfeits: bool = False
     released: tuple[SlotHold, ...] = ()
 
+    def is_of_same_bucket(self, other: Settlement) -> bool:
+        """Tell whether both settle the same bucket under the same limits."""
+        return (self.entity_id, self.resource, self.in_force) == (
+            other.entity_id,
+            other.resource,
+            other.in_force,
+        )
+
 
 class Renewal(NamedTuple):
     """Slots of one bucket whose leases go on."""
@@ -121,7 +129,7 @@ class Grant(NamedTuple):
         return first if len(self.charges) == 1 else first | self.charges[1].in_force.token_names
 
     def tokens(self, amounts: dict[str, int]) -> dict[str, int]:
-        """Return amounts without those of limits on calls in flight: slots are not settled."""
+        """Return the amounts of limits that refill: slots are not settled."""
         if not self.holds:
             return amounts
         names = self.names()
@@ -137,16 +145,25 @@ class Grant(NamedTuple):
         ``released`` are the slots to be given back, of each charge.
         """
         found = []
-        for at, (entity_id, resource, in_force, _, through_child) in enumerate(self.charges):
+        for position, charge in enumerate(self.charges):
+            in_force = charge.in_force
             owed = {
                 key: amounts[name] * MILLI
                 for name, key in zip(in_force.names, in_force.keys, strict=True)
                 if amounts.get(name) and name in in_force.token_names
             }
-            slots = released[at] if released else ()
+            slots = released[position] if released else ()
             if owed or slots:
-                settlement = Settlement(entity_id, resource, in_force, owed, through_child)
-                found.append(settlement._replace(released=slots) if slots else settlement)
+                found.append(
+                    Settlement(
+                        entity_id=charge.entity_id,
+                        resource=charge.resource,
+                        in_force=in_force,
+                        amounts_milli=owed,
+                        through_child=charge.through_child,
+                        released=slots,
+                    )
+                )
         return tuple(found)
 
 
@@ -157,7 +174,7 @@ def with_released(
     added = list(settlements)
     for release in releases:
         for at, each in enumerate(added):
-            if each[:3] == release[:3] and not each.released:
+            if each.is_of_same_bucket(release) and not each.released:
                 added[at] = each._replace(released=release.released)
                 break
         else:

@@ -229,8 +229,8 @@ def test_a_credit_to_a_bucket_that_is_gone_is_counted_late():
 
 
 def test_slots_are_the_lowest_that_are_free():
-    assert bucket_item.slots_for(["a", "b"]) == {"a": 0, "b": 1}
-    assert bucket_item.slots_for(["b", "c", "d"], {"a": 0, "b": 1}) == {"b": 1, "c": 0, "d": 2}
+    assert bucket_item.limit_indexes(["a", "b"]) == {"a": 0, "b": 1}
+    assert bucket_item.limit_indexes(["b", "c", "d"], {"a": 0, "b": 1}) == {"b": 1, "c": 0, "d": 2}
 
 
 def test_other_slots_are_other_limits():

@@ -1,7 +1,7 @@
 """Bucket items as this client has last seen them.
 
-Entries are hints, never the truth: every write carries what it assumes as its condition, and the
-store refuses it if that is wrong. An outdated entry costs a round trip and nothing else.
+Entries are hints, never the truth: every write carries its assumptions as its condition, and the
+store refuses the write if they are wrong. An outdated entry costs a round trip and nothing else.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from zae_limiter.models.entity import Entity
 
 MAX_BUCKETS = 50_000  # bounds memory; an evicted bucket costs one refused write
 MAX_ENTITIES = 50_000  # bounds memory; an evicted link is read again for a new bucket
-MAX_DIGESTS = 64  # of one configuration; a bucket has as many as it has forms, usually one
-NEVER_PER_S = 1e-4  # a write in three hours: at no border have others probably turned the hour
-LONG_AGO = 0  # of entries that were not read for their own sake: never recent enough
+MAX_DIGESTS = 64  # of one configuration; most buckets of a configuration share one digest
+NEVER_PER_S = 1e-4  # a write in three hours: other clients have probably never turned the hour
+LONG_AGO = 0  # the time of entries that were read along with others: never recent enough
 
 
 class CachedBucket(NamedTuple):
@@ -45,7 +45,7 @@ class CachedBucket(NamedTuple):
 class FreshBucket(NamedTuple):
     """A bucket that was read for this very request; None if it does not exist.
 
-    It is taken literally: no other client is expected to have written since.
+    The bucket is taken literally: no other client is expected to have written since.
     """
 
     bucket: StoredBucket | None
@@ -98,7 +98,7 @@ class BucketCache:
         *,
         certain: bool = False,
     ) -> CachedBucket:
-        """Store an item; ``own_milli`` is what this client took with the write that showed it.
+        """Store an item; ``own_milli`` are the amounts that this client took with its own write.
 
         Responses may overtake each other. The one with the lower generation, or else with fewer
         writes, is older and is dropped, unless the store has just contradicted the entry
@@ -127,9 +127,9 @@ class BucketCache:
     def store_authoritative(
         self, shard_id: ShardId, item: Item | None, now_ms: int, assumed: StoredBucket | None
     ) -> FreshBucket:
-        """Store what a read or a refused write has returned; None if the item does not exist.
+        """Store the item of a read or of a refused write; None if the item does not exist.
 
-        It replaces the entry that the request had ``assumed``, but not a newer one.
+        The item replaces the entry that the request had ``assumed``, but not a newer one.
         """
         if item is None:
             self.drop_shard(shard_id)
@@ -262,8 +262,9 @@ def _lifelong_per_s(bucket: StoredBucket, now_ms: int) -> float:
 def _others_per_s(before: CachedBucket, writes: int, now_ms: int) -> float:
     """Return how often other clients write; ``writes`` is the count without the own write.
 
-    It rises at once and falls slowly. Taken too high, it costs one refused write at the border
-    between hours; taken too low, as by an average after a pause, one of each client.
+    The rate rises at once and falls slowly. A rate that is too high costs one refused write at the
+    border between hours; a rate that is too low, as by an average after a pause, costs one refused
+    write of each client.
     """
     elapsed_ms, rate = now_ms - before.at_ms, before.others_per_s
     if elapsed_ms <= 0 or before.at_ms == LONG_AGO:

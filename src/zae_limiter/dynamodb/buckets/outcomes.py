@@ -75,6 +75,8 @@ def outcomes_of_write(
             if moments
             else applied
         )
+    if len(positions) == len(changes):
+        return outcomes
     for position, change in enumerate(changes):
         if (
             outcomes[position] is None

@@ -14,10 +14,11 @@ from zae_limiter.transport.calls import Deadline
 class PendingChange:
     """A change that waits for its write.
 
-    ``look_first`` asks for a read before the write. ``is_counted`` is False for writes that no
-    caller has asked for. The write that carries the change leaves its ``outcome`` here, where a
-    caller finds it that has waited for another leader, or that was cancelled meanwhile. A waiter
-    that is woken without an outcome is the next leader of its write queue.
+    ``stamp_ms`` is the stamp of the call; None if the clock has to be read before the write, as
+    after any wait. ``look_first`` asks for a read before the write. ``is_counted`` is False for
+    writes that no caller has asked for. The write that carries the change leaves its ``outcome``
+    here. A caller looks for it there if it has waited for another leader, or was cancelled. A
+    waiter that is woken without an outcome is the next leader of its write queue.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class PendingChange:
         "look_first",
         "outcome",
         "shard_id",
+        "stamp_ms",
         "waiter",
     )
 
@@ -39,6 +41,7 @@ class PendingChange:
         clock: Clock,
         deadline: Deadline,
         *,
+        stamp_ms: int | None = None,
         look_first: bool = False,
         is_counted: bool = True,
     ) -> None:
@@ -48,6 +51,7 @@ class PendingChange:
         self.clock = clock
         self.deadline = deadline
         self.waiter: Wakeable | None = None
+        self.stamp_ms = stamp_ms
         self.look_first = look_first
         self.is_counted = is_counted
         self.outcome: Outcome | None = None
@@ -67,14 +71,21 @@ class PendingChange:
             until_ms=request.until_ms,
         )
         bucket_id = BucketId(namespace_id, charge.entity_id, charge.resource)
-        look_first = not request.speculative
-        return cls(bucket_id, change, request.clock, deadline, look_first=look_first)
+        return cls(
+            bucket_id,
+            change,
+            request.clock,
+            deadline,
+            stamp_ms=request.now_ms,
+            look_first=not request.speculative,
+        )
 
     def redirect(self, number: int) -> None:
         """Send the change to another shard."""
         self.shard_id = self.bucket_id.shard(number)
         self.outcome = None
         self.waiter = None
+        self.stamp_ms = None
 
     def wake(self) -> bool:
         """Wake the waiter; False if its event loop is closed."""

@@ -14,12 +14,12 @@ Moments = tuple[int | None, ...]
 
 
 class PlannedSlots:
-    """Plans on the bucket as it was seen; the conditions of the write check that.
+    """Plans the slots on the bucket as it was seen; the conditions of the write check that.
 
     ``image`` is the bucket before charges take slots. ``is_doubtful`` says that slots which are to
     be released or renewed were not seen there: they have expired, or the image is outdated.
     ``moments`` are those at which the slots of each change expire from now on, by its position:
-    of a charge in the order of its limits, of a renewal in that of its holds.
+    for a charge in the order of its limits, for a renewal in the order of its holds.
     """
 
     def __init__(self, image: BucketImage, changes: Sequence[BucketChange], now_ms: int) -> None:
@@ -62,7 +62,7 @@ class PlannedSlots:
         return moves
 
     def writes(self) -> list[SlotWrite]:
-        """Return what the write does besides the moves."""
+        """Return the changes of held slots, which the write makes besides the moves."""
         return self._ledger.writes()
 
     def is_slots(self, key: str) -> bool:

@@ -3,8 +3,8 @@
 While a write to an item is in flight, callers wait and share the next write (group commit). There
 are no timers: a caller that finds no write in flight becomes the leader at once, and so does one
 that arrives more than ``APART_S`` after the last write was sent, so that callers on a slow network
-do not wait for a second round trip. Of writes with reservations one is in flight at a time: their
-order is the order in which callers are served.
+do not wait for a second round trip. Only one write with reservations is in flight at a time: the
+order of these writes is the order in which callers are served.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ LOST_S = 60.0  # a leader that is silent for this long is considered dead
 
 
 class _Queue:
-    """Starts with one write in flight. ``waiting`` is made late: most items never have waiters.
+    """The queue of one item. It starts with one write in flight.
 
-    It has the order of arrival, and a waiter anywhere in it is found and removed at once: of
-    20,000 waiters, 10,000 may be cancelled in one moment.
+    ``waiting`` is made late: most items never have waiters. It keeps the order of arrival, and a
+    waiter anywhere in it is found and removed at once: 10,000 of 20,000 waiters may be cancelled in
+    one moment.
     """
 
     __slots__ = ("in_flight", "reserving", "sent_s", "waiting")
@@ -147,7 +148,7 @@ class WriteQueues:
 def _hand_over(queue: _Queue) -> bool:
     """Wake the caller that has waited longest, to lead; False if none is left.
 
-    One that reserves stays until the write with reservations that is in flight has ended.
+    A caller that reserves waits until the write with reservations that is in flight has ended.
     """
     while queue.waiting:
         heir = next(iter(queue.waiting))

@@ -289,7 +289,7 @@ def first(
         tally=context.tally,
         through_milli=carried.through_milli,
         origin=new_origin(shard_id.number),
-        asked=encode_asked(context.tally.asked, bucket_item.slots_for(rates)),
+        asked=encode_asked(context.tally.asked, bucket_item.limit_indexes(rates)),
     )
     new_bucket = NewBucket(
         key=bucket_item.key(*shard_id),

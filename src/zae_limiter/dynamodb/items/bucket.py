@@ -3,12 +3,12 @@
 balance of a limit          t_<name>    millitokens, relative to the epoch
 consumed by a limit         c_<name>    millitokens, net
 consumed before a merge     m_<name>    by shards that were merged into this one; absent if none
-parameters of a limit       p_<name>    capacity:refill:period:slot in tokens and seconds; the
+parameters of a limit       p_<name>    capacity:refill:period:index in tokens and seconds; the
                                         refill is empty if it is the capacity. Of a limit on calls
-                                        in flight c:slots:lease_ttl:slot
-slots that are held         x{i}_{f}    of the limit in slot i, by the second f that they expire
+                                        in flight c:slots:lease_ttl:index
+slots that are held         x{i}_{f}    of the limit with index i, by the second f of their expiry
 this is one of n shards     n
-digest of all parameters    lh          slots included; every charge requires it: balances mean
+digest of all parameters    lh          indexes included; every charge requires it: balances mean
                                         nothing without. During a pause ``!`` and its end follow, so
                                         that charges of clients that do not know of it are refused
 paused until                nb          milliseconds; nothing is admitted before. The first charge
@@ -20,7 +20,7 @@ id of the last write        op          begins with the time of the write; befor
                                         write created the item or turned its hour
 expires                     ttl         seconds
 
-What the item counts by the hour, admitted acquires among it, is described in ``items.hours``.
+The counts by the hour, admitted acquires among them, are described in ``items.hours``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ BALANCE, CONSUMED, PARAMETERS, MERGED = "t_", "c_", "p_", "m_"
 SHARDS, DIGEST, VERSION, GENERATION = "n", "lh", "cv", "g"
 WRITES, WRITE_ID, TTL = "wc", "op", "ttl"
 CASCADE, PARENT = "cascade", "parent_id"
-HELD = "x"  # followed by the slot of the limit and the second that they expire
+HELD = "x"  # followed by the index of the limit and the second of the expiry
 NOT_BEFORE = "nb"
 PAUSE_MARK = "!"  # in no digest
 UNSHARDED = 1
@@ -74,9 +74,9 @@ class StoredBucket(NamedTuple):
 
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
     ``finished`` is the hour that has ended but may not be stored yet. ``absent`` names attributes
-    that the item does not have, and that would change ``hours``, ``steady`` the texts of those that
-    few writes change. ``asked`` is the text of the largest amounts that were rejected in the
-    running hour.
+    whose appearance would change ``hours``, ``steady`` has the texts of attributes that few writes
+    change; both are for ``decode``. ``asked`` is the text of the largest amounts that were rejected
+    in the running hour.
     """
 
     image: BucketImage
@@ -157,9 +157,9 @@ def decode(item: Item, known: StoredBucket | None = None) -> StoredBucket:
 
 
 def in_full(item: Item) -> StoredBucket:
-    """Decode an item with what only reports need.
+    """Decode an item with the parts that only reports need.
 
-    That is the consumption of shards merged into it, the hour of its last use, and the rejections
+    Those are the consumption of shards merged into it, the hour of its last use, and the rejections
     in that hour. After a merge the last use may be that of the other shard: the write id keeps it.
     """
     bucket = decode(item)
@@ -175,7 +175,7 @@ def in_full(item: Item) -> StoredBucket:
 
 
 def merged_milli(item: Item, name: str) -> int:
-    """Return what merged shards had consumed of a limit."""
+    """Return the consumption of a limit by shards that were merged into this one."""
     return int(item[MERGED + name]["N"]) if MERGED + name in item else 0
 
 
@@ -214,12 +214,15 @@ def _decode(item: Item) -> StoredBucket:
 
 def _absent(hours: HourState) -> tuple[str, ...]:
     """Return the attributes whose appearance would change the hours of an item."""
-    names = [] if hours.has_children else [f"{CHILDREN}{slot}" for slot in hours.indexes.values()]
+    names = [] if hours.has_children else [f"{CHILDREN}{index}" for index in hours.indexes.values()]
     return tuple(names) if hours.finished is not None else (FINISHED, *names)
 
 
 def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
-    """Decode an item whose digest is the known one; its hour usually is, too."""
+    """Decode an item whose digest is the known one; its hour usually is, too.
+
+    Without this function a full decoding takes twice as long, 7 µs more for each write.
+    """
     if known.steady != _steady(item):
         return _decode(item)
     if known.finished is not None and FINISHED not in item:
@@ -298,9 +301,9 @@ def _image(item: Item, limits: dict[str, LimitState]) -> BucketImage:
     )
 
 
-def held_name(slot: int, expires_ms: int) -> str:
+def held_name(limit_index: int, expires_ms: int) -> str:
     """Return the attribute that counts the slots that expire at a moment, a whole second."""
-    return f"{HELD}{slot}_{expires_ms // 1000}"
+    return f"{HELD}{limit_index}_{expires_ms // 1000}"
 
 
 def _with_holds(item: Item, image: BucketImage) -> BucketImage:
@@ -313,9 +316,9 @@ def _with_holds(item: Item, image: BucketImage) -> BucketImage:
     holds: dict[str, dict[int, int]] = {name: {} for name in names.values()}
     for attribute, value in item.items():
         if attribute[:1] == HELD and attribute[1:2].isdigit():
-            slot, _, seconds = attribute[1:].partition("_")
-            if int(slot) in names:
-                holds[names[int(slot)]][int(seconds) * 1000] = int(value["N"])
+            limit_index, _, seconds = attribute[1:].partition("_")
+            if int(limit_index) in names:
+                holds[names[int(limit_index)]][int(seconds) * 1000] = int(value["N"])
     return image._replace(holds=holds, life=item[ORIGIN]["S"])
 
 
@@ -326,15 +329,15 @@ def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
     return bucket._replace(shard=shard, rates=rates, image=of_shard(bucket.image, shard))
 
 
-def pack(rate: Rate, slot: int) -> str:
+def pack(rate: Rate, limit_index: int) -> str:
     """Pack parameters as whole tokens and seconds, in which limits are defined.
 
     The refill is left out where it is the capacity, as it usually is: every byte is billed.
     """
     capacity, refill, period = (str(part // MILLI) for part in rate)
     if is_slots(rate):
-        return f"{CONCURRENT}{capacity}:{period}:{slot}"
-    return f"{capacity}:{'' if refill == capacity else refill}:{period}:{slot}"
+        return f"{CONCURRENT}{capacity}:{period}:{limit_index}"
+    return f"{capacity}:{'' if refill == capacity else refill}:{period}:{limit_index}"
 
 
 @lru_cache(maxsize=4096)
@@ -347,35 +350,37 @@ def unpack(packed: str) -> Rate:
     return Rate(int(capacity) * MILLI, int(refill or capacity) * MILLI, int(period) * MILLI)
 
 
-def slots_for(names: Collection[str], before: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return the slot of each limit: its own, or the lowest that is free."""
-    slots = {name: before[name] for name in names if name in before} if before else {}
-    taken = set(slots.values())
-    free = (slot for slot in count() if slot not in taken)
-    return {name: slots[name] if name in slots else next(free) for name in names}
+def limit_indexes(
+    names: Collection[str], before: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Return the index of each limit: the index that it has, or the lowest free one."""
+    kept = {name: before[name] for name in names if name in before} if before else {}
+    taken = set(kept.values())
+    free = (index for index in count() if index not in taken)
+    return {name: kept[name] if name in kept else next(free) for name in names}
 
 
 def digest_of(
-    rates: Mapping[str, Rate], slots: Mapping[str, int], paused_until_ms: int | None = None
+    rates: Mapping[str, Rate], indexes: Mapping[str, int], paused_until_ms: int | None = None
 ) -> str:
     """Return a digest that changes with every parameter of every limit in the item.
 
-    And with every pause: two that end at different moments have different digests, so that a
-    client which knows of the first one does not end the second.
+    The digest also changes with every pause: two pauses that end at different moments have
+    different digests, so that a client which knows of the first one does not end the second.
     """
-    digest = _digest(tuple(sorted((name, rate, slots[name]) for name, rate in rates.items())))
+    digest = _digest(tuple(sorted((name, rate, indexes[name]) for name, rate in rates.items())))
     return paused_digest(digest, paused_until_ms)
 
 
 def paused_digest(digest: str, paused_until_ms: int | None) -> str:
-    """Return a digest with another end of the pause; None for none."""
+    """Return a digest with another end of the pause; None for no pause."""
     of_limits = digest.partition(PAUSE_MARK)[0]
     return of_limits if paused_until_ms is None else f"{of_limits}{PAUSE_MARK}{paused_until_ms:x}"
 
 
 @lru_cache(maxsize=4096)
 def _digest(limits: tuple[tuple[str, Rate, int], ...]) -> str:
-    text = "\n".join(f"{name} {pack(rate, slot)}" for name, rate, slot in limits)
+    text = "\n".join(f"{name} {pack(rate, index)}" for name, rate, index in limits)
     return base64.urlsafe_b64encode(hashlib.blake2s(text.encode(), digest_size=6).digest()).decode()
 
 
@@ -392,18 +397,18 @@ _DELIMITER = "."
 
 
 def new_write_id(now_ms: int) -> str:
-    """Of one write alone; from the system's chance, so that forked processes differ."""
+    """Return a random write id (os.urandom, so that forked processes differ)."""
     return f"{now_ms // 1000:x}{_DELIMITER}{os.urandom(4).hex()}"
 
 
 def renewed_write_id(write_id: str) -> str:
-    """Of another write that is no use of the bucket: it keeps the time of the last one."""
+    """Return a new id that keeps the timestamp of the last use."""
     seconds = write_id.removeprefix(TURN_MARK).partition(_DELIMITER)[0]
     return f"{seconds}{_DELIMITER}{os.urandom(4).hex()}"
 
 
 def hour_of_write(write_id: str) -> int:
-    """The hour of the write; 0 if the write_id does not tell."""
+    """Return the hour of a write; 0 if its id has no timestamp."""
     seconds, delimiter, _ = write_id.removeprefix(TURN_MARK).partition(_DELIMITER)
     try:
         return int(seconds, 16) * 1000 // HOUR_MS if delimiter else 0

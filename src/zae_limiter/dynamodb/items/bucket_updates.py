@@ -26,7 +26,7 @@ from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
 class WriteTrailer(NamedTuple):
-    """What every write leaves on the item: its id, its count of admissions, the TTL.
+    """The attributes that every write leaves on the item: its id, its admissions, the TTL.
 
     A write with ``HourCounts`` of its own counts admissions there. ``keeps`` leaves the TTL as it
     is; without it, ``expires_ms`` None removes the TTL.
@@ -39,7 +39,7 @@ class WriteTrailer(NamedTuple):
 
 
 def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> UpdateExpression:
-    """Render what all writes share: balances between their bounds, counters, the write id."""
+    """Render the part that all writes share: balances with their bounds, counters, write id."""
     update = UpdateExpression(key)
     for each in moves:
         _move(update, each)
@@ -53,7 +53,7 @@ def bucket_update(key: Item, moves: Sequence[Move], trailer: WriteTrailer) -> Up
 
 
 def require_same(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
-    """Require the shard and the limits of ``bucket``: balances mean nothing at other rates."""
+    """Require the shard and the limits of ``bucket``: a balance is relative to its rate."""
     update.require_equal(stored.SHARDS, n(bucket.shard.n))
     update.require_equal(stored.DIGEST, s(bucket.digest))
 
@@ -118,17 +118,17 @@ def require_life(update: UpdateExpression, bucket: stored.StoredBucket) -> None:
 
 
 def write_slots(
-    update: UpdateExpression, writes: Sequence[SlotWrite], slots: Mapping[str, int]
+    update: UpdateExpression, writes: Sequence[SlotWrite], indexes: Mapping[str, int]
 ) -> None:
     """Change the slots that are held, if they are as the write assumes."""
     for write in writes:
-        slot = slots[write.key]
+        index = indexes[write.key]
         for moment, seen in write.expired.items():
-            name = stored.held_name(slot, moment)
+            name = stored.held_name(index, moment)
             update.require_equal(name, n(seen))
             update.remove(name)
         for moment in sorted(write.removed.keys() | write.added.keys()):
-            name, removed = stored.held_name(slot, moment), write.removed.get(moment, 0)
+            name, removed = stored.held_name(index, moment), write.removed.get(moment, 0)
             if removed:
                 update.require(f"{update.name(name)} >= {update.number(removed)}")
             change = write.added.get(moment, 0) - removed
@@ -144,7 +144,7 @@ def _expiry(update: UpdateExpression, expires_ms: int | None) -> None:
 
 
 class NewBucket(NamedTuple):
-    """The constant attributes of a bucket that does not exist yet, and what it counts first."""
+    """The constant attributes of a bucket that does not exist yet, and its first counts."""
 
     key: Item
     index_keys: Item
@@ -168,12 +168,9 @@ def first_write(
 
     ``moves`` are those of ``first_move``, one for each limit in force.
     """
-    update, counts, slots = (
-        UpdateExpression(new_bucket.key),
-        new_bucket.counts,
-        stored.slots_for(new_bucket.rates),
-    )
-    digest = stored.digest_of(new_bucket.rates, slots, new_bucket.paused_until_ms)
+    update, counts = UpdateExpression(new_bucket.key), new_bucket.counts
+    indexes = stored.limit_indexes(new_bucket.rates)
+    digest = stored.digest_of(new_bucket.rates, indexes, new_bucket.paused_until_ms)
     absent = "attribute_not_exists(PK)"
     if only_if_absent:
         update.require(absent)
@@ -184,7 +181,7 @@ def first_write(
         assert each.put is not None
         update.set_number(stored.BALANCE + each.key, each.put)
         update.add(stored.CONSUMED + each.key, each.consumed_milli)
-        packed = stored.pack(new_bucket.rates[each.key], slots[each.key])
+        packed = stored.pack(new_bucket.rates[each.key], indexes[each.key])
         update.set_if_missing(stored.PARAMETERS + each.key, s(packed))
     for name, value in {**new_bucket.index_keys, **stored.link_attributes(new_bucket.link)}.items():
         update.set(name, value)
@@ -196,8 +193,8 @@ def first_write(
     update.set_if_missing(HOUR, n(counts.hour))
     update.set(stored.WRITE_ID, s(trailer.write_id))
     update.add(stored.WRITES, 1)
-    hour_updates.count_in_hour(update, counts, slots)
-    write_slots(update, new_bucket.slot_writes, slots)
+    hour_updates.count_in_hour(update, counts, indexes)
+    write_slots(update, new_bucket.slot_writes, indexes)
     if new_bucket.paused_until_ms is not None:
         _set_not_before(update, new_bucket.paused_until_ms)
     _expiry(update, trailer.expires_ms)
@@ -207,7 +204,7 @@ def first_write(
 def _is_full(update: UpdateExpression, moves: Sequence[Move], digest: str, hour: int) -> str:
     """Return the condition that every limit is full and the item's hour not over.
 
-    The digest has the slots in it: those of the item are the ones that this write uses.
+    The digest contains the indexes of the limits, so the item has those that this write uses.
     """
     parts = [
         f"{update.name(HOUR)} >= {update.number(hour)}",
@@ -240,7 +237,7 @@ def structural_write(
     update = bucket_update(key, _rebase_moves(bucket.image, target, now_ms), trailer)
     require_same(update, bucket)
     require_generation(update, bucket)
-    before, slots = bucket.image.limits, _slots_after(bucket, target)
+    before, indexes = bucket.image.limits, _indexes_after(bucket, target)
     for name, state in target.limits.items():
         old = before.get(name)
         if old is None:
@@ -249,16 +246,16 @@ def structural_write(
         elif state.consumed_milli != old.consumed_milli:
             update.add(stored.CONSUMED + name, state.consumed_milli - old.consumed_milli)
         if old is None or old.rate != state.rate:
-            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], slots[name])))
+            update.set(stored.PARAMETERS + name, s(stored.pack(rates[name], indexes[name])))
     dropped = before.keys() - target.limits.keys()
     for name in sorted(dropped):
         _drop(update, name, before[name], now_ms)
     if dropped:
-        _fold_hours(update, bucket, target, dropped, slots)
+        _fold_hours(update, bucket, target, dropped, indexes)
     if bucket.image.holds is not None:
-        _forget_slots(update, bucket, target, slots)
+        _forget_slots(update, bucket, target, indexes)
     paused_until_ms = target.paused_until_ms
-    update.set(stored.DIGEST, s(stored.digest_of(rates, slots, paused_until_ms)))
+    update.set(stored.DIGEST, s(stored.digest_of(rates, indexes, paused_until_ms)))
     if paused_until_ms != bucket.image.paused_until_ms:
         _set_not_before(update, paused_until_ms)
     update.set_number(stored.VERSION, target.config_version)
@@ -267,9 +264,9 @@ def structural_write(
     return update
 
 
-def _slots_after(bucket: stored.StoredBucket, target: BucketImage) -> dict[str, int]:
-    """Return the slots of all limits, dropped ones included: this write uses both."""
-    return stored.slots_for({**bucket.image.limits, **target.limits}, bucket.hours.indexes)
+def _indexes_after(bucket: stored.StoredBucket, target: BucketImage) -> dict[str, int]:
+    """Return the indexes of all limits, dropped ones included: this write uses both."""
+    return stored.limit_indexes({**bucket.image.limits, **target.limits}, bucket.hours.indexes)
 
 
 def _fold_hours(
@@ -277,12 +274,12 @@ def _fold_hours(
     bucket: stored.StoredBucket,
     target: BucketImage,
     dropped: Collection[str],
-    slots: Mapping[str, int],
+    indexes: Mapping[str, int],
 ) -> None:
-    """Count what dropped limits have used in this hour for others of their name.
+    """Count the usage of dropped limits in this hour for other limits of their name.
 
-    The hour must still run. A finished hour has been stored by now, and goes: the slots of dropped
-    limits may be used again.
+    The hour must still run. A finished hour has been stored by now, and is removed: the indexes of
+    dropped limits may be used again.
     """
     hours = bucket.hours
     update.require_equal(ORIGIN, s(hours.origin))
@@ -294,10 +291,12 @@ def _fold_hours(
     for name in sorted(dropped):
         heir = namesake(name, target.limits)
         assert heir is not None, "only limits with a namesake are dropped"
-        hour_updates.free_index(update, slots[name], slots[heir], has_children=hours.has_children)
-    if bucket.asked:  # a slot may get another limit
+        hour_updates.free_index(
+            update, indexes[name], indexes[heir], has_children=hours.has_children
+        )
+    if bucket.asked:  # an index may get another limit
         asked = decode_asked(bucket.asked, hours.indexes)
-        kept = {name: slot for name, slot in slots.items() if name in target.limits}
+        kept = {name: index for name, index in indexes.items() if name in target.limits}
         update.set(ASKED, s(encode_asked(asked, kept)))
 
 
@@ -305,19 +304,19 @@ def _forget_slots(
     update: UpdateExpression,
     bucket: stored.StoredBucket,
     target: BucketImage,
-    slots: Mapping[str, int],
+    indexes: Mapping[str, int],
 ) -> None:
-    """Remove what is held of limits that have no slots any more.
+    """Remove the held slots of limits that have no slots any more.
 
-    If one gets slots again, they would be counted as free once they have expired. No write may have
-    come since: it could have added some.
+    If such a limit gets slots again, these would be counted as free once they have expired. No
+    write may have come since: it could have added slots.
     """
     kept = target.holds or {}
     for name, moments in (bucket.image.holds or {}).items():
         if name not in kept:
             update.require_equal(stored.WRITES, n(bucket.image.writes))
             for moment in moments:
-                update.remove(stored.held_name(slots[name], moment))
+                update.remove(stored.held_name(indexes[name], moment))
 
 
 def _rebase_moves(before: BucketImage, target: BucketImage, now_ms: int) -> list[Move]:

@@ -90,12 +90,25 @@ class TemplatedCharge(NamedTuple):
         kind: list[object] = [table, trailer.admitted == 0, trailer.keeps, version == 0]
         values: list[object] = [_partition(*self.shard_id)]
         for move in self.moves:
-            changed = move.add or None if move.put is None else move.put
-            kind += (move.key, move.put is None)
-            for value in (move.low, move.high, changed, move.consumed_milli or None):
-                kind.append(value is None)  # then the clause is left out
-                if value is not None:
-                    values.append(value)
+            low, high, consumed = move.low, move.high, move.consumed_milli
+            change = move.add if move.put is None else move.put
+            has_change = move.put is not None or change != 0
+            kind += (
+                move.key,
+                low is None,
+                high is None,
+                move.put is None,
+                has_change,
+                consumed == 0,
+            )
+            if low is not None:
+                values.append(low)
+            if high is not None:
+                values.append(high)
+            if has_change:
+                values.append(change)
+            if consumed:
+                values.append(consumed)
         values += (trailer.write_id, 1)
         if trailer.admitted:
             values.append(trailer.admitted)

@@ -24,7 +24,7 @@ class SharedReads:
         self._reads = {}  # the parent's readers do not exist in the child
 
     def join(self, bucket_id: BucketId, waiter: Callable[[], Wakeable]) -> Wakeable | None:
-        """Return what to wait with until the read in progress is done; None if the caller reads."""
+        """Return a waiter for the read in progress; None if the caller has to read."""
         with self._lock:
             read = self._reads.get(bucket_id)
             if read is None or time.monotonic() - read[0] > LOST_S:

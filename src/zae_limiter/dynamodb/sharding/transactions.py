@@ -72,8 +72,8 @@ def merge(
 ) -> list[Action]:
     """Merge a shard into its sibling, both as they were read; the last merge sets ``expires_ms``.
 
-    Both have the same limits, or nothing can be added up: ``can_merge`` tells. What the sibling has
-    counted by the hour is stored, to be kept for ``usage_days``.
+    Both must have the same limits, which ``can_merge`` tells. The counts of the sibling by the hour
+    are stored, to be kept for ``usage_days``.
     """
     kept, gone = stored.decode(survivor), stored.decode(sibling)
     moves = split_merge.merge(kept.image, gone.image, now_ms)
@@ -89,7 +89,7 @@ def merge(
     update.set_number(stored.GENERATION, latest + 1)
     for name, state in gone.image.limits.items():
         consumed = state.consumed_milli + stored.merged_milli(sibling, name)
-        if consumed:  # usage is what changes in c_, so that stays as it is
+        if consumed:  # c_ stays as it is: its changes are usage
             update.add(stored.MERGED + name, consumed)
     if gone.image.config_version > kept.image.config_version:
         update.set_number(stored.VERSION, gone.image.config_version)
@@ -123,7 +123,7 @@ def siblings(items: Iterable[Item]) -> set[Key]:
 
 
 class ShardMoves(NamedTuple):
-    """The moves of one shard in a transaction, and what that does to slots."""
+    """The moves of one shard in a transaction, and its changes of held slots."""
 
     key: Item
     bucket: stored.StoredBucket
@@ -193,8 +193,8 @@ def gather(
 def remove_orphan(parent: Item, orphan: Item, usage_days: int = 0) -> list[Action]:
     """Remove the orphan of a deleted bucket, as long as the parent says that it has no sibling.
 
-    An entity can be deleted while its bucket is being split, and what that leaves behind would
-    stand in the way of the next split. What it has counted by the hour is stored.
+    An entity can be deleted while its bucket is being split. The orphan that this leaves behind
+    would prevent the next split. Its counts by the hour are stored.
     """
     guard = UpdateExpression(_key(parent))
     guard.require_equal(stored.SHARDS, parent[stored.SHARDS])
@@ -222,7 +222,7 @@ def _sibling(item: Item, shard: Shard, limits: Mapping[str, LimitState], generat
 
 
 def _removed(item: Item, gone: stored.StoredBucket) -> Action:
-    """Delete a shard as it was read: what it held is added to its sibling."""
+    """Delete a shard as it was read: its tokens are added to its sibling."""
     update = UpdateExpression(_key(item))
     require_same(update, gone)
     for name in (stored.GENERATION, stored.WRITES, ORIGIN):

@@ -92,6 +92,7 @@ class Cascade:
         if not doubtful:
             return [*await self.submit_all(pending)]
         for position in sorted(range(len(pending)), key=lambda position: position not in doubtful):
+            pending[position].stamp_ms = None  # it may be from before the other's round trip
             outcome = outcomes[position] = await self._router.submit(pending[position])
             if not isinstance(outcome, Applied):
                 break

@@ -94,6 +94,7 @@ class Cascade:
         if not doubtful:
             return [*self.submit_all(pending)]
         for position in sorted(range(len(pending)), key=lambda position: position not in doubtful):
+            pending[position].stamp_ms = None  # it may be from before the other's round trip
             outcome = outcomes[position] = self._router.submit(pending[position])
             if not isinstance(outcome, Applied):
                 break

@@ -64,6 +64,7 @@ class GroupCommit:
         return pending.outcome
 
     async def _lead_next(self, pending: PendingChange) -> Outcome:
+        pending.stamp_ms = None  # it is from before the wait
         return await self._lead(self._queues.take_group(pending))
 
     async def _lead(self, group: list[PendingChange]) -> Outcome:

@@ -1,4 +1,4 @@
-"""What a bucket item needs besides its balances: the link to its parent, and a late enough TTL."""
+"""Upkeep of a bucket item besides its balances: the link to its parent, and its TTL."""
 
 from __future__ import annotations
 

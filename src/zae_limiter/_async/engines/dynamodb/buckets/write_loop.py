@@ -88,7 +88,8 @@ class WriteLoop:
         """Return the outcome of every change; they share one item, and the first one leads."""
         if len(group) > 1:
             self._counters.group(len(group))
-        run = GroupRun(group, group[0].clock())
+        leader = group[0]
+        run = GroupRun(group, leader.clock() if leader.stamp_ms is None else leader.stamp_ms)
         try:
             await self._attempts(run)
             if run.changes:

@@ -187,7 +187,7 @@ class MultiShardWriter:
     async def _credit(
         self, pending: PendingChange, shard: Shard, amounts: Mapping[str, int]
     ) -> Mapping[str, int]:
-        """Credit one shard with what another has counted; return what it has no room for."""
+        """Credit one shard with tokens of another; return the amounts that it has no room for."""
         shard_id = pending.bucket_id.shard(shard.number)
         entry = self._cache.get(shard_id)
         if entry is None or entry.bucket.shard != shard:
@@ -217,7 +217,7 @@ class MultiShardWriter:
     async def _transact(
         self, pending: PendingChange, parts: list[ShardMoves], now_ms: int, admitted: int
     ) -> bool:
-        """Write to several shards at once; False on a conflict. Raises if that is unknown."""
+        """Write to several shards at once; False on a conflict; raises if unknown."""
         write_id = new_write_id(now_ms)
         gathering = transactions.gather(
             parts,
@@ -246,7 +246,7 @@ class MultiShardWriter:
         for part in parts:
             bucket = part.bucket
             if bucket.shard.number in begun or part.slot_writes:
-                # The answer shows neither its finished hour nor the slots that are held.
+                # The answer shows neither the finished hour nor the slots that are held.
                 self._cache.invalidate(bucket_id.shard(bucket.shard.number))
                 continue
             image = after(bucket.image, part.moves)

@@ -64,6 +64,7 @@ class GroupCommit:
         return pending.outcome
 
     def _lead_next(self, pending: PendingChange) -> Outcome:
+        pending.stamp_ms = None  # it is from before the wait
         return self._lead(self._queues.take_group(pending))
 
     def _lead(self, group: list[PendingChange]) -> Outcome:

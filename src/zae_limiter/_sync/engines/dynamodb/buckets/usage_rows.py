@@ -24,7 +24,7 @@ logger = quiet_logger(__name__)
 
 
 class UsageRows:
-    """All writes here are harmless if they are repeated or come late."""
+    """Write usage rows. Every write is idempotent."""
 
     def __init__(self, table: TableContext) -> None:
         self._client = table.client

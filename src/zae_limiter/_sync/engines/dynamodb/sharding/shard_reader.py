@@ -94,7 +94,7 @@ class ShardReader:
     ) -> dict[int, Item]:
         """Read some shards consistently; those that do not exist are left out.
 
-        With a clock, what was read becomes the cache entries.
+        With a clock, the items become cache entries.
         """
         now_ms = None if clock is None else clock()
         wanted = {keys.bucket(*bucket_id, number): number for number in numbers}
