@@ -6,6 +6,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 
 __all__ = [
     "PARTITIONS",
@@ -45,9 +46,6 @@ __all__ = [
     "sk_version",
 ]
 
-# As in `naming`, which the aggregator need not import at a cold start.
-RESERVED_NAMESPACE = "_"
-VERSION_RECORD = "version"
 
 # --- partition keys
 

@@ -23,6 +23,8 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter import schema
+from zae_limiter.admission.image import HOUR_MS
+from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
@@ -36,9 +38,9 @@ if TYPE_CHECKING:
 ORIGIN_PREFIX = "o_"
 EVENTS = ""  # no limit has an empty name
 DELIMITER = "#"
-HOUR_S, HOUR_MS = 3600, 3_600_000
+HOUR_S = 3600
 DAY_S = 24 * HOUR_S
-_ALIAS = "~"  # as in `admission.in_force`, which a cold start of the aggregator need not import
+
 _HOUR_DIGITS = len("2026-01-31T12")
 FIRST_HOUR = -(1969 * 365 * 24)  # within the years 1 to 9999, which have four digits in ISO text
 LAST_HOUR = 8000 * 366 * 24
@@ -183,11 +185,6 @@ def _encode(origin_hour: OriginHour) -> Value:
     counts = f"{origin_hour.admitted},{rejected},{of_children},{waited},{{{','.join(amounts)}}}"
     used.append(f'"{EVENTS}":[{counts}]')
     return s("{" + ",".join(used) + "}")
-
-
-def plain_name(key: str) -> str:
-    """Return the name that users know of a limit."""
-    return key.partition(_ALIAS)[0]
 
 
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, damaged, parsed, text
 from zae_limiter.dynamodb.items.usage import (
     DELIMITER,
     EVENTS,
-    HOUR_MS,
     OPEN_VALUE,
     ORIGIN_PREFIX,
     OriginHour,
