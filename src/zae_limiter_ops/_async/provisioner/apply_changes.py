@@ -1,44 +1,47 @@
-"""The changes of a plan, made in batches: what an apply does that a plan and a diff do not."""
+"""Apply the changes of a plan, in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
+from zae_limiter._async.repository.context import Context
 from zae_limiter.models.audit import bundle_of, config_subject
 from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
 from zae_limiter.models.config import KEEP, ConfigLevel
+from zae_limiter.models.limit import Limit
 from zae_limiter_ops._async.provisioner.live import level_of
 from zae_limiter_ops._async.provisioner.state_store import StateStore, lost_lease
 from zae_limiter_ops.manifest.diff import LimitsPlan
 from zae_limiter_ops.manifest.targets import POLICY, SYSTEM, Action, Change, Target, TargetKind
 
-if TYPE_CHECKING:
-    from zae_limiter._async.repository.context import Context
-    from zae_limiter.models.limit import Limit
-    from zae_limiter_ops._async.provisioner import Progress
+Progress = Callable[[int, int], None]
 
 
-async def carry_out(
+async def apply_changes(
     context: Context,
     plan: LimitsPlan,
     state: StateStore,
     principal: str | None,
     progress: Progress | None,
 ) -> None:
-    """Store what will be managed, make the changes, then store what is managed."""
+    """Make the changes of a plan; ``state`` holds the lease, which is released at the end.
+
+    The managed state is stored before the changes, so that a killed apply leaves nothing unmanaged,
+    and again after them. ``progress`` is called after each batch with the number of changes made
+    and the number of all changes.
+    """
     await state.write(plan.managed_during())
     done = 0
-    for changes in in_turn(plan.changes):
+    for changes in ordered_batches(plan.changes):
         await state.renew_lease()
-        await _write(context, changes, state, principal)
+        await _write_batch(context, changes, state, principal)
         done += len(changes)
         if progress is not None:
             progress(done, len(plan.changes))
     await state.write(plan.managed_after(), release=True)
 
 
-async def _write(
+async def _write_batch(
     context: Context, changes: list[Change], state: StateStore, principal: str | None
 ) -> None:
     now_ms = context.clock()
@@ -47,7 +50,7 @@ async def _write(
         written = await context.engine.configs.write(
             context.namespace_id, batch._replace(guard=state.guard), now_ms=now_ms
         )
-    finally:  # also if the outcome is unknown
+    finally:  # an error may hide a write that has happened
         context.cache.clear()
     if written is None:
         raise lost_lease()
@@ -57,18 +60,18 @@ async def _write(
             context.cache.set_policy(context.namespace_id, policy)
 
 
-def in_turn(changes: list[Change]) -> Iterator[list[Change]]:
-    """Return the changes in order, as many at a time as a store writes at once.
+def ordered_batches(changes: list[Change]) -> Iterator[list[Change]]:
+    """Yield the changes in the order of an apply, in batches that a store writes at once.
 
-    Limits and policy of the system are one item: they are in one batch, wherever they come. What
-    is set comes before what is deleted, and of that defaults come first: no entity is without
-    limits in between because its own become those of its resource.
+    The system comes first: its limits and its policy share an item, so they share a batch. Then
+    defaults of resources are set, entities are set, entities are deleted, and defaults are deleted.
+    An entity whose own limits are replaced by a default, or by others, is never without limits.
     """
-    return in_batches(sorted(changes, key=_turn), _subject)
+    return in_batches(sorted(changes, key=_order), _subject)
 
 
-def _turn(change: Change) -> tuple[int, int]:
-    """Return the place of a change in the order of an apply; entities by bundles of events."""
+def _order(change: Change) -> tuple[int, int]:
+    """Return the sort key of a change; entities that share a bundle of events stand together."""
     target = change.target
     if target in (SYSTEM, POLICY):
         return 0, 0
@@ -85,8 +88,8 @@ def _subject(change: Change) -> str:
 
 def _level_and_place_changes(changes: list[Change]) -> list[LevelChange | PlaceChange]:
     system = {change.target: change for change in changes if change.target in (SYSTEM, POLICY)}
-    converted = [_converted(change) for change in changes if change.target not in system]
-    return [*([_system_change(system)] if system else []), *converted]
+    others = [_level_or_place_change(change) for change in changes if change.target not in system]
+    return [*([_system_change(system)] if system else []), *others]
 
 
 def _system_change(changes: dict[Target, Change]) -> LevelChange:
@@ -99,7 +102,7 @@ def _system_change(changes: dict[Target, Change]) -> LevelChange:
     )
 
 
-def _converted(change: Change) -> LevelChange | PlaceChange:
+def _level_or_place_change(change: Change) -> LevelChange | PlaceChange:
     target, after = change.target, change.after
     if target.kind is not TargetKind.ENTITY:
         return LevelChange(level_of(target), _limits(change))
