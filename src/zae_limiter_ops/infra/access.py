@@ -1,4 +1,4 @@
-"""Roles and managed policies of the template."""
+"""The roles and managed policies of the template."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def policies() -> dict[str, Resource]:
 
 
 def roles() -> dict[str, Resource]:
-    """Return the roles of the functions, and those for applications, created on request."""
+    """Return the roles of the two functions, and the optional roles for applications."""
     found = {
         logical: _role(
             component,
@@ -100,7 +100,7 @@ def _aggregator_rights() -> list[statements.Statement]:
         allow(
             "Stream", actions("dynamodb", STREAM_CALLS), [{"Fn::GetAtt": ["Table", "StreamArn"]}]
         ),
-        allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # has no resource of its own
+        allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # IAM knows no resource for this action
         _logs_right("AggregatorLogGroup"),
         allow(
             "Failed", ["sqs:SendMessage"], [{"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}]

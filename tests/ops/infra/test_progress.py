@@ -29,7 +29,7 @@ def test_the_first_failure_is_told_not_those_that_follow_from_it():
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        ("my-app already exists", "delete it, or choose another --name"),
+        ("my-app already exists", "delete the existing resource, or choose another --name"),
         ("Concurrency limit exceeded", "raise the quota of the account"),
         ("", "no reason was given"),
     ],
