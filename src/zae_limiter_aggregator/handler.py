@@ -61,7 +61,7 @@ _warm: dict[tuple[str, ...], tuple[AwsCalls, Processor]] = {}
 
 
 def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, list[dict[str, str]]]:
-    """Process a batch of stream records; return those that Lambda must deliver again."""
+    """Process a batch of stream records; return the records that Lambda must deliver again."""
     log = Log(str(getattr(context, "aws_request_id", "") or ""))
     remaining_s = _remaining_seconds(context)
     deadline = time.monotonic() + max(remaining_s - RESERVE_S, remaining_s / 2)

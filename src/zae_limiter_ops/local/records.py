@@ -91,7 +91,7 @@ def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
     ``on_wait`` is called once if another process holds the lock.
     """
-    import fcntl
+    import fcntl  # Windows has no such module, and must still import this one
 
     private_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)

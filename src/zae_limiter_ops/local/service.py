@@ -266,7 +266,7 @@ def _choose_options(
 
 
 def _refuse_other(record: ServerRecord, wanted: WantedServer) -> None:
-    """Raise if the running server has other options than the wanted ones."""
+    """Raise if the options of the running server differ from the wanted options."""
     runs = WantedServer(record.engine, record.port, record.image)
     if any(asked not in (None, found) for asked, found in zip(wanted, runs, strict=True)):
         image = f" ({record.image})" if record.image else ""

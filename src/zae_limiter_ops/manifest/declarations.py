@@ -118,14 +118,14 @@ class LimitsManifest:
     @classmethod
     def from_yaml(cls, text: str, source: str = "manifest") -> LimitsManifest:
         """Read a manifest; raises a ManifestError with the line and column of every mistake."""
-        from zae_limiter_ops.manifest.reading import read_yaml
+        from zae_limiter_ops.manifest.reading import read_yaml  # reading imports this module
 
         return read_yaml(text, source)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str = "manifest") -> LimitsManifest:
         """Read a manifest from a document; numbers may be text, as CloudFormation sends them."""
-        from zae_limiter_ops.manifest.reading import read_document
+        from zae_limiter_ops.manifest.reading import read_document  # as above
 
         return read_document(data, source)
 

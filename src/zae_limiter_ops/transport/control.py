@@ -197,7 +197,7 @@ class Control:
         return client
 
     def _failed(self, service: str, error: Exception) -> Exception:
-        """Return our error for one that botocore raises without an answer of the service."""
+        """Return our error for an error that botocore raises without an answer of the service."""
         kind = type(error).__name__
         if kind == "NoRegionError":
             return ValidationError(

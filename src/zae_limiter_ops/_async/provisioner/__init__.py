@@ -25,10 +25,10 @@ WAIT_SECONDS = 90  # for another apply: longer than the lease of a killed apply
 
 
 class Provisioner:
-    """Changes the stored limits of one namespace to those that a manifest declares.
+    """Changes the stored limits of one namespace to the limits that a manifest declares.
 
-    Applies are idempotent and run one at a time. The next apply finishes one that was killed. An
-    apply changes only targets that its manifest or an earlier manifest names.
+    Applies are idempotent and run one at a time. The next apply finishes a killed apply. An apply
+    changes only targets that its manifest or an earlier manifest names.
     """
 
     def __init__(
