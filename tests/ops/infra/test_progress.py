@@ -1,4 +1,4 @@
-"""What the events of a stack say, as a line and as a live table."""
+"""The events of a stack, as a line and as a live table."""
 
 import pytest
 from rich.console import Console

@@ -14,7 +14,7 @@ from zae_limiter_ops.manifest.targets import wanted_settings
 
 
 def actions(subjects):
-    """Changed items, and items with their events."""
+    """Return the number of actions: one per changed item, and one per item of events."""
     bundled = [0] * BUNDLES
     for subject in subjects:
         bundled[bundle_of(subject)] += 1

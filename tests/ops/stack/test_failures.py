@@ -1,4 +1,4 @@
-"""Deployments that fail, are killed, meet each other, or may not."""
+"""Deployments that fail, are killed, run at the same time, or lack permissions."""
 
 import json
 import os

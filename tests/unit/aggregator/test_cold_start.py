@@ -1,4 +1,4 @@
-"""What a cold start of the function imports."""
+"""The imports of a cold start of the function."""
 
 import subprocess
 import sys
