@@ -1,7 +1,7 @@
-"""The stream processor: stores finished hours of usage, and archives expired audit events.
+"""The aggregator: a Lambda function that stores finished hours and archives expired audit events.
 
-It runs as a Lambda function on the stream of a zae-limiter table, and is optional: without it,
-clients store finished hours themselves, and expired audit events are not archived.
+The function reads the stream of a zae-limiter table. The aggregator is optional: without the
+function, clients store finished hours themselves, and expired audit events are not archived.
 """
 
 from zae_limiter_aggregator.handler import handler

@@ -1,9 +1,10 @@
-"""Expired audit events as objects for S3: gzipped JSON lines, by the day of the events.
+"""Expired audit events as objects for S3: gzipped JSON lines, one object for each day of a batch.
 
-    audit/year=2026/month=01/day=31/{digest of its event ids}.jsonl.gz
+    audit/year=2026/month=01/day=31/{digest of the event ids}.jsonl.gz
 
 The same events always make the same object, so a repeated delivery writes nothing new. If Lambda
-delivers them again in other batches, an event may be in two objects: its ``event_id`` tells.
+divides a repeated delivery into other batches, an event may be in two objects; readers recognise
+the duplicate by its ``event_id``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator.stream import ExpiredEvent
 
 FOLDER = "audit"
-UNKNOWN_DAY = "0000-00-00"  # of an event whose time cannot be read
+UNKNOWN_DAY = "0000-00-00"  # the day of events whose timestamp is unreadable
 _DAY_DIGITS = len("2026-01-31")
 _DIGEST_BYTES = 16  # 128 bits: two objects of a day must not have the same name by chance
 _encode = json.JSONEncoder(
@@ -30,7 +31,7 @@ _encode = json.JSONEncoder(
 
 
 class ArchiveObject(NamedTuple):
-    """An object of the archive, and the records whose events it holds."""
+    """An object of the archive, and the sequence numbers of the records whose events it holds."""
 
     name: str
     body: bytes
@@ -38,7 +39,7 @@ class ArchiveObject(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """One event: its id, its day, its JSON, and the record that brought it."""
+    """One event: its id, its day, its JSON text, and the sequence number of its stream record."""
 
     event_id: str
     day: str
@@ -48,24 +49,26 @@ class _Line(NamedTuple):
 
 def archive_objects(events: Iterable[ExpiredEvent]) -> list[ArchiveObject]:
     """Return the objects that hold the events of a batch, one for each day."""
-    days: dict[str, dict[str, list[_Line]]] = {}
+    days: dict[str, dict[str, list[_Line]]] = {}  # lines by day, then by text
     for event in events:
         line = _line(event)
         days.setdefault(line.day, {}).setdefault(line.text, []).append(line)
     return [_object(day, lines) for day, lines in sorted(days.items())]
 
 
-def _object(day: str, by_text: Mapping[str, list[_Line]]) -> ArchiveObject:
-    """Write each event once, in the order of ids, which is that of time."""
-    firsts = sorted(lines[0] for lines in by_text.values())
-    named = hashlib.blake2s("\n".join(line.event_id for line in firsts).encode())
-    digest = named.hexdigest()[: 2 * _DIGEST_BYTES]
+def _object(day: str, lines_by_text: Mapping[str, list[_Line]]) -> ArchiveObject:
+    """Return the object of a day. It holds each event once, sorted by id and so by time."""
+    unique = sorted(lines[0] for lines in lines_by_text.values())
+    event_ids = "\n".join(line.event_id for line in unique)
+    digest = hashlib.blake2s(event_ids.encode()).hexdigest()[: 2 * _DIGEST_BYTES]
     year, month, day_of_month = day.split("-")
-    text = "".join(f"{line.text}\n" for line in firsts)
+    text = "".join(f"{line.text}\n" for line in unique)
     return ArchiveObject(
-        f"{FOLDER}/year={year}/month={month}/day={day_of_month}/{digest}.jsonl.gz",
-        gzip.compress(text.encode(), mtime=0),  # without a time, so that it is always the same
-        [line.sequence_number for lines in by_text.values() for line in lines],
+        name=f"{FOLDER}/year={year}/month={month}/day={day_of_month}/{digest}.jsonl.gz",
+        body=gzip.compress(text.encode(), mtime=0),  # a time would change the bytes of each run
+        sequence_numbers=[
+            line.sequence_number for lines in lines_by_text.values() for line in lines
+        ],
     )
 
 
@@ -78,6 +81,7 @@ def _line(expired: ExpiredEvent) -> _Line:
         text = _encode({"namespace_id": namespace_id, **_fields(event)})
         return _Line(event.event_id, day, text, number)
     except (RateLimiterUnavailable, TypeError, AttributeError):
+        # The item is damaged. The table has deleted it, so the archive keeps it as it was stored.
         event_id = _text(item, "event_id") or _text(item, "SK")
         text = _encode({"namespace_id": namespace_id, "damaged_item": item})
         return _Line(event_id, day, text, number)

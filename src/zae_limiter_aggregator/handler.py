@@ -19,7 +19,7 @@ from zae_limiter_ops.transport.s3 import ObjectStore
 
 TABLE, ARCHIVE = "TABLE_NAME", "ARCHIVE_BUCKET_NAME"
 CALL_S = 5.0  # for one call with its retries: a batch has a minute by default
-DEFAULT_TIME_S = 60.0  # where the context does not tell how much time is left
+DEFAULT_TIME_S = 60.0  # the remaining time if the context does not say it
 _SETTINGS = (
     TABLE,
     ARCHIVE,
@@ -34,7 +34,7 @@ _SETTINGS = (
 
 
 class AwsCalls:
-    """The calls of the aggregator: DynamoDB on its table, and S3. Threads may share it."""
+    """Calls DynamoDB and S3 for the aggregator. Threads may share an instance."""
 
     def __init__(self, table: str) -> None:
         self.table = table
@@ -44,7 +44,7 @@ class AwsCalls:
         self._objects = ObjectStore()
 
     def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
-        """Call DynamoDB; every write of the aggregator may be repeated."""
+        """Call an operation of DynamoDB. A lost answer is repeated: every write is idempotent."""
         return self._dynamodb.call(operation, body, repeatable=True)
 
     def put_object(self, bucket: str, name: str, body: bytes) -> None:
@@ -56,14 +56,15 @@ class AwsCalls:
         self._objects.close()
 
 
-_warm: dict[tuple[str, ...], tuple[AwsCalls, Processor]] = {}  # at most one
+# The processor of the current environment, by the values of `_SETTINGS`: at most one entry.
+_warm: dict[tuple[str, ...], tuple[AwsCalls, Processor]] = {}
 
 
 def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, list[dict[str, str]]]:
-    """Process a batch of stream records; return those that have to be delivered again."""
+    """Process a batch of stream records; return the records that Lambda must deliver again."""
     log = Log(str(getattr(context, "aws_request_id", "") or ""))
-    left_s = _seconds_left(context)
-    deadline = time.monotonic() + max(left_s - RESERVE_S, left_s / 2)
+    remaining_s = _remaining_seconds(context)
+    deadline = time.monotonic() + max(remaining_s - RESERVE_S, remaining_s / 2)
     records = event.get("Records") or []
     processor = _processor(os.environ)
     result = processor.process(records, log, deadline)
@@ -88,7 +89,7 @@ def close() -> None:
 
 
 def _processor(environment: Mapping[str, str]) -> Processor:
-    """Return the processor of this environment; a warm function keeps its connections."""
+    """Return the processor for this environment. A warm function reuses its connections."""
     settings = tuple(environment.get(name, "") for name in _SETTINGS)
     if settings not in _warm:
         close()
@@ -97,6 +98,6 @@ def _processor(environment: Mapping[str, str]) -> Processor:
     return _warm[settings][1]
 
 
-def _seconds_left(context: Any) -> float:
+def _remaining_seconds(context: Any) -> float:
     remaining = getattr(context, "get_remaining_time_in_millis", None)
     return DEFAULT_TIME_S if remaining is None else remaining() / 1000

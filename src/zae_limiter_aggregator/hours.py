@@ -1,4 +1,4 @@
-"""The writes that a finished hour needs: store it, then clear it in the bucket item."""
+"""The two writes of a finished hour: one stores it, one clears it in the bucket item."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zae_limiter_aggregator.stream import ParsedBucketRecord
 
 
 class HourId(NamedTuple):
-    """Identifies a finished hour: all records that show it carry the same value."""
+    """Identifies a finished hour: all records of the same hour have the same id."""
 
     partition_key: str
     origin: str
@@ -18,13 +18,13 @@ class HourId(NamedTuple):
 
 
 class FinishedHour(NamedTuple):
-    """A finished hour, and the sequence numbers of all records that show it."""
+    """A finished hour, and the sequence numbers of all records that contain the hour."""
 
     record: ParsedBucketRecord
     sequence_numbers: list[str]
 
     def store(self, table: str, retention_days: int) -> str:
-        """Return the UpdateItem that stores the hour; repeating it changes nothing."""
+        """Return the body of the UpdateItem that stores the hour; the write is idempotent."""
         record, finished = self.record, self.record.finished
         assert finished is not None
         bucket_id = BucketId(record.namespace_id, record.entity_id, record.resource)
@@ -32,13 +32,16 @@ class FinishedHour(NamedTuple):
         return usage.store_text(table, bucket_id, finished, expires_s)
 
     def clear(self, table: str) -> str:
-        """Return the UpdateItem that clears the hour, unless a client has turned it over."""
+        """Return the body of the UpdateItem that clears the hour in the bucket item.
+
+        DynamoDB refuses the write if a client has already turned the hour over.
+        """
         assert self.record.state is not None
         return hours.clear_text(table, self.record.key, self.record.state)
 
 
 class FinishedHours:
-    """The finished hours of a batch, each once."""
+    """The finished hours of a batch, without duplicates."""
 
     def __init__(self) -> None:
         self._hours: dict[HourId, FinishedHour] = {}

@@ -1,16 +1,18 @@
-"""One batch of stream records: finished hours are stored and cleared, expired events archived.
+"""Process a batch of stream records: store and clear finished hours, archive expired events.
 
-Every write may be repeated, late or out of order without a change to what is stored. A record
-fails if a later attempt may succeed; one that can never be processed is skipped, so that it does
-not hold up those behind it. Neither loses usage: a finished hour stays in its bucket item until it
-is stored.
+Every write may be repeated, late or out of order: the stored usage stays the same. A record fails
+if a later attempt may succeed. A record that can never be processed is skipped, so that it does not
+block the records behind it. Neither case loses usage: a finished hour stays in its bucket item
+until the hour is stored.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import decode_document
@@ -19,70 +21,56 @@ from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
 from zae_limiter_aggregator import stream
+from zae_limiter_aggregator.archive import ArchiveObject, archive_objects
 from zae_limiter_aggregator.hours import FinishedHour, FinishedHours
 from zae_limiter_aggregator.report import Log
 
 WORKERS = 16  # threads that wait for answers; each has a connection of its own
-CHUNK = 16  # hours that a thread takes at a time: fewer are not worth a thread
+CHUNK = 16  # the fewest hours for which another thread is worth its start
 RETENTION_CHECK_S = 300.0  # how often a warm function reads the retention again
 RESERVE_S = 11.0  # before the function's timeout: a store and a clear may take 5 s each
 MAX_LOGGED = 20  # failures of one batch that are logged one by one
-
-if TYPE_CHECKING:  # making a Protocol takes a millisecond of a cold start
-    from concurrent.futures import ThreadPoolExecutor
-    from typing import Protocol
-
-    from zae_limiter_aggregator.archive import ArchiveObject
-
-    class Calls(Protocol):
-        """What is called: DynamoDB on one table, and S3."""
-
-        @property
-        def table(self) -> str: ...
-
-        def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
-            """Call an operation of DynamoDB; a mapping without a table's name gets it."""
-
-        def put_object(self, bucket: str, name: str, body: bytes) -> None:
-            """Put an object into a bucket."""
-
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class ProcessResult:
-    """What became of a batch.
+class Calls(Protocol):
+    """The services that a processor calls: DynamoDB on one table, and S3."""
 
-    ``failed`` are the sequence numbers of records that have to be delivered again; ``errors`` says
-    why, and why others were skipped. ``lag_ms`` is the age of the oldest record. It is not a
-    dataclass: importing those takes a fifth of a cold start.
+    @property
+    def table(self) -> str: ...
+
+    def call(self, operation: str, body: Mapping[str, Any] | str) -> dict[str, Any]:
+        """Call an operation of DynamoDB; the name of the table is added to a mapping."""
+
+    def put_object(self, bucket: str, name: str, body: bytes) -> None:
+        """Put an object into a bucket."""
+
+
+@dataclass(slots=True)
+class ProcessResult:
+    """The outcome of a batch.
+
+    ``failed`` holds the sequence numbers of the records that Lambda must deliver again. ``errors``
+    holds a line for each failed or skipped record. ``lag_ms`` is the age of the oldest record.
     """
 
-    __slots__ = (
-        "errors",
-        "events_archived",
-        "failed",
-        "lag_ms",
-        "processed_count",
-        "skipped",
-        "snapshots_updated",
-    )
-
-    def __init__(self, processed_count: int = 0, lag_ms: int = 0) -> None:
-        self.processed_count = processed_count
-        self.lag_ms = lag_ms
-        self.snapshots_updated = self.events_archived = self.skipped = 0
-        self.failed: list[str] = []
-        self.errors: list[str] = []
+    processed_count: int = 0
+    lag_ms: int = 0
+    snapshots_updated: int = 0
+    events_archived: int = 0
+    skipped: int = 0
+    failed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def response(self) -> dict[str, list[dict[str, str]]]:
-        """Return the answer that Lambda expects: it delivers again from the first failure on."""
+        """Return the response for Lambda, which delivers again from the first failed record on."""
         return {"batchItemFailures": [{"itemIdentifier": number} for number in self.failed]}
 
 
 class Processor:
-    """Processes batches; keeps connections and the retention between them."""
+    """Processes batches. Connections, threads and the retention are kept between batches."""
 
     def __init__(self, calls: Calls, archive_bucket: str | None = None) -> None:
         self._calls = calls
@@ -98,18 +86,15 @@ class Processor:
             self._pool = None
 
     def process(self, records: Sequence[Any], log: Log, deadline: float) -> ProcessResult:
-        """Process the records of one batch; ``deadline`` is on the monotonic clock."""
+        """Process the records of one batch; ``deadline`` is a time of the monotonic clock."""
         result = ProcessResult(processed_count=len(records), lag_ms=_lag_ms(records))
         finished, expired = self._parse(records, result, log)
         if finished:
             self._store_hours(finished, result, log, deadline)
         if expired and self._archive_bucket:
-            # Imported with the first event: most batches have none.
-            from zae_limiter_aggregator.archive import archive_objects
-
             for stored in archive_objects(expired):
                 self._archive(stored, self._archive_bucket, result, log, deadline=deadline)
-        # Sorted as Lambda compares them: by value, not as text.
+        # Lambda compares sequence numbers by value, not as text.
         result.failed = sorted(set(result.failed), key=lambda number: (len(number), number))
         return result
 
@@ -155,20 +140,18 @@ class Processor:
                 _fail(result, log, hour.sequence_numbers, failure)
 
     def _in_threads(self, work: Callable[[Sequence[T]], list[R]], tasks: Sequence[T]) -> list[R]:
-        """Return the results in order; many tasks are divided among threads."""
+        """Do the work on all tasks and return the results in order; threads share many tasks."""
         workers = min(WORKERS, -(-len(tasks) // CHUNK))
         if workers == 1:
             return work(tasks)
         if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
-
             self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="zael-aggregator")
         size = -(-len(tasks) // workers)
         parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         return [outcome for part in self._pool.map(work, parts) for outcome in part]
 
     def _store(self, hour: FinishedHour, retention_days: int, deadline: float) -> Exception | None:
-        """Store an hour, then clear it in its bucket; return the error if it is not stored."""
+        """Store an hour, then clear it in its bucket item; return the error of a failed write."""
         try:
             _check_time(deadline)
             self._calls.call("UpdateItem", hour.store(self._calls.table, retention_days))
@@ -176,14 +159,17 @@ class Processor:
             return error
         try:
             self._calls.call("UpdateItem", hour.clear(self._calls.table))
-        except ConditionFailed:  # it was cleared or turned over before, or the bucket is gone
+        except ConditionFailed:  # the hour was cleared or turned over before, or the bucket is gone
             pass
-        except Exception as error:  # noqa: BLE001 - as above; a later delivery clears it
+        except Exception as error:  # noqa: BLE001 - as above; a later delivery clears the hour
             return error
         return None
 
     def _retention(self) -> int:
-        """Return for how many days usage is kept: clients and aggregator must agree on it."""
+        """Return the number of days that usage is kept, from the version record of the table.
+
+        Clients and aggregator must agree on this number.
+        """
         now = time.monotonic()
         if now >= self._retention_until:
             key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes
@@ -207,7 +193,7 @@ class Processor:
         try:
             _check_time(deadline)
             self._calls.put_object(bucket, stored.name, stored.body)
-        except Exception as error:  # noqa: BLE001 - the events are gone from the table: try again
+        except Exception as error:  # noqa: BLE001 - the table has deleted the events: try again
             _fail(result, log, stored.sequence_numbers, error)
         else:
             result.events_archived += len(stored.sequence_numbers)
@@ -215,22 +201,31 @@ class Processor:
 
 def _check_time(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise TimeoutError("the function's time is nearly over")
+        raise TimeoutError(
+            "the function's time is nearly over: the rest of the batch is delivered again; if this "
+            "happens often, deploy with a longer --lambda-timeout"
+        )
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether another attempt would end the same way: a refused request, or a defect of ours."""
+    """Return whether another attempt would fail again: a refused request, or a defect of ours."""
     return isinstance(error, Refused) or not isinstance(error, ZAELimiterError | TimeoutError)
 
 
 def _fail(result: ProcessResult, log: Log, numbers: Iterable[str], error: Exception) -> None:
     result.failed += numbers
-    _note(result, log, "a record has to be delivered again", error)
+    _note(result, log, "a record failed and is delivered again", error)
 
 
 def _skip(result: ProcessResult, log: Log, number: str, error: Exception) -> None:
     result.skipped += 1
-    _note(result, log, "a record was skipped: no retry can help", error, sequence_number=number)
+    _note(
+        result,
+        log,
+        "a record was skipped: it can never be processed",
+        error,
+        sequence_number=number,
+    )
 
 
 def _note(
@@ -242,7 +237,7 @@ def _note(
 
 
 def _lag_ms(records: Iterable[Any]) -> int:
-    """Return the age of the oldest record."""
+    """Return the age of the oldest record in milliseconds; 0 if no record has a time."""
     created = [
         seconds
         for record in records

@@ -1,4 +1,4 @@
-"""Log lines as JSON, and metrics in CloudWatch's embedded metric format, on standard output."""
+"""Writes log lines as JSON, and metrics in CloudWatch's embedded metric format, to the output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Log:
         self._write("ERROR", message, fields)
 
     def metrics(self, values: Mapping[str, float], **dimensions: str) -> None:
-        """Write values as metrics; CloudWatch reads them from the log, no call is made."""
+        """Write values as metrics. CloudWatch extracts them from the log, without a call."""
         definition = {
             "Namespace": METRICS_NAMESPACE,
             "Dimensions": [list(dimensions)],

@@ -1,4 +1,4 @@
-"""What a record of the table's stream says: a finished hour, an expired audit event, or nothing."""
+"""Parse records of the table's stream: finished hours and expired audit events."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from zae_limiter.dynamodb.items.usage import OriginHour
 STATE = schema.sk_state()
 AUDIT_PREFIX = schema.sk_audit("")
 WRITE_ID = "op"
-# Of the service that deletes expired items; a purge deletes them on behalf of a client.
+# TTL deletes expired items under this identity; a purge deletes items as a client.
 TTL_IDENTITY = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
 
 
 class MalformedRecord(Exception):
-    """A record that cannot be read, however often it is delivered."""
+    """A stream record is unreadable; delivering the record again does not help."""
 
 
 class ParsedBucketLimit(NamedTuple):
-    """What one limit consumed in a finished hour, in millitokens, net of refunds.
+    """The consumption of one limit in a finished hour, in millitokens, net of refunds.
 
     ``through_children_milli`` is the part that cascaded from children.
     """
@@ -34,7 +34,7 @@ class ParsedBucketLimit(NamedTuple):
 
 
 class ConsumptionDelta(NamedTuple):
-    """What a finished hour adds to the usage of one limit of an entity on a resource."""
+    """The tokens that a finished hour adds to the usage of a limit of an entity on a resource."""
 
     namespace_id: str
     entity_id: str
@@ -45,9 +45,9 @@ class ConsumptionDelta(NamedTuple):
 
 
 class ParsedBucketRecord(NamedTuple):
-    """A bucket item after a write that created it or turned its hour.
+    """A bucket item after the write that created the bucket or turned its hour.
 
-    ``finished`` is the hour that has to be stored, or None.
+    ``finished`` is the finished hour that must be stored; None if the bucket has none.
     """
 
     sequence_number: str
@@ -61,7 +61,7 @@ class ParsedBucketRecord(NamedTuple):
 
     @property
     def limits(self) -> dict[str, ParsedBucketLimit]:
-        """What each limit consumed in the finished hour, by name."""
+        """The consumption of each limit in the finished hour, by name."""
         if self.finished is None:
             return {}
         return {
@@ -70,7 +70,7 @@ class ParsedBucketRecord(NamedTuple):
 
     @property
     def deltas(self) -> list[ConsumptionDelta]:
-        """What the finished hour adds to the usage of each limit, in whole tokens."""
+        """The whole tokens that the finished hour adds to the usage of each limit."""
         bucket = (self.namespace_id, self.entity_id, self.resource)
         hour = 0 if self.finished is None else self.finished.hour
         return [
@@ -90,14 +90,14 @@ Parsed = ParsedBucketRecord | ExpiredEvent | None
 
 
 def sequence_number(record: object) -> str | None:
-    """Return how Lambda wants a record to be named; None if it has no number."""
+    """Return the sequence number of a record, by which Lambda identifies it; None without one."""
     change = record.get("dynamodb") if isinstance(record, Mapping) else None
     number = change.get("SequenceNumber") if isinstance(change, Mapping) else None
     return number if isinstance(number, str) and number else None
 
 
 def parse(record: Mapping[str, Any]) -> Parsed:
-    """Parse a record; None if it is of no concern. Raises MalformedRecord."""
+    """Parse a record; None if the aggregator ignores it. Raises MalformedRecord."""
     try:
         change = record["dynamodb"]
         sort_key = change["Keys"]["SK"]["S"]
@@ -128,8 +128,8 @@ def _expired_event(record: Mapping[str, Any]) -> ExpiredEvent | None:
 
 
 def is_by_ttl(record: Mapping[str, Any]) -> bool:
-    """Whether an item was removed because it had expired."""
+    """Return whether TTL removed the item of a record."""
     identity = record.get("userIdentity") or {}
-    # Lambda spells the names like this; the API of streams begins them with capital letters.
-    spelled = {name[:1].lower() + name[1:]: value for name, value in identity.items()}
-    return all(spelled.get(name) == value for name, value in TTL_IDENTITY.items())
+    # Lambda begins the field names with small letters, the API of streams with capital letters.
+    fields = {name[:1].lower() + name[1:]: value for name, value in identity.items()}
+    return all(fields.get(name) == value for name, value in TTL_IDENTITY.items())

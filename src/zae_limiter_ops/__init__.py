@@ -1,4 +1,4 @@
-"""What an operator runs: command line, infrastructure, manifests, local servers and reports.
+"""The operations of zae-limiter: command line, infrastructure, manifests, local servers, reports.
 
-The library (``zae_limiter``) comes here through one door, ``_async/operations.py``.
+The library (``zae_limiter``) imports this package in one module only, ``_async/operations.py``.
 """

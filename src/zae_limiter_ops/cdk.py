@@ -1,4 +1,4 @@
-"""An AWS CDK construct around the same template; needs the extra ``[cdk]``.
+"""An AWS CDK construct that includes the CloudFormation template; needs the extra ``[cdk]``.
 
 from aws_cdk import App, Stack
 from zae_limiter_ops.cdk import RateLimiterConstruct
@@ -34,8 +34,9 @@ _STACK_NAME = "AWS::StackName"
 class RateLimiterConstruct(Construct):
     """The resources of a limiter inside a stack of the application.
 
-    Names derive from ``name`` instead of the stack's, so that ``Repository.open(stack=name)``
-    finds the table. The functions' code is an asset: nothing has to be brought afterwards.
+    The names of the resources derive from ``name`` instead of the stack's name, so that
+    ``Repository.open(stack=name)`` finds the table. The code of the functions is an asset of the
+    stack: no upload is needed after the deployment.
     """
 
     def __init__(
@@ -52,17 +53,17 @@ class RateLimiterConstruct(Construct):
                 self, "Template", template_file=str(path)
             )
             if options.enable_aggregator and options.has_functions:
-                self._bring_code("Aggregator", aggregator_package(), folder)
+                self._set_code("Aggregator", aggregator_package(), folder)
             if options.has_functions:
-                self._bring_code("Provisioner", provisioner_package(), folder)
+                self._set_code("Provisioner", provisioner_package(), folder)
 
     @property
     def table_name(self) -> str:
-        """Return the name of the table, which is that of the limiter."""
+        """The name of the table, which is the name of the limiter."""
         return self.name
 
     def resource(self, logical_id: str) -> CfnElement:
-        """Return a resource of the template, to change what it has no parameter for."""
+        """Return a resource of the template, to change properties that have no parameter."""
         return self._included.get_resource(logical_id)
 
     def attach(self, policy: str, role: iam.IRole) -> None:
@@ -74,7 +75,8 @@ class RateLimiterConstruct(Construct):
         managed = iam.ManagedPolicy.from_managed_policy_arn(self, f"{policy}Policy", resource.ref)
         role.add_managed_policy(managed)
 
-    def _bring_code(self, logical_id: str, package: FunctionPackage, folder: str) -> None:
+    def _set_code(self, logical_id: str, package: FunctionPackage, folder: str) -> None:
+        """Replace the placeholder code of a function by an asset with the package."""
         path = Path(folder, f"{logical_id}.zip")
         path.write_bytes(package.content)
         asset = assets.Asset(self, f"{logical_id}Code", path=str(path))
@@ -85,14 +87,14 @@ class RateLimiterConstruct(Construct):
 
 
 def _with_options(body: dict[str, Any], options: StackOptions) -> dict[str, Any]:
-    """Make the options the defaults of the parameters."""
+    """Set the defaults of the template's parameters to the options."""
     for name, value in parameters.values(options).items():
         body["Parameters"][name]["Default"] = value
     return body
 
 
 def _named(part: Any, name: str) -> Any:
-    """Return a part of the template in which ``name`` stands for the name of the stack."""
+    """Return a copy of a part of the template, with ``name`` in the place of the stack's name."""
     if part == {"Ref": _STACK_NAME}:
         return name
     if isinstance(part, dict):

@@ -1,42 +1,46 @@
-"""Plan, apply and diff on the table of the function; errors are part of the answer."""
+"""The actions of a payload: plan, apply or diff a manifest on the function's table."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from json import JSONDecodeError
+from typing import Any
 
 from zae_limiter.bounded_json import parse_bounded
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
 from zae_limiter.naming import check_principal
-from zae_limiter_ops._sync.provisioner import WAIT_SECONDS
+from zae_limiter_ops._sync.provisioner import WAIT_SECONDS, Progress, SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.diff import ApplyResult
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError
 from zae_limiter_provisioner.table import opened_provisioner
 
-if TYPE_CHECKING:
-    from zae_limiter_ops._sync.provisioner import Progress, SyncProvisioner
-    from zae_limiter_ops.manifest.diff import ApplyResult
-
 ACTIONS = ("plan", "apply", "diff")
-MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda takes no larger payload
+MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda accepts no larger payload
 DEFAULT_NAMESPACE = "default"
 DEFAULT_PRINCIPAL = "limits-provisioner"
 
 
 class OutOfTime(ZAELimiterError):
-    """The function ends before the apply does; what was written stays, and the next goes on."""
+    """The function's time is over before the apply is done.
+
+    The changes that were made stay; the next apply makes the others.
+    """
 
 
-def answer(payload: Mapping[str, Any], table: str, until: float) -> dict[str, Any]:
-    """Carry out a payload; ``until`` is on the monotonic clock."""
+def answer(payload: Mapping[str, Any], table: str, deadline: float) -> dict[str, Any]:
+    """Return the answer to a payload; an error is part of the answer.
+
+    ``deadline`` is a time of the monotonic clock.
+    """
     try:
-        return _carried_out(payload, table, until)
+        return _run_action(payload, table, deadline)
     except ZAELimiterError as error:
         return {"error": describe(error)}
 
 
-def _carried_out(payload: Mapping[str, Any], table: str, until: float) -> dict[str, Any]:
+def _run_action(payload: Mapping[str, Any], table: str, deadline: float) -> dict[str, Any]:
     action = payload.get("action")
     if action not in ACTIONS:
         raise ValidationError("action", action, f"must be one of {', '.join(ACTIONS)}")
@@ -45,10 +49,14 @@ def _carried_out(payload: Mapping[str, Any], table: str, until: float) -> dict[s
     principal = check_principal(payload.get("principal")) or DEFAULT_PRINCIPAL
     if action == "apply":
         with opened_provisioner(table, namespace, principal) as provisioner:
-            approved, wait_s = payload.get("revision"), payload.get("wait_seconds")
-            return apply(
-                provisioner, manifest, until, approved=approved, wait_seconds=wait_s
-            ).to_dict()
+            result = apply(
+                provisioner,
+                manifest,
+                deadline,
+                approved=payload.get("revision"),
+                wait_seconds=payload.get("wait_seconds"),
+            )
+            return result.to_dict()
     with opened_provisioner(table, namespace, principal) as provisioner:
         if action == "plan":
             return provisioner.plan(manifest).to_dict()
@@ -58,24 +66,27 @@ def _carried_out(payload: Mapping[str, Any], table: str, until: float) -> dict[s
 def apply(
     provisioner: SyncProvisioner,
     manifest: LimitsManifest,
-    until: float,
+    deadline: float,
     *,
     approved: str | None = None,
     wait_seconds: float | None = None,
 ) -> ApplyResult:
-    """Apply a manifest, and stop between two batches when the time is over."""
-    left_s = max(until - time.monotonic(), 0)
+    """Apply a manifest; raise OutOfTime between two batches once the deadline is over."""
+    remaining_s = max(deadline - time.monotonic(), 0)
     wait_s = WAIT_SECONDS if wait_seconds is None else wait_seconds
     return provisioner.apply(
-        manifest, approved=approved, wait_seconds=min(wait_s, left_s), progress=stop_at(until)
+        manifest,
+        approved=approved,
+        wait_seconds=min(wait_s, remaining_s),
+        progress=stop_at(deadline),
     )
 
 
-def stop_at(until: float) -> Progress:
-    """Return a progress callback that stops an apply between two batches after a moment."""
+def stop_at(deadline: float) -> Progress:
+    """Return a progress callback that raises OutOfTime once the deadline is over."""
 
     def stop(done: int, total: int) -> None:
-        if done < total and time.monotonic() >= until:
+        if done < total and time.monotonic() >= deadline:
             changes = "1 change" if total == 1 else f"{total} changes"
             raise OutOfTime(
                 f"{done} of {changes} were made before the function's time was over; "
@@ -86,7 +97,7 @@ def stop_at(until: float) -> Progress:
 
 
 def read_manifest(document: object) -> LimitsManifest:
-    """Read a manifest from JSON data, or from its text; raises ManifestError."""
+    """Read a manifest from JSON data or from JSON text; raises ManifestError."""
     if isinstance(document, str):
         document = _parsed(document)
     if not isinstance(document, Mapping):
@@ -95,7 +106,6 @@ def read_manifest(document: object) -> LimitsManifest:
 
 
 def _parsed(text: str) -> object:
-    from json import JSONDecodeError
 
     try:
         return parse_bounded(text, longest=MAX_CHARACTERS)
@@ -106,12 +116,12 @@ def _parsed(text: str) -> object:
 
 
 def namespace_of(named: object, manifest: LimitsManifest) -> str:
-    """Return the namespace to work on: the one that was named, or that of the manifest."""
+    """Return the namespace of the request, else the manifest's, else ``default``."""
     return str(named or manifest.namespace or DEFAULT_NAMESPACE)
 
 
 def describe(error: ZAELimiterError) -> dict[str, Any]:
-    """Return an error as a document, from which the caller raises one like it."""
+    """Return an error as a document, from which the caller makes an error of the same kind."""
     described: dict[str, Any] = {"kind": type(error).__name__, "message": str(error)}
     if isinstance(error, ManifestError):
         described["problems"] = [

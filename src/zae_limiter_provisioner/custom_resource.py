@@ -1,9 +1,10 @@
-"""The protocol of ``Custom::ZaeLimiterLimits``: what CloudFormation asks, and how it is answered.
+"""The protocol of ``Custom::ZaeLimiterLimits``: requests of CloudFormation and their answers.
 
-The physical id names table and namespace. It is stable: CloudFormation deletes the old resource
-when an update returns another id, as it should when a template names another namespace. The id of
-a creation that has changed nothing says so: its deletion, with which CloudFormation follows up,
-must not touch what another template has applied.
+The physical id of the resource names the table and the namespace. CloudFormation deletes the old
+resource when an update returns another id: this is right when a template names another namespace,
+so the id must not change otherwise. CloudFormation also deletes a resource whose creation failed.
+If the creation has changed nothing, the id begins with ``not-applied``, and the deletion leaves the
+limits alone: another template may have applied them.
 """
 
 from __future__ import annotations
@@ -11,32 +12,32 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
 
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
     NamespaceNotFoundError,
     ValidationError,
 )
+from zae_limiter_ops._sync.provisioner import SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
+from zae_limiter_ops.manifest.diff import ApplyResult
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_provisioner import actions
 from zae_limiter_provisioner.table import opened_provisioner
 
-if TYPE_CHECKING:
-    from zae_limiter_ops._sync.provisioner import SyncProvisioner
-    from zae_limiter_ops.manifest.diff import ApplyResult
-
 APPLIED, NOT_APPLIED = "limits", "not-applied"
-MAX_REASON = 1000  # characters; CloudFormation takes answers of at most 4096 bytes
+MAX_REASON = 1000  # characters; CloudFormation accepts answers of at most 4096 bytes
 SEND_S = 5.0
 SEND_PAUSES_S = (0.2, 1.0)  # between attempts: without an answer a stack waits for an hour
 _SERVICE_PROPERTIES = frozenset({"ServiceToken", "ServiceTimeout"})
 _PROPERTIES = ("Manifest", "Namespace")
+_COUNTS = ("created", "updated", "deleted", "adopted", "unchanged")
 
 
 class ResourceOutcome(NamedTuple):
-    """What became of a request; ``data`` is what ``Fn::GetAtt`` offers."""
+    """The outcome of a request; ``data`` holds the attributes for ``Fn::GetAtt``."""
 
     succeeded: bool
     reason: str = ""
@@ -44,7 +45,7 @@ class ResourceOutcome(NamedTuple):
 
 
 class ResourceRequest:
-    """One request of CloudFormation; nothing about it is trusted to be there."""
+    """One request of CloudFormation. Any field may be missing."""
 
     def __init__(self, event: Mapping[str, Any], table: str) -> None:
         self._event = event
@@ -53,38 +54,40 @@ class ResourceRequest:
         self.response_url = str(event.get("ResponseURL"))
         self._physical_id = str(event.get("PhysicalResourceId") or f"{NOT_APPLIED}:{table}")
 
-    def carry_out(self, until: float) -> ResourceOutcome:
-        """Apply the manifest, or remove what was applied; raises what goes wrong."""
+    def execute(self, deadline: float) -> ResourceOutcome:
+        """Apply the manifest, or remove the applied limits; any error is raised."""
         if self.kind == "Delete":
-            return self._remove(until)
-        manifest, namespace = self._wanted()
+            return self._remove(deadline)
+        manifest, namespace = self._manifest_and_namespace()
         principal = self._principal()
         with opened_provisioner(self._table, namespace, principal) as provisioner:
             if self.kind == "Create":
-                provisioner.plan(manifest)  # what fails here has changed nothing
-            result = self._apply(provisioner, manifest, namespace, until)
+                # An error of the plan leaves the id at NOT_APPLIED: nothing was changed.
+                provisioner.plan(manifest)
+            result = self._apply(provisioner, manifest, namespace, deadline)
         counts = result.to_dict()
         return ResourceOutcome(True, data={name.title(): counts[name] for name in _COUNTS})
 
     def _apply(
-        self, provisioner: SyncProvisioner, manifest: LimitsManifest, namespace: str, until: float
+        self,
+        provisioner: SyncProvisioner,
+        manifest: LimitsManifest,
+        namespace: str,
+        deadline: float,
     ) -> ApplyResult:
         before, self._physical_id = self._physical_id, f"{APPLIED}:{self._table}:{namespace}"
         try:
-            return actions.apply(provisioner, manifest, until)
-        except ApplyConflict:  # another apply is in charge: nothing of ours is to be removed
+            return actions.apply(provisioner, manifest, deadline)
+        except ApplyConflict:  # this request has changed nothing that a deletion should remove
             self._physical_id = before
             raise
         except BaseException:
-            if self.kind == "Update":  # which is rolled back: the resource stays the one it was
+            if self.kind == "Update":  # CloudFormation rolls back to the resource as it was
                 self._physical_id = before
             raise
 
-    def failed(self, reason: str) -> ResourceOutcome:
-        return ResourceOutcome(False, reason)
-
     def answer(self, outcome: ResourceOutcome) -> dict[str, Any]:
-        """Return the document that CloudFormation expects."""
+        """Return the answer to CloudFormation as a document."""
         return {
             "Status": "SUCCESS" if outcome.succeeded else "FAILED",
             "Reason": outcome.reason[:MAX_REASON] or "see the log of the function",
@@ -95,20 +98,20 @@ class ResourceRequest:
             "Data": dict(outcome.data),
         }
 
-    def _remove(self, until: float) -> ResourceOutcome:
-        """Apply an empty manifest where this resource has applied one."""
+    def _remove(self, deadline: float) -> ResourceOutcome:
+        """Remove the limits of this resource by applying an empty manifest."""
         kind, _, place = self._physical_id.partition(":")
         namespace = place.partition(":")[2]
         if kind != APPLIED or not namespace:
             return ResourceOutcome(True, "nothing was applied")
         try:
             with opened_provisioner(self._table, namespace, self._principal()) as provisioner:
-                actions.apply(provisioner, LimitsManifest(namespace), until)
+                actions.apply(provisioner, LimitsManifest(namespace), deadline)
         except (InfrastructureNotFoundError, NamespaceNotFoundError) as error:
             return ResourceOutcome(True, f"nothing is left to be removed: {error}")
         return ResourceOutcome(True)
 
-    def _wanted(self) -> tuple[LimitsManifest, str]:
+    def _manifest_and_namespace(self) -> tuple[LimitsManifest, str]:
         properties = self._event.get("ResourceProperties")
         if not isinstance(properties, Mapping):
             properties = {}
@@ -120,20 +123,18 @@ class ResourceRequest:
         return manifest, actions.namespace_of(properties.get("Namespace"), manifest)
 
     def _principal(self) -> str:
-        """Return the stack's name, for the audit log: arn:aws:cloudformation:…:stack/NAME/ID."""
+        """Return the principal for the audit log, with the stack's name out of the stack's id.
+
+        The id is an ARN: ``arn:aws:cloudformation:…:stack/NAME/ID``.
+        """
         parts = str(self._event.get("StackId") or "").split("/")
         return f"cloudformation:{parts[1] if len(parts) > 1 else 'unknown'}"
 
 
-_COUNTS = ("created", "updated", "deleted", "adopted", "unchanged")
-
-
 def send(url: str, answer: Mapping[str, Any]) -> None:
-    """Put the answer where CloudFormation waits for it; raises OSError if that fails each time."""
-    from urllib.request import Request, urlopen  # payloads of the command line need no answer
-
+    """Send the answer to CloudFormation's URL; raises OSError if every attempt fails."""
     body = json.dumps(answer).encode()
-    # The address is signed for a request without a content type.
+    # CloudFormation has signed the URL for a request without a content type.
     request = Request(url, data=body, headers={"Content-Type": ""}, method="PUT")
     for pause_s in (*SEND_PAUSES_S, None):
         try:

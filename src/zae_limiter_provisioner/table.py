@@ -1,4 +1,4 @@
-"""The namespace that a manifest is for, opened in the table of the function."""
+"""Opens a namespace of the function's table for a manifest."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from zae_limiter._sync.builder import SyncRepositoryBuilder
 from zae_limiter_ops._sync.provisioner import SyncProvisioner
 from zae_limiter_ops.transport.partitions import dynamodb_endpoint
 
-REQUEST_TIMEOUT_S = 10.0  # nothing waits for these calls but an apply
+REQUEST_TIMEOUT_S = 10.0  # longer than an acquire's: only an apply waits for these calls
 
 
 @contextmanager
 def opened_provisioner(table: str, namespace: str, principal: str) -> Iterator[SyncProvisioner]:
-    """Open a namespace of the table for a block; nothing is created or updated."""
+    """Open a namespace of the table for the block, without creating or updating anything."""
     builder = SyncRepositoryBuilder().stack(table).endpoint_url(dynamodb_endpoint())
     builder.namespace(namespace).provision("never").auto_update(False)
     with builder.request_timeout(REQUEST_TIMEOUT_S).build() as repository:

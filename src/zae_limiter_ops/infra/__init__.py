@@ -1,1 +1,1 @@
-"""The CloudFormation stack: names, template, policies and function packages, without a call."""
+"""The CloudFormation stack as data: names, template, policies and function packages."""

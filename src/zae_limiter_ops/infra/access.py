@@ -1,4 +1,4 @@
-"""Roles and managed policies of the template."""
+"""The roles and managed policies of the template."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def policies() -> dict[str, Resource]:
 
 
 def roles() -> dict[str, Resource]:
-    """Return the roles of the functions, and those for applications, created on request."""
+    """Return the roles of the two functions, and the optional roles for applications."""
     found = {
         logical: _role(
             component,
@@ -67,11 +67,14 @@ def roles() -> dict[str, Resource]:
         Policies=[
             {
                 "PolicyName": "aggregator",
-                "PolicyDocument": statements.document(*_aggregator_rights()),
+                "PolicyDocument": statements.document(*_aggregator_statements()),
             },
             only_if(
                 "HasArchive",
-                {"PolicyName": "archive", "PolicyDocument": statements.document(_archive_right())},
+                {
+                    "PolicyName": "archive",
+                    "PolicyDocument": statements.document(_archive_statement()),
+                },
             ),
             _tracing(),
         ],
@@ -85,7 +88,7 @@ def roles() -> dict[str, Resource]:
                 "PolicyName": "provisioner",
                 "PolicyDocument": statements.document(
                     allow("Limits", actions("dynamodb", PROVISIONER_CALLS), [TABLE_ARN]),
-                    _logs_right("ProvisionerLogGroup"),
+                    _logs_statement("ProvisionerLogGroup"),
                 ),
             },
             _tracing(),
@@ -94,33 +97,33 @@ def roles() -> dict[str, Resource]:
     return found
 
 
-def _aggregator_rights() -> list[statements.Statement]:
+def _aggregator_statements() -> list[statements.Statement]:
     return [
         allow("Usage", actions("dynamodb", AGGREGATOR_CALLS), [TABLE_ARN]),
         allow(
             "Stream", actions("dynamodb", STREAM_CALLS), [{"Fn::GetAtt": ["Table", "StreamArn"]}]
         ),
-        allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # has no resource of its own
-        _logs_right("AggregatorLogGroup"),
+        allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # IAM knows no resource for this action
+        _logs_statement("AggregatorLogGroup"),
         allow(
             "Failed", ["sqs:SendMessage"], [{"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}]
         ),
     ]
 
 
-def _archive_right() -> statements.Statement:
+def _archive_statement() -> statements.Statement:
     return allow("Archive", ["s3:PutObject"], [{"Fn::Sub": "${AuditArchive.Arn}/*"}])
 
 
-def _logs_right(log_group: str) -> statements.Statement:
+def _logs_statement(log_group: str) -> statements.Statement:
     streams = {"Fn::Sub": f"${{{log_group}.Arn}}:*"}
     return allow("Logs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams])
 
 
 def _tracing() -> dict[str, Any]:
-    right = allow("Traces", ["xray:PutTelemetryRecords", "xray:PutTraceSegments"], ["*"])
+    statement = allow("Traces", ["xray:PutTelemetryRecords", "xray:PutTraceSegments"], ["*"])
     return only_if(
-        "HasTracing", {"PolicyName": "tracing", "PolicyDocument": statements.document(right)}
+        "HasTracing", {"PolicyName": "tracing", "PolicyDocument": statements.document(statement)}
     )
 
 

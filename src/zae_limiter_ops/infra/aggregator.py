@@ -11,19 +11,19 @@ from zae_limiter_ops.transport.partitions import URL_SUFFIX
 
 Resource = dict[str, Any]
 
-RUNTIME = "python3.12"  # one place; packages are tried on 3.11 to 3.13
+RUNTIME = "python3.12"  # tests run the packages on 3.11 to 3.13
 ARCHITECTURE = "arm64"  # a fifth cheaper than x86_64
 HANDLER = "index.handler"
-# CloudFormation replaces a function's code only if this text changes, and then with this text:
-# it must stay as it is for ever. The code itself comes by UpdateFunctionCode.
+# A deployment uploads the code of a function by UpdateFunctionCode. If this text ever changed,
+# CloudFormation would replace the code of every deployed function with the placeholder.
 PLACEHOLDER = (
     'def handler(event, context):\n    raise RuntimeError("no code yet: run zae-limiter upgrade")\n'
 )
-BATCH_SIZE = 1000  # records of an invocation; a record is a turned hour or an expired event
+BATCH_SIZE = 1000  # records per invocation; a record is a turned hour or an expired event
 BATCH_WINDOW_S = 5
 RETRIES = 3
 MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
-ITERATOR_AGE_MS = 3_600_000  # an hour behind: stream records are kept for a day
+ITERATOR_AGE_MS = 3_600_000  # one hour; DynamoDB keeps stream records for a day
 TURNED_HOURS = {"dynamodb": {"NewImage": {"op": {"S": [{"prefix": "~"}]}}}}
 REMOVED_EVENTS = {"dynamodb": {"OldImage": {"SK": {"S": [{"prefix": "#AUDIT#"}]}}}}
 
@@ -52,7 +52,7 @@ def resources() -> dict[str, Resource]:
 
 
 def log_group(function: str, condition: str) -> Resource:
-    """Return the log group of a function; it goes with the stack."""
+    """Return the log group of a function; the log group is deleted with the stack."""
     return {
         "Type": "AWS::Logs::LogGroup",
         "Condition": condition,
@@ -74,9 +74,10 @@ def function(
     properties: Resource,
     variables: Resource | None = None,
 ) -> Resource:
-    """Return a function that works on the table; ``prefix`` is that of its role and log group.
+    """Return a function that works on the table.
 
-    ``variables`` are added to the environment that every function has.
+    ``prefix`` begins the logical ids of the function's role and log group. ``variables`` are added
+    to the environment that every function has.
     """
     own_role = {"Fn::GetAtt": [f"{prefix}Role", "Arn"]}
     environment = {
@@ -150,8 +151,8 @@ def _archive() -> Resource:
     return {
         "Type": "AWS::S3::Bucket",
         "Condition": "HasArchive",
-        # Archived events outlive the stack: deleting them is for their owner to decide. A creation
-        # that is rolled back has archived nothing.
+        # Archived events outlive the stack: their owner decides when to delete them. After a
+        # creation that is rolled back, the bucket is empty and can go.
         "DeletionPolicy": "RetainExceptOnCreate",
         "UpdateReplacePolicy": "Retain",
         "Properties": {
@@ -211,7 +212,7 @@ def _alarms() -> dict[str, Resource]:
         ),
         "AggregatorDeadLetters": _alarm(
             "aggregator-dlq",
-            "Records were given up; they are in the dead letter queue",
+            "The aggregator gave records up; they are in the dead letter queue",
             "AWS/SQS/ApproximateNumberOfMessagesVisible",
             queue,
             0,

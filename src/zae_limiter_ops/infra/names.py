@@ -1,16 +1,16 @@
-"""Names of the parts of a stack."""
+"""The names of the parts of a stack."""
 
 from __future__ import annotations
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.stack import NAME_FORMAT_GAP, StackOptions
 
-MAX_ROLE_NAME = 64  # IAM's bound
+MAX_ROLE_NAME = 64  # IAM's limit
 MAX_POLICY_NAME = 120  # IAM allows 128; the documents promise 120
 
 ROLES = ("aggr", "prov", "app", "admin", "read")
 POLICIES = ("acq", "full", "read", "ns-acq", "ns-full", "ns-read")
-LEGACY_PREFIX = "ZAEL-"  # stacks of older versions carry it; new ones do not
+LEGACY_PREFIX = "ZAEL-"  # the names of stacks of older versions begin with it
 
 
 def aggregator_function(stack: str) -> str:
@@ -30,17 +30,17 @@ def log_group(function: str) -> str:
 
 
 def role(stack: str, component: str, name_format: str | None = None) -> str:
-    """Return the name of a role, with the format of the account applied."""
+    """Return the name of a role in the given format."""
     return _formatted(f"{stack}-{component}", name_format, MAX_ROLE_NAME, "role_name_format")
 
 
 def policy(stack: str, component: str, name_format: str | None = None) -> str:
-    """Return the name of a managed policy, with the format of the account applied."""
+    """Return the name of a managed policy in the given format."""
     return _formatted(f"{stack}-{component}", name_format, MAX_POLICY_NAME, "policy_name_format")
 
 
 def check_names(stack: str, options: StackOptions) -> None:
-    """Raise ValidationError if a format makes a name too long, before anything is created."""
+    """Raise ValidationError if a name format makes the name of a role or policy too long."""
     for component in ROLES:
         role(stack, component, options.role_name_format)
     for component in POLICIES:
@@ -48,13 +48,13 @@ def check_names(stack: str, options: StackOptions) -> None:
 
 
 def split_format(name_format: str | None) -> tuple[str, str]:
-    """Return what a format puts before and after the name; the template's parameters."""
+    """Return the text before and after the name in a name format, as template parameters."""
     before, _, after = (name_format or NAME_FORMAT_GAP).partition(NAME_FORMAT_GAP)
     return before, after
 
 
 def user_name(stack: str) -> str:
-    """Return the name that a user gave to a stack of this or an older version."""
+    """Return the name that the user gave to a stack, without the prefix of older versions."""
     return stack.removeprefix(LEGACY_PREFIX)
 
 

@@ -1,8 +1,8 @@
-"""Function packages: zips of what a handler imports, built from the installed package.
+"""Function packages: zips of all modules that a handler imports, from the installed package.
 
-Imports are followed in the source text, also those inside functions; imports for type checkers
-alone are left out. The functions have no third-party code. The same sources give the same bytes on
-every Python, so that the digest tells whether a deployed function is up to date.
+The imports are read from the source text, including imports inside functions and excluding imports
+for type checkers. The packages contain no third-party code. The same sources give the same bytes on
+every Python, so the digest shows whether a deployed function is up to date.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ OWN_PACKAGES = (
 )
 AGGREGATOR = "zae_limiter_aggregator.handler"
 PROVISIONER = "zae_limiter_provisioner.handler"
-# What no function calls, and what would need third-party code: manifests arrive as JSON.
+# The functions get manifests as JSON; this module would need PyYAML.
 LEFT_OUT = frozenset({"zae_limiter_ops.manifest.yaml_text"})
-_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold; any constant would do
-_READABLE = 0o644 << 16  # Lambda runs as another user than the one that unpacks
-# Lambda looks for this module: the placeholder of the template has the same name.
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # a constant date gives constant bytes; a zip knows none earlier
+_READABLE = 0o644 << 16  # Lambda unpacks the zip as one user and runs the code as another
+# The handler setting of the template names this module; the placeholder code has the same name.
 _ENTRY = "index.py"
 
 
@@ -66,7 +66,7 @@ def build(entry: str) -> FunctionPackage:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return a zip of the files, by name and in this order; the same files give the same bytes."""
+    """Return a zip of the files in the given order; the same files give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for inside, content in files.items():
@@ -78,7 +78,7 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def _modules(entry: str) -> dict[str, Path]:
-    """Return the files of all own modules that importing and using ``entry`` may need."""
+    """Return the files of all own modules that ``entry`` imports, directly or indirectly."""
     found: dict[str, Path] = {}
     waiting = [entry]
     while waiting:
@@ -107,7 +107,7 @@ def _file_of(name: str) -> Path | None:
 
 @functools.cache  # the functions have many modules in common
 def _imported(path: Path, package: str) -> tuple[str, ...]:
-    """Return the own modules, and names in them, that a module imports when it runs."""
+    """Return the own modules, and the names in own modules, that a module imports at runtime."""
     names: list[str] = []
     waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
     while waiting:

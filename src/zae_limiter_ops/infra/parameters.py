@@ -1,4 +1,4 @@
-"""Parameters of the template, one for each option, and the conditions on them."""
+"""The parameters of the template, one for each stack option, and the conditions on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zae_limiter_ops.infra import names
 
 
 class Parameter(NamedTuple):
-    """A parameter, the text of its default, and the rules that CloudFormation checks."""
+    """A parameter of the template; CloudFormation checks values against ``rules``."""
 
     name: str
     default: str
@@ -25,7 +25,7 @@ class Parameter(NamedTuple):
 
 
 YES, NO = "true", "false"
-# CloudFormation cannot compute or cut text, so these options reach the template in another form.
+# CloudFormation can neither calculate nor split text, so these options become other parameters.
 OTHER_FORM = ("lambda_duration_threshold_pct", "role_name_format", "policy_name_format")
 
 
@@ -34,7 +34,7 @@ def _parameter_name(field: str) -> str:
 
 
 def _text(value: str | int | bool | None, *, is_number: bool) -> str:
-    """Return the text of a value; an option that is not set is 0 or empty."""
+    """Return a value as the text of a parameter; an unset option becomes 0 or empty text."""
     if isinstance(value, bool):
         return YES if value else NO
     if value is None:
@@ -52,7 +52,7 @@ def _rules(default: object, option: StackOption) -> dict[str, Any]:
     if option.choices:
         return {"Type": "Number", "AllowedValues": [str(each) for each in option.choices]}
     if option.most is not None:
-        least = 0 if default is None else option.least  # 0 stands for an option that is not set
+        least = 0 if default is None else option.least  # 0 stands for an unset option
         return {"Type": "Number", "MinValue": least, "MaxValue": option.most}
     return {}
 
@@ -82,7 +82,7 @@ PARAMETERS = (
 
 
 def section() -> dict[str, Any]:
-    """Return the Parameters of the template."""
+    """Return the Parameters section of the template."""
     return {
         each.name: {
             "Type": "String",
@@ -95,7 +95,10 @@ def section() -> dict[str, Any]:
 
 
 def conditions() -> dict[str, Any]:
-    """Return the Conditions of the template, in the long form that every control plane accepts."""
+    """Return the Conditions section of the template.
+
+    The functions are written in the long form, which local control planes accept as well.
+    """
 
     def on(parameter: str) -> dict[str, Any]:
         return {"Fn::Equals": [{"Ref": parameter}, YES]}
@@ -130,12 +133,12 @@ def conditions() -> dict[str, Any]:
 
 
 def only_if(condition: str, value: Any) -> dict[str, Any]:
-    """Return a property that is left out where a condition does not hold."""
+    """Return a property that the template omits unless the condition holds."""
     return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
 
 
 def options_of(values: Mapping[str, str], tags: Mapping[str, str]) -> StackOptions:
-    """Return the options of a stack that has these parameters: the inverse of ``values``."""
+    """Return the options of a stack with these parameter values; the inverse of ``values``."""
     found: dict[str, Any] = {
         each.name: _parsed(values[_parameter_name(each.name)], each)
         for each in DIRECT
@@ -153,7 +156,7 @@ def options_of(values: Mapping[str, str], tags: Mapping[str, str]) -> StackOptio
 
 
 def _parsed(text: str, described: DescribedOption) -> str | int | bool | None:
-    """Return the value that a parameter's text stands for."""
+    """Return the value of an option from the text of its parameter."""
     if isinstance(described.default, bool):
         return text == YES
     is_number = _is_number(described.option)
@@ -163,7 +166,7 @@ def _parsed(text: str, described: DescribedOption) -> str | int | bool | None:
 
 
 def values(options: StackOptions) -> dict[str, str]:
-    """Return the value of every parameter for these options."""
+    """Return the text of every parameter for these options."""
     role_before, role_after = names.split_format(options.role_name_format)
     policy_before, policy_after = names.split_format(options.policy_name_format)
     threshold_ms = options.lambda_timeout * 10 * options.lambda_duration_threshold_pct

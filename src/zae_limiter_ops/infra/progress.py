@@ -1,22 +1,26 @@
-"""What the events of a stack say: progress, the first failure, and what to do about it."""
+"""The events and states of a stack: progress, the first failure, and advice about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-# Reasons that say nothing: another resource has failed.
-_FOLLOWING = ("Resource creation cancelled", "Resource update cancelled", "The following resource")
-_SETTLED_WELL = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
-# A creation that failed leaves nothing of value behind: the stack can be removed and made again.
+# Reasons of resources that fail only because another resource has failed.
+_CONSEQUENCES = (
+    "Resource creation cancelled",
+    "Resource update cancelled",
+    "The following resource",
+)
+_SUCCEEDED = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+# A failed creation leaves nothing of value behind: the stack can be deleted and created again.
 FAILED_CREATIONS = frozenset(
     {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "REVIEW_IN_PROGRESS"}
 )
-USABLE = _SETTLED_WELL | {"UPDATE_ROLLBACK_COMPLETE"}
+USABLE = _SUCCEEDED | {"UPDATE_ROLLBACK_COMPLETE"}
 
 
 class StackEvent(NamedTuple):
-    """One change of state of one resource."""
+    """A change of the state of a resource."""
 
     event_id: str
     logical_id: str
@@ -39,35 +43,35 @@ class StackEvent(NamedTuple):
 
     @property
     def is_failure(self) -> bool:
-        return self.status.endswith("_FAILED") and not self.reason.startswith(_FOLLOWING)
+        return self.status.endswith("_FAILED") and not self.reason.startswith(_CONSEQUENCES)
 
 
 def is_settled(status: str) -> bool:
-    """Whether nothing is in progress; a review only waits for its change set."""
+    """Return whether no operation is in progress; a review only waits for its change set."""
     return not status.endswith("_IN_PROGRESS") or status == "REVIEW_IN_PROGRESS"
 
 
 def succeeded(status: str) -> bool:
-    return status in _SETTLED_WELL
+    return status in _SUCCEEDED
 
 
 def failure(events: Iterable[StackEvent], status: str) -> str:
-    """Return the first failing resource, its reason and what to do, in one line."""
+    """Return a line with the first failed resource, its reason, and advice."""
     for event in events:
         if event.is_failure:
             return (
                 f"{event.logical_id} ({event.resource_type}) failed: "
                 f"{event.reason or 'no reason was given'}{_advice(event)}"
             )
-    return f"ended as {status}; its events are in the CloudFormation console"
+    return f"the stack ended as {status}; its events are in the CloudFormation console"
 
 
 def _advice(event: StackEvent) -> str:
     text = event.reason.lower()
     if "not authorized" in text or "access denied" in text or "accessdenied" in text:
-        return "; the caller needs that permission, or deploy with --no-iam if it concerns IAM"
+        return "; give the caller this permission, or deploy with --no-iam if it concerns IAM"
     if "already exists" in text:
-        return "; delete it, or choose another --name"
+        return "; delete the existing resource, or choose another --name"
     if "limit" in text or "quota" in text:
-        return "; raise the quota of the account, or delete what is not used"
+        return "; raise the quota of the account, or delete unused resources"
     return ""

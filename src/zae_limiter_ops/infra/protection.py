@@ -1,4 +1,4 @@
-"""Which changes of a stack's options protect its data less than before."""
+"""Find changes of stack options that lower the protection of data."""
 
 from __future__ import annotations
 

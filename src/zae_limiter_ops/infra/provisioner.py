@@ -1,4 +1,4 @@
-"""The provisioner in the template, and the template of a manifest that calls it."""
+"""The provisioner function in the template, and a template that applies a manifest with it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.aggregator import Resource, function, log_group
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # infra and manifest are independent of each other
     from zae_limiter_ops.manifest.declarations import LimitsManifest
 
-# Lambda's maximum: a large manifest takes minutes, and a function that has ended costs nothing.
+# Lambda's maximum: a large manifest takes minutes, and only used time costs money.
 TIMEOUT_S = 900
-# CloudFormation's own patience: longer than the function's, which always answers before it ends.
+# CloudFormation must wait longer than the function, which answers before its timeout.
 SERVICE_TIMEOUT_S = TIMEOUT_S + 60
 RESOURCE_TYPE = "Custom::ZaeLimiterLimits"
 ARN_OUTPUT = "ProvisionerArn"
-MAX_TEMPLATE_BYTES = 51_200  # of a template that is sent with the request, not through S3
+MAX_TEMPLATE_BYTES = 51_200  # CloudFormation's limit for a template inside the request
 
 _STACK = "${AWS::StackName}"
 
@@ -36,9 +36,10 @@ def resources() -> dict[str, Resource]:
 
 
 def limits_template(stack: str, manifest: LimitsManifest) -> dict[str, Any]:
-    """Return a template whose one resource is the limits of a manifest.
+    """Return a template with one resource: the limits of a manifest.
 
-    The function of the limiter's stack applies it: it is found by what that stack exports.
+    The provisioner of the limiter's stack applies the manifest. The template finds the function by
+    the ARN that the stack exports.
     """
     return {
         "AWSTemplateFormatVersion": "2010-09-09",

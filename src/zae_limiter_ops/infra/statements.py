@@ -1,7 +1,7 @@
-"""Policies: the calls that each role makes, and the statements that permit just these.
+"""Policy documents: the calls of each role, and the statements that allow exactly these calls.
 
-A transaction is authorised by its parts: TransactWriteItems needs the rights of the Put, Update,
-Delete and ConditionCheck actions in it, TransactGetItems those of GetItem.
+IAM authorises a transaction by its parts: TransactWriteItems needs the permissions for the Put,
+Update, Delete and ConditionCheck actions inside, TransactGetItems the permission for GetItem.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any
 Statement = dict[str, Any]
 
 NAMESPACE_TAG = "zael_namespace_id"
-REGISTRY_KEYS = "_/*"  # version record and namespaces, which every client reads when it opens
+REGISTRY_KEYS = "_/*"  # the version record and the namespaces, which every client reads on opening
 
-# The calls of single items, as tests/integration/dynamodb/policies records them: a call too many
-# or too few fails there.
+# tests/integration/dynamodb/policies records the calls of clients, and fails if one of these lists
+# has a call too many or too few.
 READ_CALLS = ("BatchGetItem", "GetItem")
 WRITE_CALLS = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
 REGISTRY_CALLS = ("GetItem",)  # opening a namespace
 REGISTRY_QUERIES = ("Query",)  # listing namespaces
-PURGE_CALLS = ("BatchWriteItem",)  # purging a namespace; a tenant may not
+PURGE_CALLS = ("BatchWriteItem",)  # purging a namespace, which no tenant may do
 STREAM_CALLS = ("DescribeStream", "GetRecords", "GetShardIterator")
-AGGREGATOR_CALLS = ("GetItem", "UpdateItem")  # GetItem: how long usage is kept
-# Query: the audit log, for the principal of a change by hand
+AGGREGATOR_CALLS = ("GetItem", "UpdateItem")  # GetItem reads the retention of usage
+# Query searches the audit log for the principal of a change by hand.
 PROVISIONER_CALLS = (*READ_CALLS, *WRITE_CALLS, "Query")
 
 TABLE_ARN: dict[str, Any] = {"Fn::GetAtt": ["Table", "Arn"]}
@@ -49,13 +49,13 @@ OWN_KEYS = f"${{aws:PrincipalTag/{NAMESPACE_TAG}}}/*"
 
 
 def _namespace(calls: tuple[str, ...], *, queries: bool) -> dict[str, Any]:
-    """Permit calls on the caller's own namespace, and reading the registry."""
+    """Return a policy that allows calls on the caller's namespace, and reads of the registry."""
     own = _leading_keys(OWN_KEYS)
     registry = _leading_keys(REGISTRY_KEYS)
-    of_registry = REGISTRY_CALLS + (REGISTRY_QUERIES if queries else ())
+    registry_calls = REGISTRY_CALLS + (REGISTRY_QUERIES if queries else ())
     permitted = [
         allow("OwnItems", actions("dynamodb", calls), [TABLE_ARN], **own),
-        allow("Registry", actions("dynamodb", of_registry), [TABLE_ARN], **registry),
+        allow("Registry", actions("dynamodb", registry_calls), [TABLE_ARN], **registry),
     ]
     if queries:
         permitted.append(_queries("OwnQueries", **own))
@@ -75,7 +75,7 @@ def _queries(sid: str, **rest: Any) -> Statement:
 
 
 def policy_documents() -> dict[str, dict[str, Any]]:
-    """Return the document of each managed policy, by component."""
+    """Return the document of each managed policy, by the component in its name."""
     return {
         "acq": _whole_table(READ_CALLS + WRITE_CALLS, queries=False),
         "full": _whole_table(READ_CALLS + WRITE_CALLS + PURGE_CALLS, queries=True),

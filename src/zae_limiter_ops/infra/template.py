@@ -1,4 +1,4 @@
-"""The CloudFormation template, generated from the one definition of the table."""
+"""The CloudFormation template; the library's definition of the table is part of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STACK = "${AWS::StackName}"
 
 
 def template() -> dict[str, Any]:
-    """Return the template; the options are its parameters."""
+    """Return the template. The stack options are its parameters."""
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": DESCRIPTION,
@@ -34,11 +34,11 @@ def template() -> dict[str, Any]:
 
 
 def as_yaml(body: dict[str, Any] | None = None) -> str:
-    """Return a template as text; ours, unless another one is given."""
-    import yaml  # only commands need it
+    """Return a template as YAML text; without ``body``, our own template."""
+    import yaml  # this module is in the packages of the functions, which lack PyYAML
 
     class NoAliases(yaml.SafeDumper):
-        """CloudFormation accepts no YAML aliases."""
+        """Writes repeated values out: CloudFormation accepts no YAML aliases."""
 
         def ignore_aliases(self, data: object) -> bool:
             return True

@@ -1,12 +1,17 @@
 """A DynamoDB-compatible server on this machine, without an account: ``zae-limiter local``.
 
-``service`` starts, stops and describes the one server of this user; ``launch`` starts a process
-and waits until it answers; ``programs`` says how each server is called, ``installs`` finds or
-fetches it, ``docker`` does the same with containers. ``records`` is what is remembered between
-commands, ``status`` how the server is now, ``processes`` tells processes apart, ``logs`` reads the
-log. The tests of this repository start their servers with the same code.
+- ``service`` starts, stops and describes the one server of this user.
+- ``launch`` starts a server process and waits until the server answers.
+- ``programs`` holds the arguments and environment of each server.
+- ``installs`` finds or fetches a server.
+- ``docker`` runs servers in containers.
+- ``records`` stores the facts about a server between commands.
+- ``status`` describes the current state of the server.
+- ``processes`` identifies and ends processes.
+- ``logs`` reads the log of the server.
 
-Servers listen on this machine only, since they check neither signatures nor rights.
+The tests of this repository start their servers with the same code. Servers listen on this machine
+only, because they check neither signatures nor permissions.
 """
 
 from __future__ import annotations
@@ -20,17 +25,17 @@ from urllib.parse import urlencode
 from zae_limiter.exceptions import ZAELimiterError
 
 HOST = "127.0.0.1"
-PORT = 4566  # LocalStack's, which tools for local AWS expect
+PORT = 4566  # LocalStack's port, which tools for local AWS expect
 REGION = "us-east-1"
-KEY = "test"  # the key that may do everything on a local control plane
-DEFAULT_STACK = "zae-limiter"  # what a client opens that names none
+KEY = "test"  # this access key has all permissions on a local control plane
+DEFAULT_STACK = "zae-limiter"  # the stack of a client that names none
 FOLDER = "zae-limiter"
-FOLDER_MODE = 0o700  # tables and logs of one user are of no concern to another
+FOLDER_MODE = 0o700  # other users may not read tables and logs
 FILE_MODE = 0o600
 
 
 class LocalServerError(ZAELimiterError):
-    """The server is not installed, does not start or does not answer; the text says what to do."""
+    """The server is not installed, does not start or does not answer; the message gives advice."""
 
 
 class PortTakenError(LocalServerError):
@@ -48,10 +53,10 @@ def store_url(port: int, stack: str | None = None) -> str:
 
 
 def client_variables(port: int, stack: str | None = None) -> dict[str, str | None]:
-    """Return the variables that lead clients to the local server; None is for one to unset.
+    """Return the variables that lead clients to the local server; None means: unset the variable.
 
-    ``ZAEL_URL`` names the table that is opened where a program names none. The endpoint is there
-    twice, since the one of a service wins over the general one.
+    ``ZAEL_URL`` names the table for programs that name none. The endpoint is set twice, because the
+    endpoint of a service takes precedence over the general one.
     """
     url = server_url(port)
     return {
@@ -68,18 +73,18 @@ def client_variables(port: int, stack: str | None = None) -> dict[str, str | Non
 
 
 def state_folder() -> Path:
-    """Return where the server's record, data and log are, by the rules of the system."""
+    """Return the folder of the server's record, data and log, by the rules of the system."""
     return _user_folder("XDG_STATE_HOME", ".local/state", "Library/Application Support")
 
 
 def cache_folder() -> Path:
-    """Return where fetched servers are: what is there can be fetched again."""
+    """Return the folder of fetched servers; its contents can be fetched again."""
     return _user_folder("XDG_CACHE_HOME", ".cache", "Library/Caches")
 
 
 def _user_folder(variable: str, on_linux: str, on_macos: str) -> Path:
     named = os.environ.get(variable, "")
-    if Path(named).is_absolute():  # the XDG rules ignore a relative one
+    if Path(named).is_absolute():  # the XDG rules ignore relative paths
         return Path(named) / FOLDER
     try:
         home = Path.home()
@@ -89,7 +94,7 @@ def _user_folder(variable: str, on_linux: str, on_macos: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """Create a folder that only this user can enter, with those above; return it."""
+    """Create a folder, and its parents, that only this user can enter; return the folder."""
     try:
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         found = folder.stat()
@@ -104,7 +109,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def refuse_windows() -> None:
-    """Raise where processes and locks do not work as this room needs them."""
+    """Raise on Windows, whose processes and file locks differ from those of this package."""
     if sys.platform == "win32":
         raise LocalServerError(
             "local servers run on Linux and macOS; on Windows use them in WSL, or work without "

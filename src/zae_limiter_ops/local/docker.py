@@ -1,7 +1,7 @@
-"""Servers in containers: DynamoDB Local or LocalStack, where a Docker engine runs.
+"""Servers in Docker containers: DynamoDB Local or LocalStack.
 
-This module is the source of truth for how the containers are run; ``docker-compose.yml`` of the
-repository does the same, and a test compares the two.
+``docker-compose.yml`` of the repository runs the same containers; a test compares it with this
+module.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from zae_limiter_ops.local.status import answer_ms
 
 CONTAINER = "zae-limiter-local"
 SOCKET = "/var/run/docker.sock"
-STARTED_WITHIN_S = 120.0  # LocalStack imports a lot, in a container on a machine that may be busy
+STARTED_WITHIN_S = 120.0  # LocalStack starts slowly, on a machine that may be busy
 PAUSE_S = 0.2
-END_WITHIN_S = 10  # then Docker kills it
-PULLED_WITHIN_S = 1800.0  # hundreds of megabytes, over a slow network
+END_WITHIN_S = 10  # after this time Docker kills the container
+PULLED_WITHIN_S = 1800.0  # an image has hundreds of megabytes, and the network may be slow
 ANSWER_WITHIN_S = 60.0
-LOG_OPTIONS = {"max-size": "5m", "max-file": "2"}  # as much as the logs of other servers
-QUOTED = 300  # characters of what Docker said
+LOG_OPTIONS = {"max-size": "5m", "max-file": "2"}  # the logs of other servers are bounded alike
+QUOTED = 300  # characters of Docker's message in an error
 
 
 class DockerImage(NamedTuple):
-    """An image, and how a container of it is run. ``volume`` keeps its data, ``mount`` is where."""
+    """An image, and the options of its container. ``volume`` is mounted at the path ``mount``."""
 
     reference: str
     port: int
@@ -47,8 +47,8 @@ class DockerImage(NamedTuple):
 
 
 IMAGES = {
-    # A version that runs without an account. It starts functions as containers of their own,
-    # which is why it needs the socket: without it no stack with functions can be created.
+    # This version runs without an account. It runs each function in a container of its own, and
+    # needs the socket of Docker for that.
     "localstack": DockerImage(
         "localstack/localstack:4.14.0",
         4566,
@@ -59,7 +59,7 @@ IMAGES = {
         is_durable=False,
         binds=(f"{SOCKET}:{SOCKET}",),
     ),
-    # Its own user may not write to a volume.
+    # The default user of this image may not write to a volume.
     "dynamodb-local": DockerImage(
         "amazon/dynamodb-local:2.6.1",
         8000,
@@ -75,7 +75,7 @@ IMAGES = {
 
 
 def run_arguments(image: DockerImage, port: int) -> list[str]:
-    """Return the arguments of ``docker`` that start a container, on this machine only."""
+    """Return the arguments of ``docker`` that start a container, reachable from this machine."""
     return [
         "run",
         "--detach",
@@ -91,7 +91,7 @@ def run_arguments(image: DockerImage, port: int) -> list[str]:
 
 
 class DockerEngine:
-    """The Docker engine that the client on this machine speaks to."""
+    """The Docker engine that the command ``docker`` talks to."""
 
     def __init__(self) -> None:
         program = shutil.which("docker")
@@ -103,7 +103,7 @@ class DockerEngine:
         self.program = program
 
     def check(self) -> None:
-        """Raise if no engine answers."""
+        """Raise if no Docker engine answers."""
         try:
             self._call("version", "--format", "{{.Server.Version}}")
         except LocalServerError as error:
@@ -113,7 +113,7 @@ class DockerEngine:
             ) from error
 
     def start(self, image: DockerImage, port: int, report: Callable[[str], None]) -> str:
-        """Start a container and wait until it answers; return its id."""
+        """Start a container and wait until its server answers; return the container's id."""
         try:
             self._call("image", "inspect", "--format", "{{.Id}}", image.reference)
         except LocalServerError:
@@ -123,7 +123,7 @@ class DockerEngine:
         try:
             container = self._call(*run_arguments(image, port)).split()[-1]
         except LocalServerError as error:
-            self._remove_ended()  # a container that could not bind its port is left behind
+            self._remove_ended()  # Docker leaves a container that could not bind its port
             if "port is already allocated" in str(error) or "address already in" in str(error):
                 raise PortTakenError(f"port {port} is taken by another program") from error
             raise
@@ -135,18 +135,24 @@ class DockerEngine:
         return container
 
     def wait_until_ready(self, container: str, port: int, health_path: str) -> None:
-        """Return when it answers over HTTP: its port is open before."""
+        """Wait until the server answers over HTTP; an open port alone does not mean ready."""
         give_up_at = time.monotonic() + STARTED_WITHIN_S
         while answer_ms(port, health_path) is None:
             if not self.is_running(container):
-                end = self._call("logs", "--tail", "5", container)
-                raise LocalServerError(f"the container ended: {end or 'it said nothing'}")
+                last_lines = self._call("logs", "--tail", "5", container)
+                raise LocalServerError(
+                    f"the container ended: {last_lines or 'its log is empty'}; check that Docker "
+                    "has enough memory and disk space, and start the server again"
+                )
             if time.monotonic() > give_up_at:
-                raise LocalServerError(f"it did not answer within {STARTED_WITHIN_S:g} s")
+                raise LocalServerError(
+                    f"the container did not answer within {STARTED_WITHIN_S:g} s; start the server "
+                    "again when the machine is less busy"
+                )
             time.sleep(PAUSE_S)
 
     def is_running(self, container: str) -> bool:
-        """Whether the container runs; False, too, if no engine does."""
+        """Return whether the container runs; False if no engine answers."""
         try:
             return self._call("inspect", "--format", "{{.State.Running}}", container) == "true"
         except LocalServerError:
@@ -157,11 +163,11 @@ class DockerEngine:
         self.remove(container)
 
     def remove(self, container: str) -> None:
-        """Remove a container, if there is one; volumes stay."""
+        """Remove a container if it exists; its volumes stay."""
         self._call("rm", "--force", container)
 
     def _remove_ended(self) -> None:
-        """Remove a container of our name, unless it runs: then it was started elsewhere."""
+        """Remove a container of our name, unless it runs: another program may have started it."""
         with suppress(LocalServerError):
             if not self.is_running(CONTAINER):
                 self.remove(CONTAINER)
@@ -170,7 +176,7 @@ class DockerEngine:
         self._call("volume", "rm", "--force", volume)
 
     def logs_command(self, container: str, lines: int, *, follow: bool) -> list[str]:
-        """Return the command that prints the log."""
+        """Return the command that prints the log of a container."""
         options = ["--follow"] if follow else []
         return [self.program, "logs", f"--tail={lines}", *options, container]
 
@@ -192,6 +198,6 @@ def _output(command: Sequence[str], within_s: float) -> str:
     except subprocess.TimeoutExpired:
         raise LocalServerError(f"docker {command[1]} took more than {within_s:g} s") from None
     if done.returncode:
-        said = " ".join(done.stderr.split())[-QUOTED:]
-        raise LocalServerError(f"docker {command[1]}: {said or f'exit code {done.returncode}'}")
+        message = " ".join(done.stderr.split())[-QUOTED:]
+        raise LocalServerError(f"docker {command[1]}: {message or f'exit code {done.returncode}'}")
     return done.stdout.strip()

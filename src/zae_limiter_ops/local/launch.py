@@ -1,4 +1,4 @@
-"""Start a server as a process and wait until it answers: for a block, or to be left running."""
+"""Start a server process and wait until it answers, for a block or detached."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from zae_limiter_ops.local.processes import END_WITHIN_S
 from zae_limiter_ops.local.programs import ServerProgram
 
 PORTS_TRIED = 5  # another program may take the free port before the server does
-LONGEST_START = 2**16  # bytes that a server says before it is ready
-QUOTED = 2000  # of these, in the message about one that has failed
-LOG_BYTES = 5 * 2**20  # a longer log is begun anew at the next start
-UMASK = 0o077  # what a server writes is for this user only
+MAX_START_OUTPUT = 2**16  # bytes of a server's output that are searched for its announcement
+QUOTED = 2000  # characters of this output in the error about a failed start
+LOG_BYTES = 5 * 2**20  # a longer log is deleted at the next start
+UMASK = 0o077  # only this user may read the files of a server
 
 Process = subprocess.Popen[bytes]
 
 
 class ChildServer:
-    """A server on a free port that ends with the block, and also with the process around it."""
+    """A server on a free port. It ends with its block, or with this process at the latest."""
 
     def __init__(self, program: ServerProgram) -> None:
         self.program = program
@@ -44,7 +44,7 @@ class ChildServer:
         return self._process.pid
 
     def start(self) -> Self:
-        """Return when it answers."""
+        """Start the server on a free port and wait until it answers."""
         for _ in range(PORTS_TRIED):
             self._port = free_port()
             try:
@@ -52,19 +52,21 @@ class ChildServer:
             except PortTakenError:
                 continue
             return self
-        raise LocalServerError(f"{self.program.name} found no free port")
+        raise LocalServerError(
+            f"{self.program.name} found no free port in {PORTS_TRIED} attempts; start it again"
+        )
 
     def restart(self) -> None:
-        """Start it again on the same port; what was in memory is gone."""
+        """Start the server again on the same port; data in memory is lost."""
         self.stop()
         self._launch()
 
     def kill(self) -> None:
-        """End it as a power cut does: nothing is finished."""
+        """End the server at once, without a chance to finish, like a power cut."""
         self._end(gently=False)
 
     def stop(self) -> None:
-        """Let it finish; may be called twice."""
+        """End the server gently; a second call does nothing."""
         self._end(gently=True)
 
     def __enter__(self) -> Self:
@@ -82,7 +84,7 @@ class ChildServer:
                     self.program,
                     self._port,
                     process,
-                    lambda: os.pread(log.fileno(), LONGEST_START, 0),
+                    lambda: os.pread(log.fileno(), MAX_START_OUTPUT, 0),
                 )
             except BaseException:
                 self.kill()
@@ -109,10 +111,10 @@ class ChildServer:
 
 
 def launch_detached(program: ServerProgram, port: int, log: Path) -> int:
-    """Start a server that outlives this process and appends to its log; return its process id.
+    """Start a server that outlives this process and appends to the log; return its process id.
 
-    Raises if it does not answer in time; then nothing is left running. A log that has grown too
-    long begins anew.
+    If the server does not answer in time, it is killed and an error is raised. A log that has grown
+    too long is deleted first.
     """
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.unlink()
@@ -122,7 +124,7 @@ def launch_detached(program: ServerProgram, port: int, log: Path) -> int:
         process = _spawn(program, port, descriptor, cwd=log.parent)
         try:
             wait_until_ready(
-                program, port, process, lambda: os.pread(descriptor, LONGEST_START, began_at)
+                program, port, process, lambda: os.pread(descriptor, MAX_START_OUTPUT, began_at)
             )
         except BaseException:
             process.kill()
@@ -130,13 +132,13 @@ def launch_detached(program: ServerProgram, port: int, log: Path) -> int:
             raise
     finally:
         os.close(descriptor)
-    # The server is left to itself: a Popen without a return code would warn about that.
+    # The server keeps running: a Popen without a return code would warn about that.
     process.returncode = 0
     return process.pid
 
 
 def _spawn(program: ServerProgram, port: int, output: int, cwd: Path | None = None) -> Process:
-    # In a session of its own, so that an interrupt at the keyboard does not end it.
+    # A session of its own protects the server from an interrupt at the keyboard.
     try:
         return subprocess.Popen(
             program.command(port),
@@ -156,21 +158,21 @@ def _spawn(program: ServerProgram, port: int, output: int, cwd: Path | None = No
 
 
 def wait_until_ready(
-    program: ServerProgram, port: int, process: Process, said: Callable[[], bytes]
+    program: ServerProgram, port: int, process: Process, read_output: Callable[[], bytes]
 ) -> None:
-    """Return when the server answers; ``said`` returns what it has printed so far."""
+    """Wait until the server answers; ``read_output`` returns the output of the server so far."""
     give_up_at = time.monotonic() + program.started_within_s
     while time.monotonic() < give_up_at:
         ended = process.poll() is not None
-        text = said()
+        text = read_output()
         if ended:
             raise _start_error(program, port, text)
         if program.announcement in text and listens(port):
             return
         time.sleep(program.pause_s)
     raise LocalServerError(
-        f"{program.name} did not answer within {program.started_within_s:g} s: "
-        f"{' '.join(program.command(port))}"
+        f"{program.name} did not answer within {program.started_within_s:g} s; run its command to "
+        f"see why: {' '.join(program.command(port))}"
     )
 
 
@@ -178,11 +180,11 @@ def _start_error(program: ServerProgram, port: int, text: bytes) -> LocalServerE
     if b"in use" in text:
         return PortTakenError(f"port {port} is taken by another program")
     end = text.decode(errors="replace").strip()[-QUOTED:]
-    return LocalServerError(f"{program.name} ended: {end or 'it said nothing'}")
+    return LocalServerError(f"{program.name} ended: {end or 'it printed no reason'}")
 
 
 def _guard(pid: int) -> Process:
-    """Kill the server when this process is gone, which closes the pipe."""
+    """Start a shell that kills the server when this process ends, which closes the pipe."""
     return subprocess.Popen(
         ["/bin/sh", "-c", f"read -r _; kill -9 {pid:d}"],
         stdin=subprocess.PIPE,
@@ -197,6 +199,6 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether a program accepts connections on the port."""
+    """Return whether a program accepts connections on the port."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0

@@ -1,4 +1,4 @@
-"""The log of a server: its last lines, and the lines that follow."""
+"""Read the log of a server: its last lines, and lines as they are appended."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ PAUSE_S = 0.1  # between two looks at the end of the file
 
 
 def last_lines(log: Path, count: int) -> list[str]:
-    """Return the last lines of a log; none if there is no log."""
+    """Return the last lines of a log; an empty list if there is no log."""
     with suppress(FileNotFoundError), log.open("rb") as file:
         return _last_lines(file, count)
     return []
 
 
 def follow(log: Path, count: int, is_running: Callable[[], bool]) -> Iterator[str]:
-    """Yield the last lines, then everything that is appended until the server has ended."""
+    """Yield the last lines, then all appended text until the server has ended."""
     while not log.exists() and is_running():
         time.sleep(PAUSE_S)
     with suppress(FileNotFoundError), log.open("rb") as file:
         yield from (f"{line}\n" for line in _last_lines(file, count))
         while True:
-            runs = is_running()  # asked before the last read, so that the last lines are read
+            runs = is_running()  # the read after the server's end still gets its last lines
             if text := file.read():
                 yield text.decode(errors="replace")
             elif not runs:

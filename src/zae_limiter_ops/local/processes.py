@@ -1,4 +1,4 @@
-"""Processes of this machine: whether one still runs, and how it is ended."""
+"""Processes of this machine: check whether a process still runs, and end it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-END_WITHIN_S = 10.0  # then it is killed
+END_WITHIN_S = 10.0  # after this time a process is killed
 PAUSE_S = 0.01
 _PROC = Path("/proc")
 _ASK_WITHIN_S = 5.0  # on a machine that may be busy
 
 
 def start_token(pid: int) -> str | None:
-    """Return what tells a process from a later one with the same number; None if it has ended.
+    """Return a token that identifies a process; None if the process has ended.
 
-    On Linux the time of its start since boot, and the boot; elsewhere the time of day.
+    A later process with the same id has another token. On Linux, the token is the id of the boot
+    and the start time of the process since then; elsewhere, it is the date and time of the start.
     """
     with suppress(ChildProcessError, OSError):
-        os.waitpid(pid, os.WNOHANG)  # our own child that has ended stays in the list until then
+        os.waitpid(pid, os.WNOHANG)  # a child that has ended stays a zombie until it is waited for
     if sys.platform == "linux":
         return _token_of_proc(pid)
     state, _, started = _ask("ps", "-o", "state=,lstart=", "-p", str(pid)).strip().partition(" ")
@@ -35,19 +36,19 @@ def _token_of_proc(pid: int) -> str | None:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may contain anything
+    fields = stat.rpartition(")")[2].split()  # the name, in parentheses, may contain anything
     return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
 
 
 def is_running(pid: int, token: str) -> bool:
-    """Whether that very process still runs, not another one with its number."""
+    """Return whether the process with this token still runs."""
     return start_token(pid) == token
 
 
 def end(pid: int, token: str, *, within_s: float = END_WITHIN_S) -> bool:
     """End a process that leads its own group; return False if it had ended before.
 
-    It is asked first; after ``within_s`` it is killed, with the processes that it started.
+    The process gets SIGTERM first. After ``within_s`` its whole group is killed.
     """
     if not is_running(pid, token):
         return False
@@ -70,7 +71,7 @@ def _wait_for_end(pid: int, token: str, within_s: float) -> bool:
 
 
 def _ask(*command: str) -> str:
-    """Return the output of a program of the system; empty if it is missing or fails."""
+    """Return the output of a system program; empty text if it is missing or fails."""
     try:
         done = subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""How each server is called: its arguments, its environment, and how it says that it is ready."""
+"""Server programs: the arguments, environment and announcement of each server."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from zae_limiter_ops.local import HOST, LocalServerError
 
-# All that a server sees of our environment: functions that it runs would inherit credentials.
+# A server sees nothing else of our environment: its functions would inherit credentials.
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 VERSION_WITHIN_S = 10.0
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
 class ServerProgram:
-    """An installed server. Paths are its own; the port is chosen when it is started."""
+    """An installed server. The port is chosen at each start."""
 
     name = ""
-    has_stacks = False  # else it has tables alone
+    has_stacks = False  # whether it has CloudFormation; otherwise it has tables alone
     started_within_s = 10.0
-    pause_s = 0.005  # between looks whether it answers
-    announcement = b""  # what it says when it is ready, besides listening
+    pause_s = 0.005  # between two checks whether the server answers
+    announcement = b""  # the server prints this text when it is ready
     health_path = "/"
 
     def __init__(self, binary: Path) -> None:
@@ -32,16 +32,19 @@ class ServerProgram:
         raise NotImplementedError
 
     def environment(self, port: int) -> dict[str, str]:
-        """Return all variables that it sees."""
+        """Return the environment of the server."""
         return {"PATH": PATH}
 
     def version(self) -> str:
-        """Return the installed version; "unknown" if it is not known."""
+        """Return the installed version, or "unknown"."""
         raise NotImplementedError
 
 
 class DynoxideProgram(ServerProgram):
-    """DynamoDB in one binary. In memory, or in a file that survives even ``kill -9``."""
+    """A DynamoDB server in one binary.
+
+    It stores tables in memory, or in a file that survives even ``kill -9``.
+    """
 
     name = "dynoxide"
     announcement = b"listening on"
@@ -57,7 +60,7 @@ class DynoxideProgram(ServerProgram):
         return command
 
     def version(self) -> str:
-        """Ask the binary, which also shows that it runs on this system."""
+        """Return the version that the binary prints; this also checks that the binary runs."""
         try:
             done = subprocess.run(
                 [str(self.binary), "--version"],
@@ -69,21 +72,21 @@ class DynoxideProgram(ServerProgram):
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise LocalServerError(
-                f"{self.binary} does not run here ({error}); remove it, or name another: "
+                f"{self.binary} does not run here ({error}); remove it, or name another program: "
                 "ZAEL_DYNOXIDE=/path/to/dynoxide"
             ) from error
         return _first_version(done.stdout)
 
 
 class MinistackProgram(ServerProgram):
-    """CloudFormation, Lambda, IAM, S3 and DynamoDB; it forgets everything when it ends.
+    """A server with CloudFormation, Lambda, IAM, S3 and DynamoDB, all in memory.
 
-    ``auth`` makes it check signatures and rights; the key ``test`` may do everything.
+    With ``auth`` it checks signatures and permissions; the key ``test`` has all permissions.
     """
 
     name = "ministack"
     has_stacks = True
-    started_within_s = 60.0  # imports a hundred modules, on a machine that may be busy
+    started_within_s = 60.0  # it imports a hundred modules, on a machine that may be busy
     pause_s = 0.02
     health_path = "/_ministack/health"
 
@@ -96,7 +99,7 @@ class MinistackProgram(ServerProgram):
         return [str(self.binary)]
 
     def environment(self, port: int) -> dict[str, str]:
-        """Return what ministack itself needs: functions inherit it."""
+        """Return the variables that ministack needs, and no others: functions inherit them."""
         return {
             "PATH": PATH,
             "BIND_HOST": HOST,
@@ -107,7 +110,7 @@ class MinistackProgram(ServerProgram):
         }
 
     def version(self) -> str:
-        """Look at the metadata beside the program: it has no option that tells."""
+        """Return the version in the package's metadata; the program has no option to print it."""
         site = self.binary.resolve().parent.parent / "lib"
         names = sorted(site.glob("python*/site-packages/ministack-*.dist-info"))
         return _first_version(names[-1].name) if names else "unknown"

@@ -1,4 +1,4 @@
-"""What is remembered of a server between commands: one record, changed under a lock."""
+"""The record of a server, which commands read, and change under a lock."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from zae_limiter_ops.local import FILE_MODE, LocalServerError, private_folder
 
 LOCKED_WITHIN_S = 900.0  # another command may be fetching a server over a slow network
 LOCK_PAUSE_S = 0.05
-MAX_RECORD_BYTES = 1_000_000  # a record has 400, and a few for each limiter
+MAX_RECORD_BYTES = 1_000_000  # a record has about 400 bytes, and a few for each limiter
 
 
 class ServerRecord(NamedTuple):
-    """A server that was started.
+    """The facts about a server that was started.
 
-    ``pid`` and ``token`` tell its process, ``container`` its container; none of them is there if
-    it was stopped. ``data`` is the file or volume that survives it, None if it forgets everything.
-    ``stacks`` are the limiters that were provisioned, the latest one last.
+    ``pid`` and ``token`` identify its process, ``container`` its container; all three are None
+    after the server was stopped. ``data`` is the file or volume that keeps the tables, or None if
+    the server keeps them in memory. ``stacks`` are the provisioned limiters, the latest last.
     """
 
     engine: str
@@ -41,7 +41,7 @@ class ServerRecord(NamedTuple):
 
     @property
     def was_left_running(self) -> bool:
-        """Whether it was not stopped; it may have ended by itself."""
+        """Whether no command has stopped the server; it may still have ended by itself."""
         return self.pid is not None or self.container is not None
 
     def with_stack(self, name: str) -> ServerRecord:
@@ -50,18 +50,18 @@ class ServerRecord(NamedTuple):
 
 
 class RecordFile:
-    """The record of the server of this user, in a file that is replaced as a whole."""
+    """The file with the record of this user's server; a write replaces the whole file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> ServerRecord | None:
-        """Return the record; None if there is none, or if it cannot be understood."""
+        """Return the record; None if there is no readable record."""
         try:
             with self.path.open(encoding="utf-8") as file:
                 text = file.read(MAX_RECORD_BYTES + 1)
             return _parsed(parse_bounded(text, longest=MAX_RECORD_BYTES))
-        # Not there, of another version, cut off by a full disk, or no record at all.
+        # The file is missing, of another version, cut off by a full disk, or not a record.
         except (OSError, ValueError, TypeError, LookupError):
             return None
 
@@ -78,7 +78,7 @@ class RecordFile:
 
 def _parsed(fields: Any) -> ServerRecord:
     record = ServerRecord(**{**fields, "stacks": tuple(fields["stacks"])})
-    # A wrong number must never become the address of a signal: 0 and -1 are many processes.
+    # A wrong pid must never get a signal: 0 and -1 mean many processes.
     is_process = type(record.pid) is int and record.pid > 0 and isinstance(record.token, str)
     if type(record.port) is not int or not (record.pid is None or is_process):
         raise ValueError("neither a process nor a container")
@@ -87,11 +87,11 @@ def _parsed(fields: Any) -> ServerRecord:
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold a lock for the block; it ends with this process at the latest.
+    """Hold a lock for the block; the lock ends with this process at the latest.
 
-    ``on_wait`` is called once if another process holds it.
+    ``on_wait`` is called once if another process holds the lock.
     """
-    import fcntl
+    import fcntl  # Windows has no such module, and must still import this one
 
     private_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -104,8 +104,8 @@ def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
                 break
             if time.monotonic() > give_up_at:
                 raise LocalServerError(
-                    f"another command has held {path} for {LOCKED_WITHIN_S / 60:.0f} minutes; "
-                    "end it, and run this one again"
+                    f"another command has held the lock {path} for {LOCKED_WITHIN_S / 60:.0f} "
+                    "minutes; end that command, and run this one again"
                 )
             if not has_waited:
                 on_wait()

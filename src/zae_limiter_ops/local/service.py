@@ -1,4 +1,4 @@
-"""The local server of this user: started, described and stopped, by any number of commands."""
+"""Start, describe and stop the local server of this user; commands may run at the same time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from zae_limiter_ops.local.status import ServerStatus, answer_ms
 ENGINES = ("dynoxide", "ministack", "docker")
 DEFAULT_ENGINE = "dynoxide"
 DEFAULT_IMAGE = "localstack"
-ANSWERS_WITHIN_S = 10.0  # a server that runs and is asked to start again
-FREED_WITHIN_S = 2.0  # the port of a server that was killed, whose sockets are being closed
+ANSWERS_WITHIN_S = 10.0  # the time that ``up`` waits for a server that already runs
+FREED_WITHIN_S = 2.0  # the time in which the port of a killed server becomes free
 PAUSE_S = 0.05
 
 
 class WantedServer(NamedTuple):
-    """What ``up`` was asked for; None where anything will do."""
+    """The options of ``up``; None means any value."""
 
     engine: str | None = None
     port: int | None = None
@@ -47,9 +47,9 @@ class WantedServer(NamedTuple):
 
 
 class LocalService:
-    """The one server that a user has, with its data and log in the user's state folder.
+    """The one server of a user, with its data and log in the user's state folder.
 
-    ``report`` is called with what takes a while, such as fetching a server.
+    ``report`` is called with a line about each slow step, such as fetching a server.
     """
 
     def __init__(self, report: Callable[[str], None] = lambda text: None) -> None:
@@ -64,8 +64,8 @@ class LocalService:
     def up(self, wanted: WantedServer) -> tuple[ServerRecord, bool]:
         """Start the server unless it runs; return its record and whether it was started now.
 
-        One that has ended by itself is started again as it was, where nothing else is wanted.
-        Raises if another one runs than the one that is wanted, or if its port is taken.
+        A server that has ended by itself is started again with the same options, unless others are
+        wanted. Raises if a server with other options runs, or if the port is taken.
         """
         with self._locked():
             record = self._records.read()
@@ -75,18 +75,18 @@ class LocalService:
                     return record, False
             if record is not None:
                 self._clean_up(record)
-            engine, port, image = _chosen(wanted, record)
+            engine, port, image = _choose_options(wanted, record)
             if record is not None and record.port == port:
                 _wait_until_freed(port)
             started = self._start(engine, port, image)
-            # The limiters in its data are still there.
+            # The data still contains the limiters of the earlier server.
             if record is not None and record.data is not None and record.data == started.data:
                 started = started._replace(stacks=record.stacks)
             self._records.write(started)
             return started, True
 
     def _answers(self, record: ServerRecord) -> bool:
-        """Wait until the server answers; return False if it ends instead: it was just killed."""
+        """Wait until the server answers; return False if it ends instead."""
         give_up_at = time.monotonic() + ANSWERS_WITHIN_S
         while answer_ms(record.port, record.health_path) is None:
             if not self.is_running(record):
@@ -106,7 +106,7 @@ class LocalService:
             if engine == "docker":
                 return self._start_container(port, image or DEFAULT_IMAGE)
             return self._start_process(engine, port)
-        except PortTakenError:  # by another program, in the meantime
+        except PortTakenError:  # another program has taken the port in the meantime
             raise PortTakenError(_port_taken(port)) from None
 
     def _start_process(self, engine: str, port: int) -> ServerRecord:
@@ -115,21 +115,23 @@ class LocalService:
         pid = launch_detached(program, port, self.log)
         token = processes.start_token(pid)
         if token is None:
-            raise LocalServerError(f"{engine} ended right after its start; see {self.log}")
+            raise LocalServerError(
+                f"{engine} ended right after its start; its log {self.log} has the reason"
+            )
         return ServerRecord(
-            engine,
-            version,
-            port,
-            _now_ms(),
-            program.health_path,
-            program.has_stacks,
+            engine=engine,
+            version=version,
+            port=port,
+            started_at_ms=_now_ms(),
+            health_path=program.health_path,
+            has_stacks=program.has_stacks,
             pid=pid,
             token=token,
             data=data,
         )
 
     def _program(self, engine: str) -> tuple[ServerProgram, str | None]:
-        """Return the program, installed, and the file that its data survives in."""
+        """Install the program if it is missing; return it, and the file of its data or None."""
         folder = private_folder(self.folder / engine)
         if engine == "ministack":
             return MinistackProgram(installs.install_ministack(self._report), folder), None
@@ -141,19 +143,19 @@ class LocalService:
         engine.check()
         container = engine.start(image, port, self._report)
         return ServerRecord(
-            "docker",
-            image.version,
-            port,
-            _now_ms(),
-            image.health_path,
-            image.has_stacks,
+            engine="docker",
+            version=image.version,
+            port=port,
+            started_at_ms=_now_ms(),
+            health_path=image.health_path,
+            has_stacks=image.has_stacks,
             container=container,
             image=name,
             data=f"volume {image.volume}" if image.is_durable else None,
         )
 
     def note_stack(self, name: str) -> None:
-        """Remember that a limiter was provisioned: it becomes the one that ``env`` names."""
+        """Record that a limiter was provisioned; ``env`` names the latest one."""
         with self._locked():
             record = self._records.read()
             if record is not None:
@@ -162,7 +164,7 @@ class LocalService:
     # --- down
 
     def down(self) -> tuple[ServerRecord | None, bool]:
-        """Stop what ``up`` has started; return its record, and whether it was running."""
+        """Stop the server; return its record, and whether the server was running."""
         with self._locked():
             record = self._records.read()
             if record is None or not record.was_left_running:
@@ -173,16 +175,16 @@ class LocalService:
             elif was_running and record.pid is not None and record.token is not None:
                 processes.end(record.pid, record.token)
             self._clean_up(record)
-            if record.data is not None:  # so that the next one knows which limiters are in it
+            if record.data is not None:  # the next server needs the names of the limiters in it
                 self._records.write(record._replace(pid=None, token=None, container=None))
             else:
                 self._records.remove()
             return record, was_running
 
     def delete_data(self, stopped: ServerRecord | None = None) -> list[str]:
-        """Delete what stopped servers have stored on this machine; return what was deleted.
+        """Delete the data of stopped servers; return the deleted folders and volumes.
 
-        ``stopped`` is what ``down`` has returned: a server that keeps nothing leaves no record.
+        ``stopped`` is the record that ``down`` has returned: a server in memory leaves no record.
         """
         with self._locked():
             record = self._records.read()
@@ -202,9 +204,10 @@ class LocalService:
             return deleted
 
     def _clean_up(self, record: ServerRecord) -> None:
-        """Remove what a server that has ended kept for itself while it ran."""
+        """Remove the container or temporary files of a server that has ended."""
         if record.container is not None:
-            with suppress(LocalServerError):  # no engine runs now; the next start removes it
+            # Without a running engine the container stays; the next start removes it.
+            with suppress(LocalServerError):
                 DockerEngine().remove(record.container)
         if record.engine == "ministack":
             shutil.rmtree(self.folder / "ministack", ignore_errors=True)
@@ -212,7 +215,7 @@ class LocalService:
     # --- status
 
     def status(self) -> ServerStatus:
-        """Look at the server, without changing anything."""
+        """Return the state of the server, without changing anything."""
         record = self._records.read()
         if record is None or not record.was_left_running:
             return ServerStatus("stopped")
@@ -223,18 +226,18 @@ class LocalService:
         return ServerStatus(state, record, latency_ms)
 
     def running(self) -> ServerRecord:
-        """Return the record of the server that runs; raise if there is none."""
+        """Return the record of the running server; raise if no server runs."""
         record = self._records.read()
         if record is None or not self.is_running(record):
             raise LocalServerError("no local server is running; start one: zae-limiter local up")
         return record
 
     def is_running(self, record: ServerRecord) -> bool:
-        """Whether the very process or container that ``up`` has started still runs."""
+        """Return whether the process or container of a record still runs."""
         if record.container is not None:
             try:
                 return DockerEngine().is_running(record.container)
-            except LocalServerError:  # Docker was removed, and its containers with it
+            except LocalServerError:  # Docker is no longer installed, so no container runs
                 return False
         if record.pid is None or record.token is None:
             return False
@@ -249,8 +252,13 @@ class LocalService:
             yield
 
 
-def _chosen(wanted: WantedServer, record: ServerRecord | None) -> tuple[str, int, str | None]:
-    """Return engine, port and image: as wanted, else as they were before a crash, else defaults."""
+def _choose_options(
+    wanted: WantedServer, record: ServerRecord | None
+) -> tuple[str, int, str | None]:
+    """Return engine, port and image.
+
+    Each is the wanted value, or that of a server that has crashed, or the default.
+    """
     has_crashed = record is not None and record.was_left_running
     if record is None or not has_crashed or wanted.engine not in (None, record.engine):
         return wanted.engine or DEFAULT_ENGINE, wanted.port or PORT, wanted.image
@@ -258,7 +266,7 @@ def _chosen(wanted: WantedServer, record: ServerRecord | None) -> tuple[str, int
 
 
 def _refuse_other(record: ServerRecord, wanted: WantedServer) -> None:
-    """Raise if the server that runs is another one than the one that is wanted."""
+    """Raise if the options of the running server differ from the wanted options."""
     runs = WantedServer(record.engine, record.port, record.image)
     if any(asked not in (None, found) for asked, found in zip(wanted, runs, strict=True)):
         image = f" ({record.image})" if record.image else ""
@@ -269,7 +277,7 @@ def _refuse_other(record: ServerRecord, wanted: WantedServer) -> None:
 
 
 def _wait_until_freed(port: int) -> None:
-    """Give a server that was just killed the time to close its socket."""
+    """Wait until a server that was just killed has closed its socket."""
     give_up_at = time.monotonic() + FREED_WITHIN_S
     while listens(port) and time.monotonic() < give_up_at:
         time.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""How a server is: whether it answers, and what is known of it."""
+"""The current state of a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER_WITHIN_S = 2.0
 
 
 def answer_ms(port: int, path: str) -> float | None:
-    """Return how long the server takes to answer over HTTP; None if it does not."""
+    """Return the time in which the server answers over HTTP; None if it does not answer."""
     began = perf_counter()
     connection = HTTPConnection(HOST, port, timeout=ANSWER_WITHIN_S)
     try:
@@ -29,10 +29,10 @@ def answer_ms(port: int, path: str) -> float | None:
 
 
 class ServerStatus(NamedTuple):
-    """How the server is.
+    """The state of the server.
 
-    ``state`` is "running", "not answering", "ended" (without ``down``) or "stopped"; ``record`` is
-    None in the last case.
+    ``state`` is "running", "not answering", "ended" (without ``down``) or "stopped". ``record`` is
+    None if the server is stopped.
     """
 
     state: str
@@ -46,7 +46,7 @@ def _iso(at_ms: int) -> str:
 
 
 def describe(status: ServerStatus, log: Path) -> dict[str, Any]:
-    """Return the fields of a status, for JSON."""
+    """Return a status as JSON values."""
     record = status.record
     return {
         "state": status.state,

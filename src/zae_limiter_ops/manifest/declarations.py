@@ -1,4 +1,4 @@
-"""What a manifest declares: limits of the system, of resources and of entities."""
+"""The declarations of a manifest: limits of the system, of resources and of entities."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Limits = Mapping[str, "LimitDecl"]
 
 @dataclass(frozen=True, slots=True)
 class LimitDecl:
-    """One limit: ``capacity`` is the rate, ``burst`` what the bucket holds.
+    """One limit: ``capacity`` is the rate, ``burst`` the capacity of the bucket.
 
-    Omitted: ``burst`` and ``refill_amount`` are the capacity, ``refill_period`` is 60 seconds.
-    ``concurrent`` declares calls in flight instead, with ``lease_ttl`` (60 seconds).
+    ``burst`` and ``refill_amount`` default to ``capacity``, ``refill_period`` to 60 seconds. A
+    limit on calls in flight has ``concurrent`` instead, and ``lease_ttl``, by default 60 seconds.
     """
 
     capacity: int = 0
@@ -35,11 +35,14 @@ class LimitDecl:
         if limit.lease_ttl is not None:
             lease_ttl = None if limit.lease_ttl == DEFAULT_LEASE_TTL else limit.lease_ttl
             return cls(concurrent=limit.capacity, lease_ttl=lease_ttl)
-        rate, holds = limit.refill_amount, limit.capacity
-        return cls(rate, None if holds == rate else holds, None, limit.refill_period_seconds)
+        return cls(
+            capacity=limit.refill_amount,
+            burst=None if limit.capacity == limit.refill_amount else limit.capacity,
+            refill_period=limit.refill_period_seconds,
+        )
 
     def to_limit(self, name: str) -> Limit:
-        """Return the limit that this declares under a name."""
+        """Return the declared limit under the given name."""
         if self.concurrent is not None:
             return Limit.concurrent(name, self.concurrent, self.lease_ttl or DEFAULT_LEASE_TTL)
         return Limit(
@@ -50,7 +53,7 @@ class LimitDecl:
         )
 
     def to_dict(self) -> dict[str, int]:
-        """Return what has to be written; the rest has its default."""
+        """Return the declaration as a document, without fields that have their default."""
         if self.concurrent is not None:
             slots = {"concurrent": self.concurrent}
             return slots if self.lease_ttl is None else {**slots, "lease_ttl": self.lease_ttl}
@@ -66,7 +69,7 @@ class LimitDecl:
 
 @dataclass(frozen=True, slots=True)
 class SystemDecl:
-    """Defaults of the namespace; empty limits and ``on_unavailable`` None are not managed."""
+    """Defaults of the namespace; the manifest does not manage empty limits or a policy of None."""
 
     limits: Limits = field(default_factory=dict)
     on_unavailable: OnUnavailable | None = None
@@ -74,7 +77,7 @@ class SystemDecl:
 
 @dataclass(frozen=True, slots=True)
 class ResourceDecl:
-    """Limits on one resource, of all entities or of one."""
+    """The limits on one resource: defaults of all entities, or the limits of one entity."""
 
     limits: Limits = field(default_factory=dict)
 
@@ -83,9 +86,10 @@ class ResourceDecl:
 class EntityDecl:
     """An entity: its limits by resource, its place in the hierarchy, and its registration.
 
-    If ``parent`` and ``cascade`` are both None, its place is not managed. If only one is set,
-    ``parent`` defaults to none and ``cascade`` to False. An entity with a place is registered, and
-    so is one with ``registered``; if that is None, the parents of other entities are.
+    If ``parent`` and ``cascade`` are both None, the manifest does not manage the place. If only one
+    is set, ``parent`` defaults to none and ``cascade`` to False. An apply registers an entity that
+    has a place or ``registered=True``. If ``registered`` is None, an apply registers the entity if
+    it is the parent of another entity.
     """
 
     resources: Mapping[str, ResourceDecl] = field(default_factory=dict)
@@ -95,15 +99,15 @@ class EntityDecl:
 
     @property
     def has_place(self) -> bool:
-        """Whether the manifest says which parent the entity has, or that it has none."""
+        """Whether the manifest declares the entity's parent, or that the entity has no parent."""
         return self.parent is not None or self.cascade is not None
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsManifest:
-    """The limits to be managed in one namespace; what it does not name is left alone.
+    """The managed limits of one namespace. An apply leaves all other limits alone.
 
-    ``namespace`` None leaves the choice to the command or call that applies it.
+    If ``namespace`` is None, the command or call that applies the manifest chooses the namespace.
     """
 
     namespace: str | None = None
@@ -113,15 +117,15 @@ class LimitsManifest:
 
     @classmethod
     def from_yaml(cls, text: str, source: str = "manifest") -> LimitsManifest:
-        """Read a manifest; raises ManifestError with every mistake, its line and column."""
-        from zae_limiter_ops.manifest.reading import read_yaml
+        """Read a manifest; raises a ManifestError with the line and column of every mistake."""
+        from zae_limiter_ops.manifest.reading import read_yaml  # reading imports this module
 
         return read_yaml(text, source)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], source: str = "manifest") -> LimitsManifest:
-        """Read a manifest that is a document already; numbers may be text, as CloudFormation's."""
-        from zae_limiter_ops.manifest.reading import read_document
+        """Read a manifest from a document; numbers may be text, as CloudFormation sends them."""
+        from zae_limiter_ops.manifest.reading import read_document  # as above
 
         return read_document(data, source)
 

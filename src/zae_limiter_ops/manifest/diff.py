@@ -1,4 +1,4 @@
-"""Compare a manifest with what is managed and what is stored: plans and results."""
+"""Compare a manifest with the managed state and the stored settings: plans and results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from zae_limiter_ops.manifest.targets import (
 
 
 def compute_diff(manifest: LimitsManifest, managed: Managed, live: Settings) -> list[Change]:
-    """Return the changes that bring the live configuration to the manifest, in order.
+    """Return the changes that make the live configuration equal to the manifest, in order.
 
-    A target that the manifest names becomes as it says. One that it does not name any more is
-    deleted if an earlier apply has managed it. No other target is changed.
+    A target that the manifest names gets the declared setting. A target that earlier applies have
+    managed, and that the manifest no longer names, is deleted. No other target is changed.
     """
     return _changes(wanted_settings(manifest), managed, live)
 
@@ -32,7 +32,7 @@ def _changes(wanted: Settings, managed: Managed, live: Settings) -> list[Change]
     changes = []
     for target, setting in wanted.items():
         before = live.get(target)
-        # An earlier manifest gave the entity a parent, which this one does not name any more.
+        # An earlier manifest gave the entity a parent that this manifest no longer names.
         loses_parent = setting.keeps_place and before is not None and managed.has_placed(target)
         after = ALONE if loses_parent else setting
         if not after.agrees(before):
@@ -49,9 +49,10 @@ def _changes(wanted: Settings, managed: Managed, live: Settings) -> list[Change]
 
 
 def _removal(target: Target, before: Setting, managed: Managed) -> Change | None:
-    """Delete a target; an entity that no apply has registered only loses its parent.
+    """Return the change for a target that the manifest no longer names; None if it stays.
 
-    A parent that no apply has given stays, and with it the registration.
+    Limits and policies are deleted. An entity is deleted only if an apply has registered it; any
+    other entity loses its parent. A parent that no apply has set stays, and so does the entity.
     """
     is_placed = managed.has_placed(target)
     is_ours = target.entity_id in managed.registered and not before.is_described
@@ -65,11 +66,12 @@ def _removal(target: Target, before: Setting, managed: Managed) -> Change | None
 
 @dataclass(frozen=True, slots=True)
 class LimitsPlan:
-    """What an apply of a manifest would do, as of one moment.
+    """The changes that an apply of a manifest would make at the time of the plan.
 
-    ``wanted`` is what the manifest says of each target. ``adopted`` targets are as it says, but
-    were not managed before. ``revision`` is that of the managed state, empty before the first
-    apply: one of an approved plan requires it.
+    ``wanted`` holds the declared setting of each target. ``adopted`` counts targets that have their
+    declared setting already, but were not managed before. ``revision`` is the revision of the
+    managed state, empty before the first apply: the apply of an approved plan requires that the
+    state still has this revision.
     """
 
     wanted: Settings
@@ -83,7 +85,7 @@ class LimitsPlan:
     def of(
         cls, wanted: Settings, managed: Managed, live: Settings, revision: str = ""
     ) -> LimitsPlan:
-        """Compare what a manifest wants with what is managed and what is stored."""
+        """Compare wanted settings with the managed state and the live settings."""
         changes = _changes(wanted, managed, live)
         differing = sum(change.target in wanted for change in changes)
         adopted = sum(
@@ -95,17 +97,18 @@ class LimitsPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether stored limits are as the manifest says; the managed state may be behind."""
+        """Whether all settings are as declared; the managed state may still need an update."""
         return not self.changes
 
     def count(self, action: Action) -> int:
-        """Return how many changes are of a kind."""
+        """Return the number of changes with an action."""
         return sum(change.action is action for change in self.changes)
 
     def managed_during(self) -> Managed:
-        """Return the state while the changes are made: all that was or will be managed.
+        """Return the managed state during the apply: all targets managed before or afterwards.
 
-        It is stored first, so that whatever a killed apply leaves behind is known to be managed.
+        An apply stores this state before its first change, so that the next apply knows every
+        target that a killed apply may have changed.
         """
         digests, registered = dict(self.managed.digests), set(self.managed.registered)
         digests |= {target: setting.digest() for target, setting in self.wanted.items()}
@@ -117,7 +120,7 @@ class LimitsPlan:
         return Managed(digests, frozenset(registered))
 
     def managed_after(self) -> Managed:
-        """Return the state when all changes are made: what the manifest names."""
+        """Return the managed state after the apply: the targets that the manifest names."""
         digests = {target: setting.digest() for target, setting in self.wanted.items()}
         registered = self.managed_during().registered
         kept = (target.entity_id for target in digests if target.kind is TargetKind.ENTITY)
@@ -138,7 +141,7 @@ class LimitsPlan:
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What an apply has done: how many targets it has created, updated, deleted and adopted."""
+    """The result of an apply: the number of created, updated, deleted and adopted targets."""
 
     created: int = 0
     updated: int = 0
@@ -149,7 +152,7 @@ class ApplyResult:
 
     @classmethod
     def of(cls, plan: LimitsPlan) -> ApplyResult:
-        """Return the result of a plan that was carried out."""
+        """Return the result of applying a plan."""
         return cls(
             plan.count(Action.CREATE),
             plan.count(Action.UPDATE),

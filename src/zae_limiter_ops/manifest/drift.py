@@ -1,4 +1,4 @@
-"""How stored limits differ from a manifest, and why."""
+"""Drift: differences between stored limits and a manifest, with their cause."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from zae_limiter_ops.manifest.targets import Setting, Settings, Target
 
 
 class DriftCause(StrEnum):
-    """Why a target differs from the manifest."""
+    """The reason why a target differs from the manifest."""
 
-    BY_HAND = "by_hand"  # it is not as the last apply has left it
-    NOT_APPLIED = "not_applied"  # the manifest was changed since, or an apply was interrupted
+    BY_HAND = "by_hand"  # the target was changed after the last apply
+    NOT_APPLIED = "not_applied"  # the manifest was changed since then, or an apply was interrupted
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A target that differs from the manifest, and the last change of it in the audit log.
+    """A target that differs from the manifest, and its last change in the audit log.
 
-    ``declared`` is what the manifest says, ``live`` what is stored; None where there is none.
+    ``declared`` is the setting in the manifest and ``live`` the stored setting, or None.
     """
 
     target: Target
@@ -49,9 +49,10 @@ class Drift:
 
 
 def compute_drift(plan: LimitsPlan, live: Settings) -> list[Drift]:
-    """Return how live targets differ from the manifest, those that it does not name any more too.
+    """Return the targets whose live setting differs from the manifest.
 
-    A target was changed by hand if it is not as the last apply has left it.
+    Managed targets that the manifest no longer names are included. A target was changed by hand if
+    its setting differs from the setting after the last apply.
     """
     return sorted(_drifts(plan, live), key=lambda drift: drift.target.order)
 
@@ -60,10 +61,10 @@ def _drifts(plan: LimitsPlan, live: Settings) -> Iterator[Drift]:
     for change in plan.changes:
         target, stored = change.target, live.get(change.target)
         applied = plan.managed.digests.get(target)
-        if applied is None:  # never managed: what is stored was made by hand
+        if applied is None:  # no apply has ever managed the target
             by_hand = stored is not None
         else:
-            left = stored.digest() if stored is not None else None
-            by_hand = applied not in (PENDING, PENDING_REGISTRATION, left)
+            current = stored.digest() if stored is not None else None
+            by_hand = applied not in (PENDING, PENDING_REGISTRATION, current)
         cause = DriftCause.BY_HAND if by_hand else DriftCause.NOT_APPLIED
         yield Drift(target, cause, plan.wanted.get(target), stored)

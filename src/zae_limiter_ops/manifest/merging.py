@@ -1,4 +1,4 @@
-"""Several manifests as one: each target may be declared by one of them only."""
+"""Merge several manifests into one; only one of them may declare a target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ TWICE = "is declared by another file as well; keep one"
 
 
 def merge(parts: Iterable[tuple[LimitsManifest, Report]]) -> LimitsManifest:
-    """Return all declarations together; what two manifests declare is reported for the second."""
+    """Return the declarations of all manifests; a repeated target is reported as a mistake.
+
+    ``parts`` pairs each manifest with the function that reports its mistakes.
+    """
     merged = LimitsManifest()
     for manifest, report in parts:
         merged = LimitsManifest(
@@ -35,7 +38,10 @@ def merge(parts: Iterable[tuple[LimitsManifest, Report]]) -> LimitsManifest:
 def _namespace(one: LimitsManifest, other: LimitsManifest, report: Report) -> str | None:
     if one.namespace is None or other.namespace in (None, one.namespace):
         return one.namespace or other.namespace
-    report(("namespace",), f"differs from {one.namespace!r} in another file; apply them apart")
+    report(
+        ("namespace",),
+        f"differs from {one.namespace!r} in another file; apply the files separately",
+    )
     return one.namespace
 
 

@@ -1,8 +1,9 @@
-"""Mistakes in a manifest, all of them at once with their places, and applies at the same time."""
+"""Errors of manifests: mistakes with their places, and conflicts between applies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from zae_limiter.exceptions import ValidationError, ZAELimiterError
@@ -11,7 +12,7 @@ Path = tuple[str, ...]
 
 
 class Problem(NamedTuple):
-    """One mistake; lines and columns count from 1, and are 0 where the document has none."""
+    """One mistake. Lines and columns count from 1; they are 0 if the document has no lines."""
 
     source: str
     path: Path
@@ -26,7 +27,7 @@ class Problem(NamedTuple):
 
 
 class ManifestError(ValidationError):
-    """A manifest was wrong. Nothing was changed; ``problems`` has every mistake."""
+    """A manifest has mistakes, which are all in ``problems``. Nothing was changed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -40,7 +41,7 @@ class ManifestError(ValidationError):
 
 
 class ApplyConflict(ZAELimiterError):
-    """Another apply has changed the managed state meanwhile, or is still changing it."""
+    """Another apply has changed the managed state since the plan, or is still changing it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -48,17 +49,15 @@ class ApplyConflict(ZAELimiterError):
 
     @classmethod
     def in_progress(cls, principal: str | None, since: str, until: str) -> ApplyConflict:
-        """Name the apply that holds the lease."""
+        """Return the conflict with an apply that holds the lease."""
         return cls(
             f"another apply is in progress, by {principal or 'an unnamed principal'} since "
-            f"{since}; it holds the state until {until} or longer: wait for it, then plan again"
+            f"{since}; its lease ends at {until} or later: wait for its end, then plan again"
         )
 
 
 def suggestion(name: str, offered: Iterable[str]) -> str:
-    """Return a hint at what may have been meant, or at what there is."""
-    from difflib import get_close_matches  # slow to import, and few manifests have mistakes
-
+    """Return a hint at the most similar of the offered names, or at all of them."""
     choices = sorted(offered)
     close = get_close_matches(name, choices, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(choices)}"
+    return f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(choices)}"

@@ -1,4 +1,4 @@
-"""Read manifests from YAML or from plain data, and collect every mistake with its place."""
+"""Read manifests from YAML or from documents, and collect every mistake with its place."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 
 
 def read_files(texts: Sequence[tuple[str, str]]) -> LimitsManifest:
-    """Read the YAML of several files, given with their names, as one manifest.
+    """Read several files as one manifest; ``texts`` are pairs of a file's name and its YAML.
 
-    A key that comes twice in a mapping is a mistake, and so is a target in two files.
+    A key that a mapping has twice is a mistake, and so is a target that two files declare.
     """
-    from zae_limiter_ops.manifest.yaml_text import load
+    from zae_limiter_ops.manifest.yaml_text import load  # the functions have no PyYAML
 
     problems: list[Problem] = []
     parts = []
     for source, text in texts:
-        document, places, malformed = load(text, source)
-        problems += malformed
-        if document is not None or not malformed:
-            reader = _Reader(source, places, problems)
-            parts.append((reader.manifest(document), reader.report))
+        loaded = load(text, source)
+        problems += loaded.problems
+        if loaded.document is not None or not loaded.problems:
+            reader = _Reader(source, loaded.places, problems)
+            parts.append((reader.manifest(loaded.document), reader.report))
     manifest = merge(parts)
     _raise_all(problems)
     return manifest
@@ -67,7 +67,7 @@ def read_yaml(text: str, source: str) -> LimitsManifest:
 
 
 def read_document(document: Mapping[str, Any], source: str) -> LimitsManifest:
-    """Read plain data; numbers and booleans may be text, as CloudFormation passes them."""
+    """Read a document; numbers and booleans may be text, as CloudFormation sends them."""
     if is_deeper(document):
         raise ManifestError([Problem(source, (), 0, 0, too_deep())])
     problems: list[Problem] = []
@@ -86,7 +86,7 @@ def _place(problem: Problem) -> tuple[str, int, int]:
 
 
 class _Reader:
-    """Turns a document into declarations; adds mistakes to ``problems`` and goes on."""
+    """Turns a document into declarations. Mistakes are added to ``problems``; reading continues."""
 
     def __init__(self, source: str, places: Places | None, problems: list[Problem]) -> None:
         self._source = source
@@ -94,7 +94,7 @@ class _Reader:
         self._problems = problems
 
     def manifest(self, document: object) -> LimitsManifest:
-        """Return what could be read; it is complete unless a mistake was reported."""
+        """Return the manifest of a document; parts with mistakes are missing or incomplete."""
         keys = self._mapping({} if document is None else document, (), MANIFEST_KEYS)
         namespace, system = keys.get("namespace"), None
         if namespace is not None:
@@ -118,19 +118,22 @@ class _Reader:
         keys = self._mapping(value, path, RESOURCE_KEYS)
         limits = self._limits(keys.get("limits"), (*path, "limits"))
         if not limits and before == len(self._problems):
-            self.report(path, "has no limits; name one, or drop the entry to manage none")
+            self.report(path, "has no limits; add a limit, or remove the entry")
         return ResourceDecl(limits)
 
     def _entity(self, value: object, path: Path) -> EntityDecl:
-        if value is None or value == {}:  # there is nothing else that it could declare
+        if value is None or value == {}:  # an empty entry can only ask for the registration
             return EntityDecl(registered=True)
         before = len(self._problems)
         keys = self._mapping(value, path, ENTITY_KEYS)
         resources = self._named(keys, "resources", path, check_resource_or_default, self._resource)
-        if "limits" in keys:  # on every resource that the entity has no others on
+        if "limits" in keys:  # short for the limits of the resource _default_
             limits = self._limits(keys["limits"], (*path, "limits"))
             if DEFAULT_RESOURCE in resources:
-                self.report((*path, "limits"), "are those of resource _default_; give them once")
+                self.report(
+                    (*path, "limits"),
+                    "means the same as the limits of resource _default_; keep one of the two",
+                )
             if limits:
                 resources = {**resources, DEFAULT_RESOURCE: ResourceDecl(limits)}
         parent = keys.get("parent")
@@ -142,17 +145,18 @@ class _Reader:
         entity = EntityDecl(resources, parent, cascade, self._flag(keys, "registered", path))
         if entity.has_place and entity.registered is False:
             self.report(
-                (*path, "registered"), "must be true or left out: it has a parent or cascade"
+                (*path, "registered"),
+                "must be true or left out, because the entity has a parent or cascade",
             )
         is_empty = not (entity.resources or entity.has_place or entity.registered is not None)
         if is_empty and before == len(self._problems):
-            self.report(path, "declares nothing; give it limits or a parent, or leave it empty")
+            self.report(path, "declares nothing; add limits or a parent, or leave the entry empty")
         return entity
 
     def _flag(self, keys: Mapping[str, Any], key: str, path: Path) -> bool | None:
         flag = keys.get(key)
         if isinstance(flag, str) and flag.lower() in ("true", "false"):
-            flag = flag.lower() == "true"  # CloudFormation has no booleans
+            flag = flag.lower() == "true"  # CloudFormation sends booleans as text
         if flag is None or isinstance(flag, bool):
             return flag
         self.report((*path, key), f"must be true or false, not {flag!r}")
@@ -165,7 +169,7 @@ class _Reader:
             return {}
         declared = self._mapping(value, path, None)
         if len(declared) > MAX_LIMITS:
-            self.report(path, f"has {len(declared)} limits; at most {MAX_LIMITS}")
+            self.report(path, f"has {len(declared)} limits; at most {MAX_LIMITS} are possible")
         limits = {}
         for name, parameters in declared.items():
             limit = self._limit(name, parameters, (*path, name))
@@ -174,9 +178,9 @@ class _Reader:
         return limits
 
     def _limit(self, name: str, value: object, path: Path) -> LimitDecl | None:
-        """Read ``{capacity: …}``, or a rate as ``-l`` takes it: ``1000/min:1500``.
+        """Read a rate as ``{capacity: …}``, or in the notation of ``-l``: ``1000/min:1500``.
 
-        Calls in flight are ``{concurrent: …}``, or ``20/concurrent:60s``.
+        A limit on calls in flight is ``{concurrent: …}``, or ``20/concurrent:60s``.
         """
         if isinstance(value, str | int) and not isinstance(value, bool):
             limit = self._checked(parse_limit, f"{name}:{value}", path)
@@ -185,7 +189,7 @@ class _Reader:
         has_slots = isinstance(value, Mapping) and value.get("concurrent") is not None
         keys = self._mapping(value, path, SLOT_KEYS if has_slots else LIMIT_KEYS)
         if not has_slots and keys.get("capacity") is None and before == len(self._problems):
-            self.report(path, "lacks capacity, the only key that a limit must have")
+            self.report(path, "has no capacity; add this key, which every rate must have")
         numbers = {
             key: self._number(key, number, (*path, key))
             for key, number in keys.items()
@@ -197,7 +201,7 @@ class _Reader:
         return None if self._checked(declared.to_limit, name, path) is None else declared
 
     def _number(self, key: str, value: object, path: Path) -> Any:
-        """Accept a whole number above zero, also as text; a period also as ``90s`` or ``hour``."""
+        """Read a whole number above zero, or its text; a period may be ``90s`` or ``hour``."""
         digits = value.replace("_", "") if isinstance(value, str) else ""
         if digits.isdecimal() and len(digits) <= MAX_DIGITS:
             value = int(digits)
@@ -223,7 +227,7 @@ class _Reader:
                 self.report(path, "makes the entity its own ancestor")
             checked.update(trail)
 
-    # --- what all have in common
+    # --- helpers
 
     def _named(
         self,
@@ -269,7 +273,7 @@ class _Reader:
 
 
 def _text(value: object) -> object:
-    """Return a name as text if it is a number, as one without quotes is in YAML."""
+    """Return a number as text: an unquoted name may be a number in a document."""
     return str(value) if type(value) is int else value
 
 

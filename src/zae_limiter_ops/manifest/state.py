@@ -1,10 +1,11 @@
-"""The managed state: what earlier applies have made, stored in pages of bounded size.
+"""The managed state: the targets that applies manage, stored in pages of bounded size.
 
-The first page, ``#PROVISIONER``, has the lease of an apply in progress. As long as there is little
-to keep, it holds everything; then ``pages`` is 0. Otherwise each resource and entity is in one of
-the pages ``#PROVISIONER#1`` to ``#PROVISIONER#{pages}``, which its name decides. The number of
-pages is a power of two and only grows: what moves, moves to a higher page. Pages are written from
-the last to the first, so that an interrupted rewrite leaves everything in at least one of them.
+The first page, ``#PROVISIONER``, holds the lease of an apply in progress. A small state is stored
+in the first page alone, whose field ``pages`` is then 0. A larger state is spread over the pages
+``#PROVISIONER#1`` to ``#PROVISIONER#{pages}``: the name of a resource or entity decides its page.
+The number of pages is a power of two and only grows, so a name only ever moves to a higher page.
+Pages are written from the last to the first. After an interrupted rewrite, every name is therefore
+in at least one page.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from zae_limiter_ops.manifest.targets import POLICY, REGISTERED, SYSTEM, Target,
 
 Document = dict[str, Any]
 
-FIRST_PAGE = "provisioner"  # key of its document
-PENDING = ""  # the digest of a target that an apply is changing, or was when it was killed
-PENDING_REGISTRATION = "registering"  # the same, of an entity whose place is not managed
+FIRST_PAGE = "provisioner"  # the key of its document
+PENDING = ""  # the digest of a target that an apply is changing, or was changing when it was killed
+PENDING_REGISTRATION = "registering"  # the same for an entity whose place is not managed
 INLINE_CHARACTERS = 4000  # each batch of an apply checks the first page and pays for its size
-PAGE_CHARACTERS = 100_000  # a store takes 390,000; names spread unevenly
+PAGE_CHARACTERS = 100_000  # a store accepts 390,000, but names spread unevenly
 MAX_PAGES = 1024  # 100 million characters: more than a million entities
 
 
@@ -34,22 +35,22 @@ def page_key(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """Targets that applies manage, with the digest of what the last apply has made of each.
+    """The targets that applies manage, with the digest of the setting after the last apply.
 
-    ``registered`` are the entities that an apply has registered.
+    ``registered`` holds the entities that an apply has registered.
     """
 
     digests: Mapping[Target, str] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()
 
     def has_placed(self, target: Target) -> bool:
-        """Whether an apply manages, or was about to manage, the parent of an entity."""
+        """Return whether an apply manages, or was about to manage, the parent of an entity."""
         digest = self.digests.get(target)
         return digest not in (None, REGISTERED.digest(), PENDING_REGISTRATION)
 
 
 class ApplyLease(NamedTuple):
-    """The right to change the managed state, until a moment that its owner puts off."""
+    """The right to change the managed state until a time; the owner extends the lease."""
 
     owner: str
     until_ms: int
@@ -61,7 +62,7 @@ class ApplyLease(NamedTuple):
 
     @classmethod
     def from_state(cls, header: Document | None) -> ApplyLease | None:
-        """Return the lease in the first page; None if there is none, or it cannot be read."""
+        """Return the lease in the first page; None if there is no readable lease."""
         lease: Any = (header or {}).get("lease")
         try:
             return cls(
@@ -72,14 +73,14 @@ class ApplyLease(NamedTuple):
 
 
 class StatePages(NamedTuple):
-    """The managed state as documents: its own part of the first page, and the other pages."""
+    """The managed state as documents: its fields of the first page, and the other pages."""
 
     header: Document
     pages: list[Document]  # the first of them is page 1
 
 
 def encode(managed: Managed, pages_before: int = 0) -> StatePages:
-    """Return the documents of a state that had this many pages before."""
+    """Return the documents of a state; ``pages_before`` is the number of its stored pages."""
     system: Document = {}
     resources: dict[str, str] = {}
     entities: dict[str, Document] = {}
@@ -132,9 +133,9 @@ def _page_of(name: str, count: int) -> int:
 
 
 def decode(documents: Iterable[Document]) -> Managed:
-    """Return the state in its pages, the first one first.
+    """Return the state from its pages; ``documents`` begins with the first page.
 
-    A name may be in two pages after an interrupted rewrite; the higher page is the newer one.
+    After an interrupted rewrite a name may be in two pages. The higher page is the newer one.
     """
     digests: dict[Target, str] = {}
     registered: set[str] = set()
@@ -155,7 +156,7 @@ def decode(documents: Iterable[Document]) -> Managed:
 
 
 def _names(value: object, whole: str = "") -> Iterator[tuple[str, str]]:
-    """Return names with their digests; the documented lists of names have none.
+    """Yield names with their digests; names in the documented form, a list, have none.
 
     ``whole`` is the name that a plain ``true`` stands for.
     """

@@ -1,4 +1,4 @@
-"""What a manifest manages: targets, the setting of each, and the changes between settings."""
+"""Targets of a manifest, their settings, and changes of settings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from zae_limiter.models.config import OnUnavailable
 from zae_limiter.models.limit import Limit
 from zae_limiter_ops.manifest.declarations import LimitDecl, Limits, LimitsManifest
 
-DIGEST_BYTES = 6  # tells a setting from the few others that its target ever had
+DIGEST_BYTES = 6  # enough to distinguish the few settings that a target ever has
 
 
 class TargetKind(StrEnum):
-    """What a target is, in the order in which targets are changed."""
+    """The kind of a target; targets are listed in the order of these kinds."""
 
     SYSTEM = "system"
     POLICY = "on_unavailable"
@@ -26,7 +26,7 @@ class TargetKind(StrEnum):
 
 
 class Target(NamedTuple):
-    """One unit of configuration, which is managed as a whole or not at all."""
+    """A unit of configuration. A manifest manages all of a target or nothing of it."""
 
     kind: TargetKind
     entity_id: str = ""
@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Sort defaults before exceptions, and entities before their limits."""
+        """The sort key: defaults come before the limits of entities, and entities before limits."""
         return _ORDER[self.kind], self.entity_id, self.resource
 
 
@@ -55,10 +55,10 @@ _ORDER = {kind: position for position, kind in enumerate(TargetKind)}
 
 
 class Setting(NamedTuple):
-    """The content of one target; fields that its kind does not have are empty.
+    """The content of a target; fields that do not apply to the target's kind are empty.
 
     ``is_described``: the entity has a name or metadata, which manifests do not manage.
-    ``keeps_place``: a manifest wants the entity registered, whatever its parent is.
+    ``keeps_place``: the manifest wants the entity registered, with any parent or none.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -69,15 +69,15 @@ class Setting(NamedTuple):
     keeps_place: bool = False
 
     def agrees(self, other: Setting | None) -> bool:
-        """Whether the other has the wanted content, whatever the order of its limits."""
+        """Return whether the other setting has the wanted content, in any order of limits."""
         return other is not None and (self.keeps_place or self.content() == other.content())
 
     def digest(self) -> str:
-        """Return a short text that changes with the content."""
+        """Return a short digest of the content."""
         return blake2b(repr(self.content()).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
     def content(self) -> tuple[Any, ...]:
-        """Return all that is managed, in an order that does not depend on how it was written."""
+        """Return the managed values, with the limits sorted by name."""
         if self.keeps_place:
             return ("registered",)
         limits = sorted(
@@ -88,7 +88,7 @@ class Setting(NamedTuple):
         return limits, policy, self.parent, self.cascade
 
     def to_dict(self, kind: TargetKind) -> dict[str, Any]:
-        """Return the content as a manifest writes it."""
+        """Return the content in the form of a manifest."""
         if kind is TargetKind.POLICY:
             return {"on_unavailable": self.on_unavailable}
         if kind is TargetKind.ENTITY:
@@ -100,11 +100,11 @@ class Setting(NamedTuple):
 
 Settings = Mapping[Target, Setting]
 ALONE = Setting()  # an entity without a parent
-REGISTERED = Setting(keeps_place=True)  # an entity, whatever its parent is
+REGISTERED = Setting(keeps_place=True)  # a registered entity with any parent or none
 
 
 class Action(StrEnum):
-    """What a change does to its target."""
+    """The action of a change on its target."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -113,7 +113,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of an apply: ``before`` and ``after`` are None where the target does not exist."""
+    """A change of a target. ``before`` or ``after`` is None if the target does not exist then."""
 
     action: Action
     target: Target
@@ -134,7 +134,7 @@ class Change:
 
 
 def wanted_settings(manifest: LimitsManifest) -> dict[Target, Setting]:
-    """Return the setting that a manifest wants of each target that it names."""
+    """Return the declared setting of each target of a manifest."""
     wanted: dict[Target, Setting] = {}
     if manifest.system is not None:
         if manifest.system.limits:
@@ -157,7 +157,7 @@ def wanted_settings(manifest: LimitsManifest) -> dict[Target, Setting]:
 
 
 def _registered(manifest: LimitsManifest) -> set[str]:
-    """Return the entities that a manifest wants registered: those that say so, and parents."""
+    """Return the entities to register: those with ``registered: true``, and parents."""
     entities = manifest.entities
     parents = {entity.parent for entity in entities.values() if entity.parent is not None}
     declared = {entity_id for entity_id, entity in entities.items() if entity.registered}

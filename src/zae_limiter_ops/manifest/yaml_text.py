@@ -1,43 +1,43 @@
-"""YAML with the place of each key, composed by PyYAML's safe loader.
+"""Load YAML with the place of each key, through PyYAML's safe loader.
 
-Keys are taken as they are written, so that an entity ``0123`` or ``2024-01-01`` keeps its name, and
-so are values that are neither plain whole numbers, booleans nor null: YAML 1.1 would read ``10:20``
-as a number to the base of 60, where it is a rate of 10 with a burst of 20.
+Keys stay text as written, so that an entity ``0123`` or ``2024-01-01`` keeps its name. Values stay
+text as well, except plain whole numbers, booleans and null: YAML 1.1 would read ``10:20``, which is
+a rate of 10 with a burst of 20, as a number to the base of 60.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from zae_limiter.bounded_json import MAX_DEPTH, too_deep
 from zae_limiter_ops.manifest.problems import Path, Problem
 
-# The loader in C is ten times as fast; a wheel of PyYAML has it, a build from source may not.
+# The loader in C is ten times as fast. Wheels of PyYAML contain it; a build from source may not.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 MAX_CHARACTERS = 32_000_000  # of one text: 200,000 entities with limits of their own
-# A value takes a character or more, but an alias repeats all values of its anchor. This allows for
-# aliases of large mappings, and ends a document that explodes through aliases of aliases.
+# A value takes a character or more, but an alias repeats all values of its anchor. These numbers
+# allow aliases of large mappings, and stop a document that explodes through aliases of aliases.
 FREE_VALUES = 50_000
 VALUES_PER_CHARACTER = 20
 MAX_DIGITS = 30  # more than a limit may have, and few enough for int()
 TAG = "tag:yaml.org,2002:"
 KINDS = frozenset({"bool", "float", "int", "map", "null", "seq", "str", "timestamp", "value"})
-MERGE = f"{TAG}merge"  # the tag of << without quotes; '<<' in quotes is a name like any other
+MERGE = f"{TAG}merge"  # the tag of an unquoted <<; a quoted '<<' is an ordinary name
 TRUE = frozenset({"true", "yes", "on"})
-# JSON may write a character as a pair of escapes, which YAML does not allow. Other escapes are
-# matched as well, so that the backslash of one is never taken for the begin of the next.
+# JSON may write a character as a pair of escapes, which YAML does not allow. The pattern also
+# matches other escapes, so that an escaped backslash is never read as the start of a pair.
 _ESCAPES = re.compile(
     r"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 
 
 class Places:
-    """Where each key of a document is, by its path; lines and columns count from 1."""
+    """The line and column of each key of a document, by the key's path; both count from 1."""
 
     def __init__(self) -> None:
         self._places: dict[Path, tuple[int, int]] = {}
@@ -46,46 +46,54 @@ class Places:
         self._places[path] = (mark.line + 1, mark.column + 1)
 
     def of(self, path: Path) -> tuple[int, int]:
-        """Return the place of a key, or of the nearest key around it."""
+        """Return the line and column of a key, or of the nearest key around it."""
         while path and path not in self._places:
             path = path[:-1]
         return self._places.get(path, (1, 1))
 
 
-def load(text: str, source: str) -> tuple[Any, Places, list[Problem]]:
-    """Return the document, its places, and what is wrong with it as YAML."""
+class LoadedYaml(NamedTuple):
+    """The document of a text, the places of its keys, and the mistakes in its YAML."""
+
+    document: Any
+    places: Places
+    problems: list[Problem]
+
+
+def load(text: str, source: str) -> LoadedYaml:
+    """Load a text; the document is None if the text is empty or malformed."""
     places = Places()
     if len(text) > MAX_CHARACTERS:
         reason = f"has more than {MAX_CHARACTERS:,} characters; divide it into several files"
-        return None, places, [Problem(source, (), 0, 0, reason)]
+        return LoadedYaml(None, places, [Problem(source, (), 0, 0, reason)])
     try:
-        node = _composed(text)
+        node = _compose(text)
         if node is None:
-            return None, places, []
-        most = FREE_VALUES + VALUES_PER_CHARACTER * len(text)
-        builder = _Builder(source, places, most)
-        return builder.value(node, ()), places, builder.problems
+            return LoadedYaml(None, places, [])
+        max_values = FREE_VALUES + VALUES_PER_CHARACTER * len(text)
+        builder = _Builder(source, places, max_values)
+        return LoadedYaml(builder.value(node, ()), places, builder.problems)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return None, places, [_malformed(error, source)]
+        return LoadedYaml(None, places, [_malformed(error, source)])
 
 
-def _composed(text: str) -> Any:
-    """Return the node of a text; None if it is empty."""
+def _compose(text: str) -> Any:
+    """Return the root node of a text; None if the text is empty."""
     try:
-        return _composed_yaml(text)
+        return _compose_yaml(text)
     except yaml.YAMLError:
         joined = _ESCAPES.sub(_character, text)
         if joined == text:
             raise
-        return _composed_yaml(joined)
+        return _compose_yaml(joined)
 
 
 def _character(escape: re.Match[str]) -> str:
-    """Return the character of a pair of escapes; any other escape as it is."""
+    """Return the character of a pair of escapes; return any other escape unchanged."""
     return str(json.loads(f'"{escape[0]}"')) if escape["pair"] else escape[0]
 
 
-def _composed_yaml(text: str) -> Any:
+def _compose_yaml(text: str) -> Any:
     _check_depth(text)
     loader = _Loader(text)
     try:
@@ -101,8 +109,8 @@ class _TooDeep(yaml.MarkedYAMLError):
 def _check_depth(text: str) -> None:
     """Raise if a text is nested too deeply.
 
-    The loader in C calls itself for each level, without a bound, and would end the process. The
-    events of a text are read one after the other.
+    The loader in C calls itself for each level without a limit, so a deep text would crash the
+    process. Reading the events of a text needs no recursion.
     """
     loader, depth = _Loader(text), 0
     try:
@@ -120,18 +128,18 @@ def _check_depth(text: str) -> None:
 
 
 class _Builder:
-    """Turns nodes into plain values, and notes places and keys that a mapping has twice."""
+    """Turns nodes into plain values, records their places, and reports repeated keys."""
 
-    def __init__(self, source: str, places: Places, most: int) -> None:
+    def __init__(self, source: str, places: Places, max_values: int) -> None:
         self.problems: list[Problem] = []
         self._source = source
         self._places = places
-        self._left = most
-        self._depth = 0  # of the value that is being built: an alias may be inside of itself
+        self._remaining_values = max_values
+        self._depth = 0  # of the current value: an alias may contain itself
 
     def value(self, node: Any, path: Path) -> Any:
-        self._left -= 1
-        if self._left < 0:
+        self._remaining_values -= 1
+        if self._remaining_values < 0:
             raise yaml.YAMLError("its aliases repeat too many values; write them out")
         if node.tag.removeprefix(TAG) not in KINDS:
             self._report(path, node.start_mark, f"has the tag {node.tag}; leave it out")
@@ -166,7 +174,7 @@ class _Builder:
         return {**merged, **mapping}
 
     def _merged(self, node: Any, path: Path) -> dict[str, Any]:
-        """Return the mapping, or mappings, that ``<<`` brings in."""
+        """Return the values of the mapping, or list of mappings, that follows ``<<``."""
         several = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, Any] = {}
         for inside in reversed(several):
@@ -195,5 +203,5 @@ def _malformed(error: Exception, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     line, column = (0, 0) if mark is None else (mark.line + 1, mark.column + 1)
     reason = getattr(error, "problem", None) or str(error) or type(error).__name__
-    what = reason if isinstance(error, _TooDeep) else f"is not YAML: {reason}"
-    return Problem(source, (), line, column, what)
+    text = reason if isinstance(error, _TooDeep) else f"is not YAML: {reason}"
+    return Problem(source, (), line, column, text)

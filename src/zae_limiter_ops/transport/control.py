@@ -1,6 +1,7 @@
-"""Calls to CloudFormation, Lambda and other services of the control plane, over botocore.
+"""Calls to CloudFormation, Lambda and other services of the control plane, with botocore.
 
-DynamoDB itself goes over our own wire; these calls are few, and their protocols are many.
+Our own client covers the data plane of DynamoDB only. Calls to the control plane are few and use
+many protocols, so they leave the work to botocore.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.messages import parse_endpoint
 
 CONNECT_S = 3.0
-CONNECT_ATTEMPTS = 2  # a host that cannot be reached twice is in the wrong region, or the network
-READ_S = 60.0  # of one answer; UpdateFunctionCode carries the package
+CONNECT_ATTEMPTS = 2  # more attempts rarely help: the region or the network is wrong
+READ_S = 60.0  # for one answer; UpdateFunctionCode sends the whole package
 ATTEMPTS = 6  # the control plane throttles; botocore backs off between attempts
-INVOKE_S = 910.0  # of one answer of a function, which may take 900
-MAX_PAYLOAD = 6_000_000  # bytes that Lambda takes for a function that is waited for
+INVOKE_S = 910.0  # for the answer of a function, which may take 900 s
+MAX_PAYLOAD = 6_000_000  # bytes; Lambda's limit for a synchronous invocation
 LOCAL_REGION = "us-east-1"
-# Domains of AWS's own endpoints, in all partitions; those of VPC endpoints end alike.
+# Domains of AWS's endpoints in all partitions; the hosts of VPC endpoints end the same way.
 AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws", ".ic.gov")
-ANY_STACK = "zae-limiter"  # whose absence is an answer, too
-_INVOKE = "lambda, invoked"  # a client of its own, which waits longer
+ANY_STACK = "zae-limiter"  # "there is no such stack" also shows that CloudFormation answers
+_INVOKE = "lambda, invoked"  # the key of a second Lambda client, which waits longer
 _DENIED = ("AccessDenied", "Unauthorized", "InvalidClientTokenId", "SignatureDoesNotMatch")
 
 
 class ControlError(InfrastructureError):
-    """The control plane has refused a call; ``code`` is its name for the reason."""
+    """The control plane refused a call; ``code`` is the error code of the service."""
 
     def __init__(self, service: str, code: str, reason: str) -> None:
         self.service = service
@@ -48,7 +49,7 @@ class ControlError(InfrastructureError):
 
 
 class Control:
-    """A control plane of one region or endpoint. Calls block; any thread may make them."""
+    """The control plane of a region or endpoint. Calls block; threads may share an instance."""
 
     def __init__(self, region: str | None = None, endpoint_url: str | None = None) -> None:
         # botocore itself does not read AWS_REGION, which the data plane reads first.
@@ -61,10 +62,10 @@ class Control:
         self._lock = threading.Lock()
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call an operation by botocore's method name; raise our own errors."""
+        """Call an operation by botocore's method name, and raise our own errors."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        if self._unknown_region is not None:  # its other services have no host, either
+        if self._unknown_region is not None:  # no service has a host in an unknown region
             raise self._unknown_region
         try:
             answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
@@ -72,7 +73,7 @@ class Control:
             raise _refused(service, operation, error) from error
         except BotoCoreError as error:
             raise self._failed(service, error) from error
-        except Exception as error:  # such as botocore's error for an answer that it cannot parse
+        except Exception as error:  # for example, botocore could not parse the answer
             raise InfrastructureError(
                 f"the answer of {service} to {operation} cannot be read ({type(error).__name__}); "
                 "check the endpoint and any proxy before it"
@@ -80,15 +81,18 @@ class Control:
         return answer
 
     def serves_stacks(self) -> bool:
-        """Return whether stacks exist where the table is; ask the endpoint once, if need be."""
+        """Return whether the endpoint has CloudFormation.
+
+        If the settings do not tell, the endpoint is asked once.
+        """
         if self._serves_stacks is None:
-            self._serves_stacks = self._settings_say()
+            self._serves_stacks = self._has_stacks_by_settings()
         if self._serves_stacks is None:
-            self._serves_stacks = self._answers()
+            self._serves_stacks = self._has_stacks_by_call()
         return self._serves_stacks
 
-    def _answers(self) -> bool:
-        """Ask for a stack; a server without CloudFormation refuses in any way of its own."""
+    def _has_stacks_by_call(self) -> bool:
+        """Ask for a stack. Servers without CloudFormation differ in how they refuse the call."""
         try:
             self.call("cloudformation", "describe_stacks", StackName=ANY_STACK)
         except PermissionDenied:
@@ -99,11 +103,11 @@ class Control:
             return False
         return True
 
-    def _settings_say(self) -> bool | None:
-        """Tell whether CloudFormation is where the table is, as far as the settings say.
+    def _has_stacks_by_settings(self) -> bool | None:
+        """Return whether the settings say that the endpoint has CloudFormation.
 
-        True: the table is on AWS. False: DynamoDB has an endpoint of its own, such as a local
-        server, and CloudFormation has none. None: the endpoint must be asked.
+        True: the table is on AWS. False: the settings name an endpoint for DynamoDB, such as a
+        local server, but none for CloudFormation. None: the settings leave it open.
         """
         config = AwsConfig()
         url = self.endpoint_url or config.configured_url("dynamodb")
@@ -114,7 +118,7 @@ class Control:
         return None
 
     def pages(self, service: str, operation: str, **parameters: Any) -> list[dict[str, Any]]:
-        """Call an operation until there is no further page."""
+        """Call an operation for all its pages, and return the answers."""
         pages: list[dict[str, Any]] = []
         token: dict[str, str] = {}
         while not pages or token:
@@ -125,11 +129,14 @@ class Control:
         return pages
 
     def invoke(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function, once, and return the document that it answers with."""
+        """Invoke a function once, and return its answer."""
         body = json.dumps(payload).encode()
         if len(body) > MAX_PAYLOAD:
             raise ControlError(
-                "lambda", "RequestTooLarge", f"{function} takes at most {MAX_PAYLOAD} bytes"
+                "lambda",
+                "RequestTooLarge",
+                f"{function} takes at most {MAX_PAYLOAD} bytes; divide the manifest, or apply it "
+                "with --direct",
             )
         answer = self.call(_INVOKE, "invoke", FunctionName=function, Payload=body)
         try:
@@ -172,9 +179,9 @@ class Control:
             options["region_name"] = (
                 self.region or session.get_config_variable("region") or LOCAL_REGION
             )
-            if session.get_credentials() is None:  # a local server does not check
+            if session.get_credentials() is None:  # a local server accepts any credentials
                 options |= {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
-        is_invoking = service == _INVOKE  # which is not repeated if the answer is late
+        is_invoking = service == _INVOKE  # a late answer must not invoke the function again
         config = Config(
             connect_timeout=CONNECT_S,
             read_timeout=INVOKE_S if is_invoking else READ_S,
@@ -190,7 +197,7 @@ class Control:
         return client
 
     def _failed(self, service: str, error: Exception) -> Exception:
-        """Translate an error that botocore raises without an answer."""
+        """Return our error for an error that botocore raises without an answer of the service."""
         kind = type(error).__name__
         if kind == "NoRegionError":
             return ValidationError(
@@ -214,7 +221,7 @@ class Control:
         )
 
     def _similar_region(self) -> str:
-        """Return a question about the region that may have been meant, or nothing."""
+        """Return a hint at regions with a similar name, or empty text."""
         region = self.region or self._session.get_config_variable("region")
         known = self._session.get_available_regions("dynamodb")
         similar = [] if region in known else get_close_matches(str(region), known, n=2, cutoff=0.8)
@@ -222,7 +229,7 @@ class Control:
 
 
 class AControl(Control):
-    """The same for an event loop: each call runs in a worker thread."""
+    """The control plane for an event loop: each call runs in a worker thread."""
 
     async def acall(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         return await asyncio.to_thread(self.call, service, operation, **parameters)
@@ -239,14 +246,17 @@ class AControl(Control):
 
 @functools.cache
 def _service_models() -> Any:
-    """Return botocore's descriptions of services, which take longer to read than most calls."""
+    """Return botocore's loader of service models; a loader caches, as reading them is slow."""
     from botocore.loaders import create_loader
 
     return create_loader()
 
 
 def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:
-    """Raise what botocore would try again: it retries a connection as often as a throttled call."""
+    """Raise a connection error after a few attempts.
+
+    botocore would retry a failed connection as often as a throttled call.
+    """
     from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
     is_connecting = isinstance(caught_exception, ConnectTimeoutError | EndpointConnectionError)
@@ -255,7 +265,7 @@ def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:
 
 
 def _has_no_address(error: Any) -> bool:
-    """Whether the name of a host could not be resolved."""
+    """Return whether the name of a host could not be resolved."""
     cause = getattr(error, "kwargs", {}).get("error")
     return "NameResolution" in type(cause).__name__ or isinstance(cause, socket.gaierror)
 

@@ -1,4 +1,4 @@
-"""PutObject of S3, for functions and deployments that store one object at a time."""
+"""Calls PutObject of S3, for the aggregator, which stores one object at a time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SERVICE = "s3"
 PUT_S = 5.0  # for one object with its retries: a batch of the aggregator has a minute by default
 _CODE = re.compile(rb"<Code>([A-Za-z0-9]{1,80})</Code>")
 _THROTTLED = frozenset({"SlowDown", "ServiceUnavailable", "RequestLimitExceeded"})
-_LATER = frozenset({"RequestTimeout", "OperationAborted"})  # succeed when they are repeated
+_TEMPORARY = frozenset({"RequestTimeout", "OperationAborted"})  # a repeated request succeeds
 
 
 class S3Object(NamedTuple):
-    """An object to put: where it goes, and what it holds. ``path`` starts with ``/``."""
+    """An object to store; ``path`` starts with ``/``."""
 
     path: str
     body: bytes
@@ -44,9 +44,9 @@ def put_object(
     credentials: Credentials,
     epoch_s: float,
 ) -> bytes:
-    """Build the whole signed request, as it is sent.
+    """Return the bytes of the whole signed request.
 
-    Unlike other services S3 wants the digest of the body as a header, and paths encoded once.
+    Unlike other services, S3 requires the digest of the body as a header, and paths encoded once.
     """
     endpoint, proxy = destination.endpoint, destination.proxy
     path = endpoint.path.rstrip("/") + quote(stored.path, safe="/~")
@@ -86,31 +86,36 @@ def put_object(
 
 
 def check_put(response: HttpResponse, path: str) -> None:
-    """Raise the error that a response other than success means."""
+    """Raise an error unless the response reports success."""
     if response.status == 200:
         return
     found = _CODE.search(response.body)
     code = found.group(1).decode() if found else str(response.status)
     message = f"S3 refused to store {path!r} ({code})"
     if code in _THROTTLED or response.status in (429, 503):
-        raise Throttled(f"{message}; it is tried again", code=code, of_item=False)
-    if response.status >= 500 or code in _LATER:
+        raise Throttled(f"{message}; the request is repeated", code=code, of_item=False)
+    if response.status >= 500 or code in _TEMPORARY:
         raise ServerFault(f"S3 failed to store {path!r} ({code})")
     if response.status in (401, 403):
-        raise Denied(f"{message}; check the rights of the role and the bucket's policy", code=code)
+        raise Denied(
+            f"{message}; check the permissions of the role and the policy of the bucket", code=code
+        )
     raise Refused(f"{message}; check that the bucket exists and is in this region", code=code)
 
 
 class ObjectStore:
-    """Puts objects into buckets, with the credentials of the environment. Threads may share it."""
+    """Stores objects in buckets with the credentials of the environment.
+
+    Threads may share an instance.
+    """
 
     def __init__(self) -> None:
         self._config = AwsConfig()
         self._http = Http()
 
     def put(self, bucket: str, name: str, body: bytes) -> None:
-        """Put a gzipped object into a bucket; another put of the same object changes nothing."""
-        endpoint, region, path = self._place(bucket, name)
+        """Store a gzipped object in a bucket; storing the same object again changes nothing."""
+        endpoint, region, path = self._address(bucket, name)
         destination = find_destination(endpoint, self._config)
         credentials, _ = self._config.credentials(endpoint.is_local)
         stored = S3Object(path, body, "application/gzip")
@@ -130,8 +135,8 @@ class ObjectStore:
         """Close all idle connections."""
         self._http.close()
 
-    def _place(self, bucket: str, name: str) -> tuple[Endpoint, str, str]:
-        """Return endpoint, region and path; AWS has a host for each bucket."""
+    def _address(self, bucket: str, name: str) -> tuple[Endpoint, str, str]:
+        """Return the endpoint, region and path of an object; on AWS each bucket has a host."""
         url = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         if url:
             endpoint, region = self._config.endpoint_and_region(parse_endpoint(url), None)

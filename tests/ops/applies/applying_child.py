@@ -8,7 +8,7 @@ from zae_limiter import SyncRepository
 from zae_limiter_ops._sync.provisioner import SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 
-LEASE_S = 0.2  # the next apply waits that long for a killed one
+LEASE_S = 0.2  # the next apply waits for the end of a killed apply's lease
 
 
 def main():

@@ -1,4 +1,4 @@
-"""apply(A), changes by hand, apply(B): what is left is exactly B, and what was never managed."""
+"""After apply(A), changes by hand and apply(B), the store has B and all unmanaged settings."""
 
 import itertools
 import uuid
@@ -82,7 +82,7 @@ def by_hand(repository, steps):
 
 
 def stored(repository):
-    """Everything that is stored, by target, read through the methods for single items."""
+    """Return all stored settings by target, read through the methods for single items."""
     limits, policy = repository.get_system_defaults()
     settings = {SYSTEM: Setting(tuple(limits))} if limits else {}
     if policy is not None:
@@ -105,7 +105,7 @@ def stored(repository):
 
 
 def expected(before, managed, registered, second):
-    """What apply(second) must leave of what was stored before; ``managed`` are settings."""
+    """Return the earlier settings that apply(second) must keep; ``managed`` are settings."""
     wanted = wanted_settings(second)
     left = {target: value for target, value in before.items() if target not in managed}
     for target in managed.keys() - wanted.keys():

@@ -20,7 +20,7 @@ BY_HAND = "by-hand"
 
 
 def manifest(seed, count):
-    """Limits and parents of some of the entities, others for each seed."""
+    """Return limits and parents of some entities, chosen by the seed."""
     chance = random.Random(seed)
     entities = {}
     for number in chance.sample(range(count * 2), count):

@@ -1,4 +1,4 @@
-"""What an apply has sent before it was killed arrives when the next one has planned."""
+"""A write of a killed apply arrives after the next apply has planned."""
 
 import threading
 
@@ -21,7 +21,7 @@ def manifest(rpm):
 
 @pytest.fixture
 def opened():
-    """Open the same table through a proxy of one's own; return both."""
+    """Open one table through two proxies; return both repositories, each with its proxy."""
     with empty_table() as table, Proxy(shared_endpoint()) as one, Proxy(shared_endpoint()) as other:
         opened = []
         for proxy, seconds in ((one, 1), (other, 6)):
@@ -69,5 +69,5 @@ def apply_in_vain(repo, declared):
 
 
 def wait_until(holds, seconds=30.0):
-    """Return whether it holds in time."""
+    """Return whether the condition becomes true in time."""
     return any(holds() or threading.Event().wait(0.01) for _ in range(int(seconds * 100)))

@@ -18,7 +18,7 @@ PACKAGES = {
 
 
 def interpreters():
-    """Return this Python, and those of the versions that Lambda has, where pyenv has them."""
+    """Return this Python, and pyenv's Pythons of the versions that Lambda offers."""
     versions = Path.home() / ".pyenv" / "versions"
     others = [
         path / "bin/python"
@@ -69,7 +69,7 @@ def test_it_has_no_command_and_no_foreign_library(function):
     }
 
 
-# What is called: nothing to do, or a call that is refused before the table is asked.
+# An event for each function that needs no call to the table, and a part of its answer.
 CALLS = {
     "aggregator": ("{'Records': []}", "{'batchItemFailures': []}"),
     "provisioner": (
@@ -95,7 +95,7 @@ def test_it_runs_in_a_bare_interpreter(function, file, python):
 
 
 def test_the_provisioner_calls_dynamodb_without_botocore(tmp_path):
-    """Of an endpoint where nothing listens: everything that a call imports is in the package."""
+    """The call fails because nothing listens, after it has imported all its modules."""
     file = tmp_path / "lambda.zip"
     file.write_bytes(PACKAGES["provisioner"]().content)
     call = (
@@ -121,7 +121,7 @@ def test_every_module_in_it_can_be_imported(file):
 
 
 def test_what_a_module_imports_from_another_is_there(file):
-    """Also inside of functions: names that only annotations use are not in the package."""
+    """Imports inside functions count as well."""
     trees = {}
     with zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
@@ -144,7 +144,7 @@ def test_what_a_module_imports_from_another_is_there(file):
 
 
 def names_in(module):
-    """Return all names that a module binds; one that is imported when it is asked for is a key."""
+    """Return all names that a module binds; lazily imported names are keys of a mapping."""
     nodes = list(ast.walk(module))
     defined = {
         each.name
@@ -163,7 +163,7 @@ def names_in(module):
 
 @pytest.mark.parametrize("python", interpreters()[1:], ids=lambda path: path.parts[-3])
 def test_every_python_makes_the_same_bytes(python):
-    """What a deployed function has does not depend on the Python of the machine that deploys."""
+    """The package does not depend on the Python of the machine that deploys."""
     if python.resolve() == Path(sys.executable).resolve():
         return
     sources = str(Path(packages.__file__).parents[2])

@@ -1,4 +1,4 @@
-"""What the events of a stack say, as a line and as a live table."""
+"""The events of a stack, as a line and as a live table."""
 
 import pytest
 from rich.console import Console
@@ -29,7 +29,7 @@ def test_the_first_failure_is_told_not_those_that_follow_from_it():
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [
-        ("my-app already exists", "delete it, or choose another --name"),
+        ("my-app already exists", "delete the existing resource, or choose another --name"),
         ("Concurrency limit exceeded", "raise the quota of the account"),
         ("", "no reason was given"),
     ],

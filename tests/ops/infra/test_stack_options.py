@@ -50,7 +50,7 @@ EXAMPLES = {
 
 
 def deploy_defaults():
-    """Return what ``deploy`` passes on if no flag is given."""
+    """Return the options of ``deploy`` without any flag."""
     command = app.get_command(click.Context(app), "deploy")
     return command.make_context("deploy", []).params
 

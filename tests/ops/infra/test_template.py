@@ -56,11 +56,13 @@ def test_it_is_the_same_text_each_time_and_without_aliases():
     assert text == as_yaml()
     assert yaml.safe_load(text) == json.loads(json.dumps(TEMPLATE))
     assert "&id" not in text
-    assert len(json.dumps(TEMPLATE, separators=(",", ":"))) < 51_200  # what a request may carry
+    assert (
+        len(json.dumps(TEMPLATE, separators=(",", ":"))) < 51_200
+    )  # CloudFormation's limit for a request
 
 
 def test_the_placeholder_never_changes():
-    """CloudFormation would bring it back in place of the code that was uploaded."""
+    """CloudFormation would replace the uploaded code with a changed placeholder."""
     assert aggregator.PLACEHOLDER == (
         "def handler(event, context):\n"
         '    raise RuntimeError("no code yet: run zae-limiter upgrade")\n'

@@ -1,4 +1,4 @@
-"""How containers are run: the command lines, and the compose file that does the same."""
+"""The command lines that run containers, and the compose file with the same containers."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from zae_limiter_ops.local.docker import IMAGES, DockerEngine, run_arguments
 
 COMPOSE = yaml.safe_load((Path(__file__).parents[3] / "docker-compose.yml").read_text())
 
-# Answers as the client does, and notes how it was called.
+# Answers like the client of Docker, and records its arguments.
 CLIENT = """#!/bin/sh
 echo "$*" >> {calls}
 case "$1" in

@@ -13,7 +13,7 @@ from zae_limiter_ops.local.launch import free_port, launch_detached
 from zae_limiter_ops.local.programs import ServerProgram
 from zae_limiter_ops.local.service import LocalService
 
-# Notes its number and stays, deaf to SIGTERM.
+# Prints its process id, and ignores SIGTERM.
 STAYS = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The log of a server: what a reader sees, and when a log begins anew."""
+"""The log of a server: reading its lines, and deleting a long log."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The record of a local server: what cannot be understood counts as no record."""
+"""The record of a local server; an unreadable record counts as none."""
 
 import pytest
 

@@ -3,7 +3,7 @@
 import pytest
 
 from zae_limiter.models.batch import MAX_CHANGES, in_batches
-from zae_limiter_ops._async.provisioner.carrying_out import in_turn
+from zae_limiter_ops._async.provisioner.apply_changes import ordered_batches
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.diff import compute_diff
 from zae_limiter_ops.manifest.state import Managed
@@ -42,7 +42,7 @@ def test_what_is_set_comes_before_what_is_deleted_and_defaults_come_first():
     )
     managed = Managed({target: setting.digest() for target, setting in before.items()})
     changes = compute_diff(after, managed, before)
-    ordered = [change for batch in in_turn(changes) for change in batch]
+    ordered = [change for batch in ordered_batches(changes) for change in batch]
     assert sorted(map(str, ordered)) == sorted(map(str, changes))
     kinds = []
     for change in ordered:

@@ -1,4 +1,4 @@
-"""The JSON Schema says of a manifest what the reader says, as far as a schema can."""
+"""The JSON Schema accepts and refuses the same manifests as the reader, within its means."""
 
 import json
 import re

@@ -166,8 +166,8 @@ entities:
             "not '-1'"
         ),
         (
-            "limits.yaml:18:3: entities.empty: declares nothing; give it limits or a parent, or "
-            "leave it empty"
+            "limits.yaml:18:3: entities.empty: declares nothing; add limits or a parent, or leave "
+            "the entry empty"
         ),
     ]
 
@@ -183,10 +183,7 @@ entities:
         ("resources: {api: }", "limits.yaml:1:13: resources.api: must be a mapping, not empty"),
         (
             "resources: {api: {limits: {}}}",
-            (
-                "limits.yaml:1:13: resources.api: has no limits; name one, or drop the entry to "
-                "manage none"
-            ),
+            "limits.yaml:1:13: resources.api: has no limits; add a limit, or remove the entry",
         ),
         ("system: !!python/object:os.system {}", "limits.yaml:1:9: system: has the tag"),
         ("system: !secret x", "limits.yaml:1:9: system: has the tag !secret; leave it out"),
@@ -270,7 +267,7 @@ def test_mistakes_of_all_files_and_targets_in_two_files_are_reported():
     with pytest.raises(ManifestError) as caught:
         read_files([("a.yaml", one), ("b.yaml", other), ("c.yaml", "system: 5"), ("d.yaml", "[")])
     assert [str(problem).partition(": ")[2] for problem in caught.value.problems][:4] == [
-        "namespace: differs from 'a' in another file; apply them apart",
+        "namespace: differs from 'a' in another file; apply the files separately",
         "system.limits: is declared by another file as well; keep one",
         "entities.u.resources._default_: is declared by another file as well; keep one",
         "entities.u.parent: is declared by another file as well; keep one",

@@ -14,7 +14,7 @@ STACK_ID = "arn:aws:cloudformation:us-east-1:123456789012:stack/my-limits/0815"
 
 
 class Inbox(http.server.ThreadingHTTPServer):
-    """Where answers of custom resources are put, as S3 takes them for CloudFormation."""
+    """Receives the answers of custom resources, as S3 does for CloudFormation."""
 
     daemon_threads = True
 
@@ -64,7 +64,7 @@ def environment(monkeypatch):
 
 
 class Context:
-    """What Lambda tells a function about its time."""
+    """Lambda's context of an invocation, with the remaining time."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -137,7 +137,7 @@ def test_a_failed_update_keeps_the_id_so_that_it_is_rolled_back(inbox):
 
 
 def test_it_is_answered_before_the_function_ends(inbox, monkeypatch):
-    """A server that accepts a connection and says nothing holds the work up for 10 s."""
+    """The apply waits 10 s for a server that accepts connections and never answers."""
     with Inbox() as silent:  # listens, but nothing serves
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.server_address[1]}")
         handler(event(inbox), Context(1))

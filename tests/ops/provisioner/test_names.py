@@ -1,4 +1,4 @@
-"""The names that the documents promise, and what they do together."""
+"""The documented names of the package, and a comparison that uses them."""
 
 import zae_limiter_provisioner
 from zae_limiter_ops.manifest.state import Managed

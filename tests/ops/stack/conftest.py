@@ -16,7 +16,7 @@ def control_plane():
 
 @pytest.fixture(autouse=True)
 def local_credentials(monkeypatch):
-    """The key that may do everything on a control plane that checks rights."""
+    """Use the key that has all permissions on a control plane that checks them."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "ZAEL_"))]:
         if name not in ("ZAEL_MINISTACK", "ZAEL_DYNOXIDE", "ZAEL_TEST_ENDPOINT"):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Our template with a custom resource: one that fails, or one that takes its time."""
+"""Our template with a custom resource that fails, or that takes some seconds."""
 
 from zae_limiter_ops.infra.template import template
 
@@ -22,7 +22,7 @@ def handler(event, context):
 
 
 def with_custom_resource(*, status="SUCCESS", seconds=0):
-    """Return our template and a resource that is created last."""
+    """Return our template with a custom resource that is created last."""
     body = template()
     body["Resources"]["CustomFunction"] = {
         "Type": "AWS::Lambda::Function",

@@ -100,7 +100,7 @@ def test_a_named_cloudformation_is_asked(monkeypatch, control_plane, unique_name
 
 
 class LoggingEndpoint(ThreadingHTTPServer):
-    """Notes the region and service that each request is signed for, and answers with nonsense."""
+    """Records the signed region and service of each request, and answers with nonsense."""
 
     daemon_threads = True
 

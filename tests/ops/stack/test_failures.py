@@ -1,4 +1,4 @@
-"""Deployments that fail, are killed, meet each other, or may not."""
+"""Deployments that fail, are killed, run at the same time, or lack permissions."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def test_a_failed_creation_says_how_to_go_on_and_can_be_deployed_again(place, de
         deploying(place, body=FAILING)
     line = str(caught.value)
     assert "creation failed: Custom (Custom::Test) failed: " in line
-    assert f"remove it: zae-limiter delete --name {place[0]}" in line
+    assert f"delete it: zae-limiter delete --name {place[0]}" in line
     assert deployment.manager.status() == "ROLLBACK_COMPLETE"
     buckets = deployment.manager.control.call("s3", "list_buckets")["Buckets"]
     assert not [each["Name"] for each in buckets if each["Name"].startswith(place[0])]

@@ -390,7 +390,7 @@ def assert_documented(name, data):
 
 
 def function(deployment, name=None):
-    """Return what Lambda says of a function, the aggregator unless another one is named."""
+    """Return Lambda's configuration of a function, by default of the aggregator."""
     try:
         return deployment.manager.control.call(
             "lambda",
@@ -402,7 +402,7 @@ def function(deployment, name=None):
 
 
 def traces(deployment):
-    """Return what any change of the stack, its functions or its record would change."""
+    """Return a fingerprint of the stack, its functions and its version record."""
     control = deployment.manager.control
     events = control.pages("cloudformation", "describe_stack_events", StackName=deployment.name)
     return (

@@ -134,7 +134,7 @@ def test_direct_commands_leave_the_function_alone(deployed, command, file):
 
 
 def calls_of(deployment):
-    """Return how often the function was called, from the lines that Lambda writes of each."""
+    """Return the number of the function's invocations, from the lines in its log."""
     group = names.log_group(names.provisioner_function(deployment.name))
     pages = deployment.manager.control.call("logs", "filter_log_events", logGroupName=group)
     return sum("START RequestId" in event["message"] for event in pages["events"])

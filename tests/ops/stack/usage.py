@@ -11,7 +11,7 @@ PAUSE_S = 0.05
 
 
 def use_and_turn_the_hour(opening, *, amount=7):
-    """Charge a bucket, and once more in the next hour, which leaves the first one in the item."""
+    """Charge a bucket in two hours; the second charge leaves the first hour in the item."""
     clock = FakeClock()
     with SyncRepository.open(**opening, clock=clock) as repository:
         limiter = SyncRateLimiter(repository)
@@ -30,7 +30,7 @@ def bucket_item(deployment):
 
 
 def is_cleared(deployment):
-    """Whether the finished hour has left the item: clients never take it away, functions do."""
+    """Return whether the item has lost its finished hour; only the aggregator clears an hour."""
     return "ph" not in bucket_item(deployment)
 
 

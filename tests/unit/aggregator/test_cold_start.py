@@ -1,9 +1,9 @@
-"""What a cold start of the function imports."""
+"""The imports of a cold start of the function."""
 
 import subprocess
 import sys
 
-NEVER = {"aiohttp", "asyncio", "boto3", "botocore", "click", "gzip", "rich", "sqlite3"}
+NEVER = {"aiohttp", "asyncio", "boto3", "botocore", "click", "rich", "sqlite3"}
 PROGRAM = """
 import sys
 import zae_limiter_aggregator.handler

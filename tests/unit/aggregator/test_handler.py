@@ -1,4 +1,4 @@
-"""The entry point: what it takes from its environment, and what it answers."""
+"""The entry point: its environment and its answers."""
 
 import json
 from types import SimpleNamespace

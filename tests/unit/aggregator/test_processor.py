@@ -1,4 +1,4 @@
-"""A batch of records: what is stored, what fails, what is skipped."""
+"""A batch of records: stored, failed and skipped records."""
 
 import json
 import random

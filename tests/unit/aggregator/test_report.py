@@ -22,7 +22,7 @@ def test_a_line_is_one_json_object():
 
 
 def test_metrics_have_the_embedded_form():
-    """Of the specification: every metric and dimension that is named is a member of the root."""
+    """The specification requires that every named metric and dimension is a field of the root."""
     lines = []
     Log(output=lines.append).metrics({"Records": 5, "Lag": 1200}, Table="my-table")
     root = json.loads(lines[0])

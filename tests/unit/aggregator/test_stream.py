@@ -1,4 +1,4 @@
-"""What the records of the stream say."""
+"""Parsing records of the stream."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How many records the function processes, without the time of its calls."""
+"""The throughput of the function in records, without the time of its calls."""
 
 import gc
 import json

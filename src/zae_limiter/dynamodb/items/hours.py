@@ -27,10 +27,11 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
+from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_ASKED, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name, plain_name
+from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
-from zae_limiter.admission.in_force import ALIAS
+from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
@@ -181,11 +181,6 @@ def _encode(origin_hour: OriginHour) -> Value:
     counts = f"{origin_hour.admitted},{rejected},{of_children},{waited},{{{','.join(amounts)}}}"
     used.append(f'"{EVENTS}":[{counts}]')
     return s("{" + ",".join(used) + "}")
-
-
-def plain_name(key: str) -> str:
-    """Return the name of a limit without the digest of a call's parameters."""
-    return key.partition(ALIAS)[0]
 
 
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:

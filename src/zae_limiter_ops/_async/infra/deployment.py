@@ -1,7 +1,7 @@
 """Deploy a limiter: stack, version record, default namespace, code of the functions.
 
-Each step looks at what is there first, so that a deployment that was ended anywhere can be run
-again, and several may run at once.
+Each step first checks the existing state. An interrupted deployment can therefore be run again,
+and several deployments may run at once.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from zae_limiter_ops.transport.control import AControl, ControlError
 # sync: from zae_limiter.transport.threads import sleep
 
 DEFAULT_NAMESPACE = "default"
-REQUEST_TIMEOUT_S = 10.0  # nothing waits for these calls but a deployment
+REQUEST_TIMEOUT_S = 10.0  # longer than an acquire's: only a deployment waits for these calls
 FIRST_PAUSE_S = 0.05  # a local control plane is done at once
 LONGEST_PAUSE_S = 2.0
-CODE_WITHIN_S = 300.0  # Lambda takes seconds to bring new code
-_BUCKET_ENDS = {"NoSuchBucket": "absent", "BucketNotEmpty": "kept"}
+CODE_WITHIN_S = 300.0  # Lambda takes seconds to install new code
+_REFUSED_DELETIONS = {"NoSuchBucket": "absent", "BucketNotEmpty": "kept"}
 
 # Below the logger of the library, which users configure.
 logger = logging.getLogger("zae_limiter.infra")
 
 
 class Deployed(NamedTuple):
-    """What a deployment has done.
+    """The result of a deployment or upgrade.
 
-    ``stack`` is "created", "updated", "unchanged" or "begun" (not waited for), or "table" where
-    the endpoint has no CloudFormation. ``functions`` are those that got new code.
+    ``stack`` is "created", "updated", "unchanged" or "begun" (if the call does not wait), "table"
+    if the endpoint has no CloudFormation, or "" if an upgrade found no stack. ``functions`` are the
+    names of the functions that got new code.
     """
 
     stack: str
@@ -53,7 +54,7 @@ class Deployed(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """What a deletion has done; ``kept_bucket`` holds archived events and was left."""
+    """The result of a deletion; ``kept_bucket`` still exists because it holds archived events."""
 
     existed: bool
     kept_bucket: str | None = None
@@ -79,22 +80,22 @@ class Deployment:
         await self.manager.close()
 
     async def options(self) -> StackOptions | None:
-        """Return the options of the deployed limiter; None if there is none."""
+        """Return the options of the deployed limiter; None if there is no limiter."""
         if await self.manager.is_served():
             return await self.manager.options()
         record = await self.version_record()
         return None if record is None else _recorded_options(record)
 
     async def deploy(self, options: StackOptions, *, wait: bool = True) -> Deployed:
-        """Bring the stack and its functions to these options and this version."""
+        """Deploy the stack and its functions with these options, in this version."""
         if not await self.manager.is_served():
             logger.info(
-                "%s has no CloudFormation: the table %s is created without a stack",
+                "%s has no CloudFormation: creating the table %s without a stack",
                 self.manager.endpoint_url,
                 self.name,
             )
             return await self.deploy_table(options)
-        await self._refuse_older_version()
+        await self._refuse_newer_version()
         stack = await self.manager.deploy(options, wait=wait)
         if not wait:
             return Deployed("begun" if stack != "unchanged" else stack)
@@ -102,47 +103,48 @@ class Deployment:
         return Deployed(stack, await self.update_functions())
 
     async def deploy_table(self, options: StackOptions) -> Deployed:
-        """Create the table alone, where the endpoint has no CloudFormation."""
+        """Create the table without a stack, for an endpoint that has no CloudFormation."""
         await self._write_records(options, create_table=True)
         return Deployed("table")
 
     async def update_functions(self) -> tuple[str, ...]:
-        """Bring the code of this version to every function of the stack; return the changed."""
+        """Upload the code of this version to every function; return the changed functions."""
         outcomes = {
-            name: await FunctionCode(self._control, name).bring(package)
+            name: await FunctionCode(self._control, name).upload(package)
             for name, package in functions(self.name).items()
         }
         if any(changed is not None for changed in outcomes.values()):
-            await self._note_functions()
+            await self._record_functions_version()
         return tuple(name for name, changed in outcomes.items() if changed)
 
-    async def upgrade(self) -> tuple[str, tuple[str, ...]]:
-        """Bring stack and functions to this version with the options that the stack has.
-
-        Returns "updated" or "unchanged", "" if there is no stack, and the functions that changed.
-        """
-        await self._refuse_older_version()
+    async def upgrade(self) -> Deployed:
+        """Update the stack and its functions to this version, and keep the options of the stack."""
+        await self._refuse_newer_version()
         stack = await self.manager.upgrade() if await self.manager.is_served() else ""
-        return stack, await self.update_functions() if stack else ()
+        return Deployed(stack, await self.update_functions() if stack else ())
 
-    async def plan_upgrade(self) -> tuple[str, tuple[str, ...]]:
-        """Return what an upgrade would return, and change nothing."""
-        await self._refuse_older_version()
+    async def plan_upgrade(self) -> Deployed:
+        """Return the result that an upgrade would have, without changing anything."""
+        await self._refuse_newer_version()
         changes = await self.manager.plan_upgrade() if await self.manager.is_served() else None
         if changes is None:
-            return "", ()
-        return "updated" if changes else "unchanged", await self._outdated_functions()
+            return Deployed("")
+        stack = "updated" if changes else "unchanged"
+        return Deployed(stack, await self._outdated_functions())
 
     async def state(self) -> str | None:
-        """Return the status of the stack, TABLE_ONLY for a table without one, None for neither."""
+        """Return the status of the stack.
+
+        TABLE_ONLY stands for a table without a stack. None means that neither exists.
+        """
         if await self.manager.is_served():
             return await self.manager.status()
         return None if await self.version_record() is None else TABLE_ONLY
 
     async def delete(self, *, wait: bool = True) -> Deleted:
-        """Delete the stack with its table; an archive that holds events is kept.
+        """Delete the stack with its table; without CloudFormation, delete the table.
 
-        Where the endpoint has no CloudFormation, the table is deleted.
+        An archive that holds events is kept.
         """
         if not await self.manager.is_served():
             return await self._delete_table()
@@ -163,25 +165,26 @@ class Deployment:
     async def finish_deletion(self) -> list[str]:
         """Delete the empty archives that interrupted deletions have left; return their names.
 
-        A stack is gone before its archive, whose name only the deleted stack still knows.
+        A stack is deleted before its archive. After that, only the events of the deleted stack
+        contain the name of the archive.
         """
         if not await self.manager.is_served():
             return []
-        buckets = await self.manager.left_of_deleted("AuditArchive")
+        buckets = await self.manager.retained_by_deleted_stacks("AuditArchive")
         return [bucket for bucket in buckets if await self._delete_empty(bucket) == "deleted"]
 
     async def _delete_empty(self, bucket: str) -> str:
-        """Delete a bucket that holds nothing; return "deleted", "absent" or "kept"."""
+        """Delete a bucket unless it holds objects; return "deleted", "absent" or "kept"."""
         try:
             await self._control.acall("s3", "delete_bucket", Bucket=bucket)
         except ControlError as error:
-            if error.code in _BUCKET_ENDS:
-                return _BUCKET_ENDS[error.code]
+            if error.code in _REFUSED_DELETIONS:
+                return _REFUSED_DELETIONS[error.code]
             raise
         return "deleted"
 
     async def _outdated_functions(self) -> tuple[str, ...]:
-        """Return the functions of the stack that have other code than this version's."""
+        """Return the functions of the stack whose code differs from this version's code."""
         outdated = []
         for name, package in functions(self.name).items():
             configuration = await FunctionCode(self._control, name).configuration()
@@ -192,14 +195,15 @@ class Deployment:
     # --- records
 
     async def version_record(self) -> dict[str, Any] | None:
-        """Return the table's version record; None without a table or a record."""
+        """Return the version record of the table; None without a table or a record."""
         async with self.opened_engine() as engine:
             try:
                 return await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
             except InfrastructureNotFoundError:
                 return None
 
-    async def _refuse_older_version(self) -> None:
+    async def _refuse_newer_version(self) -> None:
+        """Raise if a newer version of zae-limiter has deployed the table."""
         if await self.manager.is_served():
             status = await self.manager.status()
             if status is None or status not in progress.USABLE:
@@ -210,12 +214,12 @@ class Deployment:
             table.refuse_newer_deployment(record)
 
     async def _write_records(self, options: StackOptions, *, create_table: bool = False) -> None:
-        """Write the version record, unless it is as it should be, and the default namespace."""
+        """Write the version record and the default namespace, if they are missing or outdated."""
         clock = ServerClock()
         async with self.opened_engine(clock) as engine:
             if create_table:
-                # Where there are no functions, none reads the stream; and a local server keeps all
-                # of its records, which makes every write slower.
+                # Without functions nobody reads the stream. A local server would keep all records
+                # of the stream, which makes every write slower.
                 await make_table(engine.client, stream=False)
             record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
             wanted = table.deployed_record(
@@ -229,7 +233,7 @@ class Deployment:
             if await engine.namespaces.find(DEFAULT_NAMESPACE) is None:
                 await engine.namespaces.register((DEFAULT_NAMESPACE,), clock())
 
-    async def _note_functions(self) -> None:
+    async def _record_functions_version(self) -> None:
         async with self.opened_engine() as engine:
             record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD) or {}
             if record.get(table.FUNCTIONS_VERSION) != __version__:
@@ -238,7 +242,7 @@ class Deployment:
 
     @asynccontextmanager
     async def opened_engine(self, clock: ServerClock | None = None) -> AsyncIterator[DynamoEngine]:
-        """Open the table for the block."""
+        """Open an engine on the table for the block."""
         client = DynamoClient(
             table.table_name(self.name),
             region=self.manager.region,
@@ -254,7 +258,7 @@ class Deployment:
 
 
 def _recorded_options(record: Mapping[str, Any]) -> StackOptions:
-    """Return the options of a table without a stack, as far as it has any."""
+    """Return the options of a table without a stack, from its version record."""
     defaults = StackOptions()
     return StackOptions(
         usage_retention_days=version_record.usage_days_of(record),
@@ -264,7 +268,7 @@ def _recorded_options(record: Mapping[str, Any]) -> StackOptions:
 
 
 def functions(stack: str) -> dict[str, packages.FunctionPackage]:
-    """Return the package of each function that a stack may have, by its name."""
+    """Return the package of each function that a stack may have, by the name of the function."""
     return {
         names.aggregator_function(stack): packages.aggregator_package(),
         names.provisioner_function(stack): packages.provisioner_package(),
@@ -278,28 +282,36 @@ class FunctionCode:
         self._control = control
         self.name = name
 
-    async def bring(self, package: packages.FunctionPackage) -> bool | None:
-        """Bring the package unless the function has it; None if there is no such function."""
-        until = time.monotonic() + CODE_WITHIN_S
+    async def upload(self, package: packages.FunctionPackage) -> bool | None:
+        """Upload the package, and wait until the function runs it.
+
+        Returns whether the code has changed: False if the function already had this package, None
+        if there is no such function.
+        """
+        give_up_at = time.monotonic() + CODE_WITHIN_S
         backoff, sent = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), False
         while (configuration := await self.configuration()) is not None:
             status = configuration.get("LastUpdateStatus", "Successful")
             if status == "Failed" and sent:
                 reason = configuration.get("LastUpdateStatusReason") or "no reason was given"
-                raise StackOperationError(self.name, f"its code could not be updated: {reason}")
+                raise StackOperationError(
+                    self.name, f"the code of the function could not be updated: {reason}"
+                )
             if status != "InProgress" and configuration.get("State") != "Pending":
                 if configuration.get("CodeSha256") == package.sha256:
                     return sent
                 sent = await self._send(package) or sent
-            if time.monotonic() > until:
+            if time.monotonic() > give_up_at:
                 raise StackOperationError(
-                    self.name, f"its code is not in place after {CODE_WITHIN_S:.0f} s; run it again"
+                    self.name,
+                    f"Lambda has not installed the code after {CODE_WITHIN_S:.0f} s; run this "
+                    "again later",
                 )
             await asleep(backoff.next_s())
         return None
 
     async def configuration(self) -> dict[str, Any] | None:
-        """Return what Lambda says of the function; None if there is none."""
+        """Return Lambda's configuration of the function; None if there is no such function."""
         try:
             return await self._control.acall(
                 "lambda", "get_function_configuration", FunctionName=self.name
@@ -310,7 +322,7 @@ class FunctionCode:
             raise
 
     async def _send(self, package: packages.FunctionPackage) -> bool:
-        """Send the package; False if another update is in progress, which is waited for."""
+        """Send the package; return False if Lambda refuses because of an update in progress."""
         try:
             await self._control.acall(
                 "lambda", "update_function_code", FunctionName=self.name, ZipFile=package.content

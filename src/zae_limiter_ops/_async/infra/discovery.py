@@ -1,4 +1,4 @@
-"""Find the limiters that are deployed in a region."""
+"""List the limiters that are deployed in a region."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from zae_limiter_ops.transport.control import AControl
 async def list_deployed(
     region: str | None = None, endpoint_url: str | None = None
 ) -> list[LimiterInfo]:
-    """Return the limiters of a region by name: stacks with our tag, or an older version's name.
+    """Return the limiters of a region, sorted by name.
 
-    Where the endpoint has no CloudFormation these are the tables that have our version record.
+    A limiter is a stack with our tag or with the name prefix of older versions. If the endpoint has
+    no CloudFormation, a limiter is a table with our version record.
     """
     control = AControl(region, endpoint_url)
     try:
@@ -39,7 +40,7 @@ async def list_deployed(
 
 
 async def _list_tables(control: AControl) -> list[LimiterInfo]:
-    """Return the tables that are limiters, by name."""
+    """Return the tables that have our version record, sorted by name."""
     names_found: list[str] = []
     start: dict[str, str] = {}
     while True:
@@ -72,13 +73,13 @@ def _table_info(table: Mapping[str, Any], record: Mapping[str, Any]) -> LimiterI
 
 
 async def read_record(control: AControl, table: str) -> dict[str, Any] | None:
-    """Return a table's version record; None if it cannot be read."""
+    """Return the version record of a table; None if the record cannot be read."""
     key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes
     try:
         answer = await control.acall("dynamodb", "get_item", TableName=table, Key=key)
         item = answer.get("Item")
         return None if item is None else decode_document(item)
-    except InfrastructureError:  # no table yet, not permitted, or not a table of ours
+    except InfrastructureError:  # the table is missing, forbidden, or another program's
         return None
 
 

@@ -1,4 +1,4 @@
-"""What opening a repository does about its stack: deploy a missing one, update older functions."""
+"""Steps of opening a repository: deploy a missing stack, and update older functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("zae_limiter.infra")
 
 
 async def deploy_missing(client: DynamoClient, settings: Settings) -> None:
-    """Deploy the stack of a table that does not exist; where there are no stacks, the table."""
+    """Deploy the stack of a missing table; without CloudFormation, create the table alone."""
     deployment = _deployment(client)
     logger.info("table %s does not exist: deploying its stack", client.table)
     try:
@@ -29,7 +29,7 @@ async def deploy_missing(client: DynamoClient, settings: Settings) -> None:
     except PermissionDenied as error:
         raise PermissionDenied(
             f"there is no table {client.table!r}, and its stack cannot be deployed: {error}; check "
-            "region and stack, or deploy it with more rights: "
+            "the region and the stack name, or deploy the stack as a user with more permissions: "
             f"{command_line('deploy', options=('--name', client.table))}",
             cause=error,
         ) from error
@@ -38,7 +38,10 @@ async def deploy_missing(client: DynamoClient, settings: Settings) -> None:
 
 
 async def update_older_functions(client: DynamoClient, record: Mapping[str, Any]) -> None:
-    """Bring functions of an older version up. A failure is logged: acquires do not need them."""
+    """Update the functions of a stack to this version, if they are older.
+
+    A failure is only logged: acquires work without the functions.
+    """
     if not has_older_functions(record):
         return
     deployment = _deployment(client)
@@ -46,8 +49,8 @@ async def update_older_functions(client: DynamoClient, record: Mapping[str, Any]
         updated = await deployment.update_functions()
     except InfrastructureError as error:
         logger.warning(
-            "functions of stack %s are of version %s, older than %s, and could not be updated "
-            "(%s); update them: %s",
+            "the functions of stack %s have version %s, which is older than %s, and could not be "
+            "updated (%s); update them: %s",
             client.table,
             record.get(FUNCTIONS_VERSION),
             __version__,
@@ -69,7 +72,7 @@ def _log(event: StackEvent) -> None:
 
 
 def _options(settings: Settings) -> StackOptions:
-    """Return the options of a stack for a repository that names none."""
+    """Return the stack options that follow from the settings of a repository."""
     days = settings.usage_retention_days
     return StackOptions(
         usage_retention_days=90 if days is None else days,

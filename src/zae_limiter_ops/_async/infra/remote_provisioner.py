@@ -1,8 +1,8 @@
-"""The provisioner function of a stack, called in place of a provisioner of this process."""
+"""Plan, apply and compare manifests by calling the provisioner function of a stack."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zae_limiter.exceptions import (
     InfrastructureError,
@@ -11,14 +11,12 @@ from zae_limiter.exceptions import (
     ZAELimiterError,
 )
 from zae_limiter_ops.infra import names
+from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError, Problem
 from zae_limiter_ops.transport.control import AControl, ControlError
 
-if TYPE_CHECKING:
-    from zae_limiter_ops.manifest.declarations import LimitsManifest
-
 Document = dict[str, Any]
-# The fields of an answer to each action that callers rely on.
+# The fields that the answer to each action must have, with their types.
 ANSWERS: dict[str, dict[str, type]] = {
     "plan": {
         "changes": list,
@@ -42,9 +40,9 @@ ANSWERS: dict[str, dict[str, type]] = {
 
 
 class RemoteProvisioner:
-    """Plans, applies and compares manifests by the function of a stack; answers are plain data.
+    """Plans, applies and compares manifests with the function of a stack. Answers are JSON data.
 
-    The caller needs ``lambda:InvokeFunction`` on the function, and no right on the table.
+    The caller needs ``lambda:InvokeFunction`` on the function, and no permission on the table.
     """
 
     def __init__(
@@ -66,9 +64,10 @@ class RemoteProvisioner:
         self._control.close()
 
     async def is_there(self) -> bool:
-        """Return whether the stack has the function; raises PermissionDenied if it is not told.
+        """Return whether the stack has the function.
 
-        An endpoint that has no Lambda at all, such as a local DynamoDB server, has no function.
+        The answer is False for an endpoint without Lambda, such as a local DynamoDB server. Raises
+        PermissionDenied if the caller may not invoke the function.
         """
         if not await self._control.aserves_stacks():
             return False
@@ -89,7 +88,7 @@ class RemoteProvisioner:
         return True
 
     async def plan(self, manifest: LimitsManifest) -> Document:
-        """Return what an apply would change now, and change nothing."""
+        """Return the changes that an apply would make now, without making them."""
         return await self._invoke("plan", manifest)
 
     async def apply(
@@ -99,7 +98,7 @@ class RemoteProvisioner:
         return await self._invoke("apply", manifest, revision=approved, wait_seconds=wait_seconds)
 
     async def diff(self, manifest: LimitsManifest) -> Document:
-        """Return how stored limits differ from the manifest, with the last change of each."""
+        """Return each target that differs from the manifest, with the last change of the target."""
         return await self._invoke("diff", manifest)
 
     async def _invoke(self, action: str, manifest: LimitsManifest, **more: Any) -> Document:
@@ -114,26 +113,26 @@ class RemoteProvisioner:
         if "error" in answer:
             raise _error(answer["error"], self.function)
         if {name: type(answer.get(name)) for name in ANSWERS[action]} != ANSWERS[action]:
-            raise _foreign(self.function)
+            raise _unexpected_answer(self.function)
         return answer
 
 
-def _foreign(function: str) -> InfrastructureError:
+def _unexpected_answer(function: str) -> InfrastructureError:
     return InfrastructureError(
-        f"the answer is not one of {function}; check the endpoint and any proxy before it, and "
-        "update functions of another version"
+        f"{function} gave an unexpected answer; check the endpoint and any proxy before it; if the "
+        "function is of another version, update it: zae-limiter upgrade"
     )
 
 
 def _error(document: Document, function: str) -> ZAELimiterError:
-    """Return an error like the one that the function has answered with."""
+    """Return the error that the function's answer describes."""
     try:
         problems = [
             Problem("manifest", tuple(each["path"]), 0, 0, each["reason"])
             for each in document.get("problems") or ()
         ]
     except (LookupError, TypeError, AttributeError):
-        return _foreign(function)
+        return _unexpected_answer(function)
     if problems:
         return ManifestError(problems)
     message = str(document.get("message"))

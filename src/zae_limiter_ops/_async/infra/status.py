@@ -1,4 +1,4 @@
-"""Report on a deployed limiter: stack, table, functions, lag, alarms and what it costs."""
+"""Report on a deployed limiter: stack, table, functions, lag, alarms and cost drivers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.packages import FunctionPackage
 
 DAY_S = 86_400
-RECENT_S = 3600  # of errors and lag
-LOG_LINES = 1  # the last error is enough; the log group has the rest
+RECENT_S = 3600  # the period of errors and lag in the report
+LOG_LINES = 1  # the last error is enough; the log group has all of them
 ERROR_PATTERN = '?"\\"level\\": \\"error\\"" ?ERROR ?Traceback ?"Task timed out"'
 
 
 async def read_status(
     name: str, region: str | None = None, endpoint_url: str | None = None
 ) -> Status:
-    """Return the state of a stack. What may not be read is None, and noted in the details."""
+    """Return the state of a stack. A value that may not be read is None, with a note in details."""
     deployment = Deployment(name, region, endpoint_url)
     try:
         return await StatusReader(deployment).read()
@@ -33,7 +33,7 @@ async def read_status(
 
 
 class StatusReader:
-    """Asks every service about one stack; one that refuses leaves a note."""
+    """Asks every service about one stack; a refused call becomes a note in the details."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -46,9 +46,9 @@ class StatusReader:
         table = await self._call("dynamodb", "describe_table", TableName=self._name)
         described: Mapping[str, Any] = (table or {}).get("Table", {})
         latency_ms, record, namespaces = await self._ask_table() if described else (None, {}, None)
-        around = await self._around_the_table()
+        surroundings = await self._surroundings()
         details = {
-            **around,
+            **surroundings,
             "namespaces": namespaces,
             "indexes": len(described.get("GlobalSecondaryIndexes", ())),
             "notes": self._notes,
@@ -63,7 +63,7 @@ class StatusReader:
             table_status=described.get("TableStatus"),
             aggregator_enabled=any(
                 each["name"] == names.aggregator_function(self._name)
-                for each in around["functions"]
+                for each in surroundings["functions"]
             ),
             schema_version=None if schema is None else str(schema),
             lambda_version=record.get(FUNCTIONS_VERSION),
@@ -73,8 +73,8 @@ class StatusReader:
             details=details,
         )
 
-    async def _around_the_table(self) -> dict[str, Any]:
-        """Return functions, lag, alarms and costs; a bare table has nothing around it."""
+    async def _surroundings(self) -> dict[str, Any]:
+        """Return functions, lag, alarms and cost drivers; a table without a stack has none."""
         if not await self._deployment.manager.is_served():
             return {
                 "functions": [],
@@ -86,13 +86,13 @@ class StatusReader:
         found = [
             await self._function(name, package) for name, package in functions(self._name).items()
         ]
-        aggregates = found[0] is not None
+        has_aggregator = found[0] is not None
         return {
             "functions": [function for function in found if function is not None],
-            "iterator_age_ms": await self._lag_ms() if aggregates else None,
-            "dead_letters": await self._dead_letters() if aggregates else None,
+            "iterator_age_ms": await self._lag_ms() if has_aggregator else None,
+            "dead_letters": await self._dead_letters() if has_aggregator else None,
             "alarms": await self._alarms(),
-            "last_day": await self._last_day(aggregates),
+            "last_day": await self._last_day(has_aggregator),
         }
 
     async def _stack(self) -> dict[str, Any] | None:
@@ -105,10 +105,10 @@ class StatusReader:
             return None
 
     async def _ask_table(self) -> tuple[float | None, dict[str, Any], int | None]:
-        """Return how long a read took, the version record, and the number of namespaces."""
+        """Return the latency of a read, the version record, and the number of namespaces."""
         try:
             async with self._deployment.opened_engine() as engine:
-                await engine.ping()  # connects
+                await engine.ping()  # the first call also connects, which is not measured
                 began = time.perf_counter()
                 await engine.ping()
                 latency_ms = round((time.perf_counter() - began) * 1000, 1)
@@ -191,14 +191,14 @@ class StatusReader:
             for alarm in answer.get("MetricAlarms", ())
         }
 
-    async def _last_day(self, has_function: bool) -> dict[str, int | None]:
-        """Return what was billed by use in the last day."""
+    async def _last_day(self, has_aggregator: bool) -> dict[str, int | None]:
+        """Return the usage of the last day that AWS bills: units and invocations."""
         table = ("TableName", self._name)
         drivers = {
             "write_units": await self._sum("AWS/DynamoDB", "ConsumedWriteCapacityUnits", table),
             "read_units": await self._sum("AWS/DynamoDB", "ConsumedReadCapacityUnits", table),
         }
-        if has_function:
+        if has_aggregator:
             function = ("FunctionName", names.aggregator_function(self._name))
             drivers["invocations"] = await self._sum("AWS/Lambda", "Invocations", function)
         return drivers
@@ -244,11 +244,11 @@ class StatusReader:
             return None
 
     def _note(self, error: InfrastructureError) -> None:
-        if str(error) not in self._notes:  # without credentials every call fails alike
+        if str(error) not in self._notes:  # without credentials every call fails the same way
             self._notes.append(str(error))
 
 
-# What a stack that was deployed without a part answers about it.
+# The error codes of a part that the stack was deployed without.
 _ABSENT = frozenset(
     {
         "ResourceNotFoundException",

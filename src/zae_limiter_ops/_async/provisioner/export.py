@@ -1,10 +1,10 @@
-"""What is stored, as a manifest; the function that applies manifests does without it."""
+"""Export the stored limits of a namespace as a manifest."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from zae_limiter._async.repository.context import Context
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.entity import Entity
 from zae_limiter_ops.manifest.declarations import (
@@ -15,15 +15,12 @@ from zae_limiter_ops.manifest.declarations import (
     SystemDecl,
 )
 
-if TYPE_CHECKING:
-    from zae_limiter._async.repository.context import Context
-
 SYSTEM_LEVEL = ConfigLevel()
 ENTITY_PAGE = 1000  # entities of one listing call
 
 
 async def export(context: Context) -> LimitsManifest:
-    """Return everything that a manifest can declare, as it is stored now."""
+    """Return the stored limits, parents and registrations of the namespace as a manifest."""
     configs = await _all_levels(context)
     system = configs.pop(SYSTEM_LEVEL, None)
     resources: dict[str, ResourceDecl] = {}
@@ -39,10 +36,10 @@ async def export(context: Context) -> LimitsManifest:
         if entity.parent_id is not None:
             place = replace(declared, parent=entity.parent_id, cascade=entity.cascade)
             entities[entity.id] = place
-        elif entity.id not in parents:  # an apply registers parents in any case
+        elif entity.id not in parents:  # an apply registers a parent without being told
             entities[entity.id] = replace(declared, registered=True)
     for parent in parents - registered.keys():
-        if parent is not None:  # an apply must not register it
+        if parent is not None:  # an apply of the export must not register this parent
             entities[parent] = replace(entities.get(parent, EntityDecl()), registered=False)
     return LimitsManifest(
         context.namespace_name,
@@ -67,7 +64,10 @@ async def _all_levels(context: Context) -> dict[ConfigLevel, LevelConfig]:
 
 
 async def _registered(context: Context) -> dict[str, Entity]:
-    """Return the registered entities by their ids; a listing also has those that are in use."""
+    """Return the registered entities by their ids.
+
+    A listing also contains entities that are in use without being registered; these are left out.
+    """
     registered: dict[str, Entity] = {}
     cursor: str | None = ""
     while cursor is not None:

@@ -1,18 +1,16 @@
-"""What a plan reads: live settings of a set of targets, and the managed state."""
+"""Read the input of a plan: the live settings of targets, and the managed state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from zae_limiter._async.repository.context import Context
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.entity import Entity
 from zae_limiter_ops.manifest import state
 from zae_limiter_ops.manifest.state import Managed, page_key
 from zae_limiter_ops.manifest.targets import POLICY, Setting, Target, TargetKind
-
-if TYPE_CHECKING:  # the provisioner's function has no repository
-    from zae_limiter._async.repository.context import Context
 
 Document = dict[str, Any]
 
@@ -23,7 +21,10 @@ def level_of(target: Target) -> ConfigLevel:
 
 
 async def read_settings(context: Context, targets: Iterable[Target]) -> dict[Target, Setting]:
-    """Read those of the targets that exist, each as it is at a moment of the call."""
+    """Read the settings of the targets that exist.
+
+    Each setting is current at some moment during the call; the moments may differ.
+    """
     wanted = set(targets)
     places = sorted(target.entity_id for target in wanted if target.kind is TargetKind.ENTITY)
     levels = sorted({level_of(target) for target in wanted if target.kind is not TargetKind.ENTITY})
@@ -56,7 +57,7 @@ def _level_setting(target: Target, config: LevelConfig | None) -> Setting | None
 
 
 class StateReader:
-    """The pages of one namespace as last read."""
+    """Reads the managed state of a namespace, and keeps the pages that were read last."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -64,7 +65,7 @@ class StateReader:
         self._pages: dict[int, Document] = {}
 
     async def read(self) -> Managed:
-        """Read all pages. They are of one moment unless an apply is writing them."""
+        """Read all pages. They belong together unless an apply is writing them meanwhile."""
         self._header = await self._get(0)
         count = int(self._header.get("pages") or 0)
         self._pages = {number: await self._get(number) for number in range(1, count + 1)}
@@ -72,13 +73,13 @@ class StateReader:
 
     @property
     def revision(self) -> str | None:
-        """The revision of the first page; None if nothing was applied yet."""
+        """The revision of the first page; None before the first apply."""
         revision = self._header.get("revision")
         return revision if isinstance(revision, str) else None
 
     @property
     def pages(self) -> int:
-        """How many pages there are besides the first."""
+        """The number of pages besides the first."""
         return len(self._pages)
 
     async def _get(self, number: int) -> Document:

@@ -1,22 +1,19 @@
-"""Drift traced in the audit log: which change has made a target other than the manifest says."""
+"""Trace drift in the audit log: find the change that made a target differ from the manifest."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from zae_limiter._async.repository.context import Context
 from zae_limiter.concurrency.parallel import agather
 from zae_limiter.models.audit import AuditEvent, config_subject
 from zae_limiter_ops._async.provisioner.live import level_of
 from zae_limiter_ops.manifest.drift import Drift
 from zae_limiter_ops.manifest.targets import Target, TargetKind
 
-if TYPE_CHECKING:  # the provisioner's function has no repository
-    from zae_limiter._async.repository.context import Context
-
-EVENTS = 100  # of one subject, newest first: the last change of a target is among them, or old
-MAX_TRACED = 1000  # targets whose last change is looked up: each is a call
-PARALLEL_TRACES = 16  # leaves throughput to acquires
+EVENTS = 100  # newest events of a subject that are searched for the last change of a target
+MAX_TRACED = 1000  # targets whose last change is looked up: each lookup is a call
+PARALLEL_TRACES = 16  # few enough to leave throughput to acquires
 
 _LIMIT_ACTIONS = frozenset({"limits_set", "limits_deleted", "entity_deleted"})
 _PLACE_ACTIONS = frozenset(
@@ -25,17 +22,17 @@ _PLACE_ACTIONS = frozenset(
 
 
 async def trace(context: Context, drifts: list[Drift]) -> list[Drift]:
-    """Add principal and time of the last change of each target, as far as the audit log has it."""
+    """Add the principal and time of the last change to each drift, if the audit log has it."""
     traced: list[Drift] = []
     for start in range(0, min(len(drifts), MAX_TRACED), PARALLEL_TRACES):
         some = drifts[start : min(start + PARALLEL_TRACES, MAX_TRACED)]
         traced += await agather(
-            context.parallel, *(lambda drift=drift: _traced(context, drift) for drift in some)
+            context.parallel, *(lambda drift=drift: _trace_one(context, drift) for drift in some)
         )
     return traced + drifts[len(traced) :]
 
 
-async def _traced(context: Context, drift: Drift) -> Drift:
+async def _trace_one(context: Context, drift: Drift) -> Drift:
     target = drift.target
     is_place = target.kind is TargetKind.ENTITY
     subject = target.entity_id if is_place else config_subject(level_of(target))
@@ -47,7 +44,7 @@ async def _traced(context: Context, drift: Drift) -> Drift:
 
 
 def _is_about(event: AuditEvent, target: Target) -> bool:
-    """Whether an event of the target's subject changed this target."""
+    """Return whether an event of the target's subject changed this target."""
     if target.kind is TargetKind.ENTITY:
         return event.action in _PLACE_ACTIONS
     if event.action == "entity_deleted":

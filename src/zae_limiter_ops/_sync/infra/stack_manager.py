@@ -25,8 +25,8 @@ CAPABILITIES = ["CAPABILITY_NAMED_IAM"]
 FIRST_PAUSE_S = 0.1  # a local control plane is done at once
 LONGEST_PAUSE_S = 3.0
 READY_WITHIN_S = 1800.0  # a stack with indexes and functions takes minutes
-MOST_RIVALS = 5  # deployments of one stack that are waited for, one after the other
-TABLE_ONLY = "TABLE_ONLY"  # in the place of a status, for a table that belongs to no stack
+MAX_ATTEMPTS = 5  # each attempt waits for another deployment of the same stack
+TABLE_ONLY = "TABLE_ONLY"  # the status of a limiter whose table belongs to no stack
 MANAGED_BY = "zae-limiter"  # the value of our tag on every stack
 _NOTHING_TO_DO = ("No updates are to be performed", "didn't contain changes")
 
@@ -34,7 +34,7 @@ OnEvent = Callable[[StackEvent], None]
 
 
 class StackChange(NamedTuple):
-    """One line of a plan."""
+    """One change to a resource in the plan of a deployment."""
 
     action: str  # Add, Modify or Remove
     logical_id: str
@@ -44,7 +44,7 @@ class StackChange(NamedTuple):
 
 
 class SyncStackManager:
-    """Creates, updates and deletes the stack of a limiter, and waits for it."""
+    """Creates, updates and deletes the stack of a limiter, and waits for CloudFormation."""
 
     longest_name = MAX_STACK_LENGTH
 
@@ -57,7 +57,7 @@ class SyncStackManager:
         body: dict[str, Any] | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
-        """Prepare calls; ``body`` replaces our template, ``on_event`` gets each stack event."""
+        """Prepare the calls. ``body`` replaces our template; ``on_event`` gets each stack event."""
         self.name = check_stack_name(name, longest=self.longest_name)
         self.region = region
         self.endpoint_url = endpoint_url
@@ -70,7 +70,7 @@ class SyncStackManager:
         self.control.close()
 
     def describe(self) -> dict[str, Any] | None:
-        """Return what CloudFormation says of the stack; None if there is none."""
+        """Return CloudFormation's description of the stack; None if there is no stack."""
         try:
             answer = self.control.call("cloudformation", "describe_stacks", StackName=self.name)
         except ControlError as error:
@@ -81,7 +81,7 @@ class SyncStackManager:
         return None if stack["StackStatus"] == "DELETE_COMPLETE" else stack
 
     def is_served(self) -> bool:
-        """Return whether stacks exist where the table is; a local DynamoDB server has none."""
+        """Return whether the endpoint has CloudFormation; a local DynamoDB server has not."""
         return self.control.serves_stacks()
 
     def refuse_stuck(self) -> None:
@@ -91,7 +91,7 @@ class SyncStackManager:
             raise StackOperationError(self.name, _stuck(self.name, status))
 
     def status(self) -> str | None:
-        """Return the status of the stack; None if there is none."""
+        """Return the status of the stack; None if there is no stack."""
         stack = self.describe()
         return None if stack is None else str(stack["StackStatus"])
 
@@ -116,11 +116,11 @@ class SyncStackManager:
     def deploy(self, options: StackOptions, *, wait: bool = True) -> str:
         """Create or update the stack; return "created", "updated" or "unchanged".
 
-        A deployment that was interrupted goes on where CloudFormation is. What a failed creation
-        has left is removed first.
+        If an interrupted deployment is still in progress, this one waits for its end and then
+        continues. The remains of a failed creation are deleted first.
         """
         names.check_names(self.name, options)
-        for _ in range(MOST_RIVALS):
+        for _ in range(MAX_ATTEMPTS):
             status = self.settled()
             if status in progress.FAILED_CREATIONS:
                 self.delete()
@@ -132,38 +132,43 @@ class SyncStackManager:
                     return self._create(options, wait)
                 return self._update(self._request(options), wait=wait)
             except ControlError as error:
-                if not _is_rivalry(error):
+                if not _is_concurrent_deployment(error):
                     raise
-        raise StackOperationError(self.name, "other deployments keep changing it; run it again")
+        raise StackOperationError(
+            self.name, "other deployments keep changing the stack; run this again later"
+        )
 
     def upgrade(self) -> str:
-        """Update the template with the options that the stack has; "" if there is no stack."""
+        """Update the template of the stack, and keep its options.
+
+        Returns "updated" or "unchanged"; "" if there is no stack.
+        """
         request = self._upgrade_request()
         return "" if request is None else self._update(request)
 
     def plan_upgrade(self) -> list[StackChange] | None:
-        """Return what an upgrade would change; None if there is no stack."""
+        """Return the changes that an upgrade would make; None if there is no stack."""
         request = self._upgrade_request()
         return None if request is None else self._planned("UPDATE", request)
 
     def delete(self, *, wait: bool = True) -> bool:
-        """Delete the stack; False if there was none."""
+        """Delete the stack; return False if there was no stack."""
         if self.settled() is None:
             return False
         self._refuse_protected()
-        seen = self._seen()
+        seen = self._event_ids()
         self.control.call("cloudformation", "delete_stack", StackName=self.name)
         if wait:
             status = self.settled(seen)
             if status is not None:
                 reason = progress.failure(self._new_events(seen), status)
-                raise StackOperationError(self.name, f"it could not be deleted: {reason}")
+                raise StackOperationError(self.name, f"the stack could not be deleted: {reason}")
         return True
 
-    def left_of_deleted(self, logical_id: str) -> list[str]:
+    def retained_by_deleted_stacks(self, logical_id: str) -> list[str]:
         """Return the physical ids of a resource that deleted stacks of this name have retained.
 
-        CloudFormation keeps the events of a deleted stack for 90 days, under its id.
+        CloudFormation keeps the events of a deleted stack for 90 days, under the id of the stack.
         """
         call, service = self.control.pages, "cloudformation"
         pages = call(service, "list_stacks", StackStatusFilter=["DELETE_COMPLETE"])
@@ -181,7 +186,7 @@ class SyncStackManager:
         return retained
 
     def plan(self, options: StackOptions) -> list[StackChange]:
-        """Return what a deployment would change, from a change set that is not executed."""
+        """Return the changes that a deployment would make, from a change set without execution."""
         names.check_names(self.name, options)
         status = self.settled()
         kind = "CREATE" if status is None or status in progress.FAILED_CREATIONS else "UPDATE"
@@ -192,21 +197,26 @@ class SyncStackManager:
                 self.control.call("cloudformation", "delete_stack", StackName=self.name)
 
     def settled(self, seen: set[str] | None = None) -> str | None:
-        """Wait until nothing is in progress; return the status, None if there is no stack."""
-        until = time.monotonic() + READY_WITHIN_S
+        """Wait until no operation is in progress; return the status, None if there is no stack.
+
+        ``on_event`` gets all events meanwhile, except those whose ids are in ``seen``.
+        """
+        give_up_at = time.monotonic() + READY_WITHIN_S
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        seen = seen if seen is not None else self._seen()
-        told: set[str] = set(seen)
+        seen = seen if seen is not None else self._event_ids()
+        reported: set[str] = set(seen)
         while True:
             status = self.status()
-            for event in self._new_events(told):
-                told.add(event.event_id)
+            for event in self._new_events(reported):
+                reported.add(event.event_id)
                 self._on_event(event)
             if status is None or progress.is_settled(status):
                 return status
-            if time.monotonic() > until:
+            if time.monotonic() > give_up_at:
                 raise StackOperationError(
-                    self.name, f"is still {status} after {READY_WITHIN_S:.0f} s; run it again later"
+                    self.name,
+                    f"the stack is still {status} after {READY_WITHIN_S:.0f} s; run this again "
+                    "later",
                 )
             sleep(backoff.next_s())
 
@@ -220,12 +230,12 @@ class SyncStackManager:
             **self._request(options),
         )
         if wait:
-            again = f"deploy it again, or remove it: {_deletion(self.name)}"
-            self._finish(set(), "creation", again)
+            advice = f"deploy the stack again, or delete it: {_deletion(self.name)}"
+            self._wait_for_success(set(), "creation", advice)
         return "created"
 
     def _update(self, request: dict[str, Any], *, wait: bool = True) -> str:
-        seen = self._seen()
+        seen = self._event_ids()
         try:
             self.control.call("cloudformation", "update_stack", StackName=self.name, **request)
         except ControlError as error:
@@ -233,17 +243,18 @@ class SyncStackManager:
                 return "unchanged"
             raise
         if wait:
-            self._finish(seen, "update", "the stack is as it was before")
+            self._wait_for_success(seen, "update", "the stack is as it was before")
         return "updated"
 
-    def _finish(self, seen: set[str], operation: str, afterwards: str) -> None:
+    def _wait_for_success(self, seen: set[str], operation: str, advice: str) -> None:
+        """Wait for the end of an operation; raise its reason and the advice if it failed."""
         status = self.settled(seen)
         if status is None or not progress.succeeded(status):
             reason = progress.failure(self._new_events(seen), status or "deleted")
-            raise StackOperationError(self.name, f"{operation} failed: {reason}; {afterwards}")
+            raise StackOperationError(self.name, f"{operation} failed: {reason}; {advice}")
 
     def _refuse_protected(self) -> None:
-        """Raise before anything is deleted if the table cannot be."""
+        """Raise if the table is protected from deletion."""
         options = self.options()
         if options is not None and options.enable_deletion_protection:
             raise StackOperationError(
@@ -253,7 +264,7 @@ class SyncStackManager:
             )
 
     def _refuse_foreign_table(self) -> None:
-        """Raise if a table of this name exists: it is another program's, or of no stack."""
+        """Raise if a table of this name exists that belongs to no stack of this name."""
         try:
             self.control.call("dynamodb", "describe_table", TableName=self.name)
         except ControlError as error:
@@ -269,7 +280,10 @@ class SyncStackManager:
         )
 
     def _upgrade_request(self) -> dict[str, Any] | None:
-        """Return the request for our template with the stack's own options; None without one."""
+        """Return the request that updates the template and keeps the options of the stack.
+
+        None if there is no stack.
+        """
         status = self.settled()
         if status is None:
             return None
@@ -310,7 +324,7 @@ class SyncStackManager:
         pages = self.control.pages("cloudformation", "describe_change_set", **reference)
         return [_change(each["ResourceChange"]) for page in pages for each in page["Changes"]]
 
-    def _seen(self) -> set[str]:
+    def _event_ids(self) -> set[str]:
         return {event.event_id for event in self._new_events(set())}
 
     def _new_events(self, seen: set[str]) -> list[StackEvent]:
@@ -341,8 +355,8 @@ class SyncStackManager:
         }
 
 
-def _is_rivalry(error: ControlError) -> bool:
-    """Whether another deployment of the stack was faster, so that its end is to be awaited."""
+def _is_concurrent_deployment(error: ControlError) -> bool:
+    """Return whether a call was refused because another deployment of the stack is in progress."""
     if error.code == "AlreadyExistsException":
         return True
     return error.code == "ValidationError" and "_IN_PROGRESS" in error.reason
@@ -368,8 +382,8 @@ def _stuck(name: str, status: str) -> str:
     if status == "UPDATE_ROLLBACK_FAILED":
         words = ("cloudformation", "continue-update-rollback")
         resume = command_line(*words, options=("--stack-name", name), program="aws")
-        return f"is {status}: end its rollback, then deploy again: {resume}"
-    return f"is {status} and cannot be updated; delete it first: {_deletion(name)}"
+        return f"the stack is {status}: finish its rollback, then deploy again: {resume}"
+    return f"the stack is {status} and cannot be updated; delete it first: {_deletion(name)}"
 
 
 def _deletion(name: str) -> str:

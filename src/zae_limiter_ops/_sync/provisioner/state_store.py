@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from zae_limiter._sync.repository.context import Context
 from zae_limiter.clock import Deadline
 from zae_limiter.clock.backoff import Backoff
 from zae_limiter.exceptions import ZAELimiterError
@@ -19,19 +19,16 @@ from zae_limiter_ops.manifest import state
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_ops.manifest.state import FIRST_PAGE, ApplyLease, Managed, page_key
 
-if TYPE_CHECKING:  # the provisioner's function has no repository
-    from zae_limiter._sync.repository.context import Context
-
-FIRST_PAUSE_S = 0.1  # small manifests are applied in less
+FIRST_PAUSE_S = 0.1  # a small manifest is applied in less time
 LONGEST_PAUSE_S = 2.0
 
 
 class StateStore(StateReader):
-    """The pages as last read or written, and the lease if this apply holds it.
+    """Reads and writes the managed state, and takes and releases the lease of an apply.
 
-    Only the holder of the lease writes. Each of its writes is fenced: it requires the revision of
-    the first page that the holder wrote last, so that one that was stopped for longer than its
-    lease changes nothing once another apply has taken over.
+    Only the holder of the lease writes. Each write is fenced: the write requires the revision of
+    the first page that the holder wrote last. An apply that was stopped for longer than its lease
+    therefore changes nothing after another apply has taken over.
     """
 
     def __init__(self, context: Context, principal: str | None, lease_ms: int) -> None:
@@ -43,10 +40,10 @@ class StateStore(StateReader):
     # --- the lease
 
     def wait_until_free(self, seconds: float) -> bool:
-        """Wait while another apply holds the lease; return whether that was so.
+        """Wait while another apply holds the lease; return whether it was necessary to wait.
 
-        Raises ApplyConflict, which names it, if it still holds the lease after ``seconds``. The
-        lease of an apply that was killed ends by itself.
+        Raises an ApplyConflict that names the other apply if it still holds the lease after
+        ``seconds``. The lease of a killed apply ends by itself.
         """
         deadline, backoff = Deadline(seconds), Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         has_waited = False
@@ -62,17 +59,21 @@ class StateStore(StateReader):
             self._header = self._get(0)
 
     def end_expired_lease(self) -> bool:
-        """End the lease that an apply has left behind; False if there is none, or another did.
+        """End the expired lease of another apply; return whether this call has ended a lease.
 
-        A request of that apply may still be under way, and must not change what a plan was made
-        from: it is refused from now on.
+        A late write of the other apply may still be under way. It is refused from now on, so it
+        cannot change the state that the next plan is made from.
         """
         if ApplyLease.from_state(self._header) is None:
             return False
         return self._put_header(self._header)
 
     def take_lease(self, pages: int) -> bool:
-        """Take the lease if the state is as it was read; announce how many pages there will be."""
+        """Take the lease if the state is as it was read; return whether the lease was taken.
+
+        ``pages`` is the number of pages that the apply will write. It is stored with the lease, so
+        that a reader finds all pages if the apply is killed.
+        """
         now_ms = self._context.clock()
         owner = new_event_id(now_ms)
         since = iso_from_ms(now_ms)
@@ -83,7 +84,7 @@ class StateStore(StateReader):
         return False
 
     def renew_lease(self) -> None:
-        """Put the end of the lease off if half of its time is over."""
+        """Extend the lease if half of its time is over."""
         lease = self._lease
         assert lease is not None, "only its holder renews a lease"
         now_ms = self._context.clock()
@@ -93,22 +94,25 @@ class StateStore(StateReader):
                 raise lost_lease()
 
     def release(self) -> None:
-        """Let the next apply begin at once, after a failure; else the lease ends by itself."""
+        """Release the lease after a failure, so that the next apply can begin at once.
+
+        If the release fails, the lease ends by itself.
+        """
         if self._lease is not None:
             self._lease = None
-            with suppress(ZAELimiterError):  # the failure itself is raised, not this one
+            with suppress(ZAELimiterError):  # the caller raises the first failure
                 self._put_header(self._header)
 
     @property
     def guard(self) -> Guard:
-        """What every write of the holder requires: the first page is as it has left it."""
+        """The condition of every write of the holder: the first page is as the holder wrote it."""
         assert self.revision is not None, "the lease is taken first"
         return Guard(FIRST_PAGE, self.revision)
 
     # --- writing
 
     def write(self, managed: Managed, *, release: bool = False) -> None:
-        """Write the pages that differ, from the last to the first; ``release`` ends the lease."""
+        """Write the changed pages, from the last to the first; ``release`` ends the lease."""
         encoded = state.encode(managed, len(self._pages))
         for number in range(len(encoded.pages), 0, -1):
             page = encoded.pages[number - 1]
@@ -152,8 +156,8 @@ class StateStore(StateReader):
 
 def lost_lease() -> ApplyConflict:
     return ApplyConflict(
-        "another apply has taken over, because this one was stopped for longer than its lease; "
-        "what it had written stays, and the other apply goes on from there: plan again"
+        "another apply has taken over, because this apply was stopped for longer than its lease; "
+        "the changes that it had made stay, and the other apply continues from there: plan again"
     )
 
 
