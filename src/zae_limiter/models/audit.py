@@ -1,4 +1,4 @@
-"""The audit log: its events, their subjects, and the changes that they report."""
+"""The audit log: its events, their subjects, and the reported changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
 
 SYSTEM_SUBJECT = "$SYSTEM"
-# Events of a batch whose subjects have the same bundle share items. 256 bundles: a large apply
-# writes a tenth as many items for its events as without them, and a query for the events of one
-# subject reads those of a 256th of all. Stored keys depend on the number.
+# The events of a batch share items if their subjects have the same bundle. With 256 bundles, the
+# events of a large apply need a tenth of the items, and a query for the events of one subject reads
+# a 256th of all events. Stored keys depend on this number.
 BUNDLES = 256
-BUNDLED_EVENTS = 20  # of one item: 400 KB; an event has up to 16, with 32 limits before and after
+BUNDLED_EVENTS = 20  # per item of 400 KB; an event with 32 limits before and after has up to 16 KB
 
 
 def resource_subject(resource: str) -> str:
@@ -40,7 +40,7 @@ def config_subject(level: ConfigLevel) -> str:
 
 
 def bundle_of(subject: str) -> int:
-    """Return the bundle of the events about a subject: the same in every process and version."""
+    """Return the bundle of the events about a subject. All processes and versions agree on it."""
     return crc32(subject.encode()) % BUNDLES
 
 
@@ -54,11 +54,11 @@ def parent_details(before: Entity, after: Entity) -> dict[str, Any]:
 
 
 class AuditAction(StrEnum):
-    """Kind of a change."""
+    """The kinds of changes."""
 
     ENTITY_CREATED = "entity_created"
     ENTITY_DELETED = "entity_deleted"
-    ENTITY_UNREGISTERED = "entity_unregistered"  # its limits and buckets stay
+    ENTITY_UNREGISTERED = "entity_unregistered"  # the limits and buckets of the entity stay
     PARENT_SET = "parent_set"
     LIMITS_SET = "limits_set"
     LIMITS_DELETED = "limits_deleted"
@@ -73,7 +73,7 @@ class AuditAction(StrEnum):
 
 
 def pause_event(paused_until_ms: int | None) -> tuple[AuditAction, dict[str, Any]]:
-    """Return kind and details of the event that a bucket was paused, or its pause lifted (None)."""
+    """Return action and details of the event of a pause; with None the pause was lifted."""
     if paused_until_ms is None:
         return AuditAction.BUCKET_RESUMED, {}
     return AuditAction.BUCKET_PAUSED, {"until": iso_from_ms(paused_until_ms)}
@@ -81,7 +81,7 @@ def pause_event(paused_until_ms: int | None) -> tuple[AuditAction, dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """One change. ``event_id`` sorts by time."""
+    """One event of the audit log. Event ids sort by time."""
 
     event_id: str
     timestamp: str
@@ -93,7 +93,7 @@ class AuditEvent:
 
 
 class AuditedChange(NamedTuple):
-    """A change that is about to be made: subject, moment and author, as its event will name them.
+    """The audit data of a change that is about to be made: its subject, moment and author.
 
     ``event_id`` is chosen before the first attempt, so that every retry logs the same event.
     ``subject`` is an entity's id, or one of the ``$`` subjects above.
@@ -109,7 +109,7 @@ class AuditedChange(NamedTuple):
     def by(
         cls, principal: str | None, subject: str, now_ms: int, resource: str | None = None
     ) -> AuditedChange:
-        """Return the change with a new event id; without a principal its author is the process."""
+        """Return the audit data with a new event id. The default principal names the process."""
         author = principal or process_author()
         return cls(subject, now_ms, new_event_id(now_ms), author, resource)
 

@@ -1,4 +1,4 @@
-"""A batch of changes of configuration, which a store makes in one transaction."""
+"""A batch of configuration changes, which a store makes in one transaction."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ MAX_CHANGES = MAX_ACTIONS // 2  # of any subjects: each event may need an item o
 
 
 class Guard(NamedTuple):
-    """A document that must have this revision, or nothing is written."""
+    """A document that must have this revision; otherwise the batch is not written."""
 
     key: str
     revision: str
 
 
 class LevelChange(NamedTuple):
-    """New limits, or another outage policy, of one configuration level. KEEP leaves one as it is.
+    """A change of the limits or the outage policy of one configuration level.
 
-    A level that is left without limits and policy is deleted.
+    KEEP leaves the limits or the policy as they are. A level without limits and policy is deleted.
     """
 
     level: ConfigLevel
@@ -45,7 +45,7 @@ class LevelChange(NamedTuple):
     on_unavailable: OnUnavailable | Keep | None = None
 
     def after(self, before: LevelConfig | None) -> LevelConfig | None:
-        """Return what the level holds after the change; None if nothing."""
+        """Return the content of the level after the change; None if the level is deleted."""
         stored = before or LevelConfig(())
         limits = stored.limits if isinstance(self.limits, Keep) else self.limits
         policy = self.on_unavailable
@@ -57,10 +57,10 @@ class LevelChange(NamedTuple):
 
 
 class PlaceChange(NamedTuple):
-    """Another parent of an entity, which is registered if it is not.
+    """A change of an entity's parent. An entity that is not registered yet is registered.
 
-    With ``keep_place`` an entity that is registered keeps its parent. With ``unregister`` its
-    registration is deleted instead; its limits and buckets stay.
+    With ``keep_place``, a registered entity keeps its parent. With ``unregister``, its registration
+    is deleted instead; its limits and buckets stay.
     """
 
     entity_id: str
@@ -70,7 +70,7 @@ class PlaceChange(NamedTuple):
     keep_place: bool = False
 
     def after(self, before: Entity | None, now_ms: int) -> Entity | None:
-        """Return the entity after the change; None if it is not registered."""
+        """Return the entity after the change; None if it is no longer registered."""
         if self.unregister:
             return None
         if before is None:
@@ -98,9 +98,9 @@ def subject_of(change: LevelChange | PlaceChange) -> str:
 
 
 def in_batches(changes: Iterable[T], subject_of: Callable[[T], str]) -> Iterator[list[T]]:
-    """Return the changes in order, as many at a time as DynamoDB writes in one transaction.
+    """Yield the changes in order, in batches that DynamoDB writes in one transaction.
 
-    More of them fit if those with the same bundle follow each other.
+    More changes fit into a batch if those with the same bundle follow each other.
     """
     batch: list[T] = []
     events: Counter[int] = Counter()
@@ -118,12 +118,15 @@ def in_batches(changes: Iterable[T], subject_of: Callable[[T], str]) -> Iterator
 
 
 def _actions_for(bundled: int) -> int:
-    """Return the actions of a change with so many events in its bundle before it."""
+    """Return the number of actions of a change; ``bundled`` events precede it in its bundle."""
     return 2 if bundled % BUNDLED_EVENTS == 0 else 1
 
 
 class ConfigBatch(NamedTuple):
-    """Changes, each of another level or entity, with their audit data: ``in_batches`` bounds it."""
+    """Changes with their audit data. No two of them change the same level or entity.
+
+    ``in_batches`` bounds their number.
+    """
 
     levels: tuple[tuple[LevelChange, AuditedChange], ...]
     places: tuple[tuple[PlaceChange, AuditedChange], ...]
@@ -139,7 +142,7 @@ class ConfigBatch(NamedTuple):
     ) -> ConfigBatch:
         """Prepare the audit events of the changes, once for all attempts."""
         batches = list(in_batches(changes, subject_of))
-        assert len(batches) <= 1, "the caller splits what is larger"
+        assert len(batches) <= 1, "the caller must divide the changes by in_batches()"
         levels, places = [], []
         for change in changes:
             if isinstance(change, PlaceChange):
@@ -152,7 +155,7 @@ class ConfigBatch(NamedTuple):
 
     @property
     def entity_ids(self) -> Iterator[str]:
-        """All entities that the batch is about; empty for defaults."""
+        """The entities of all changes; the empty string for resource and system defaults."""
         yield from (change.level.entity_id for change, _ in self.levels)
         yield from (change.entity_id for change, _ in self.places)
 
@@ -160,7 +163,7 @@ class ConfigBatch(NamedTuple):
 def level_event(
     before: dict[str, Any] | None, after: LevelConfig | None
 ) -> tuple[AuditAction, dict[str, Any]]:
-    """Return action and details of the event of a level; ``before`` as the log describes it."""
+    """Return action and details of the event of a level; ``before`` is in the log's form."""
     if after is None:
         return AuditAction.LIMITS_DELETED, {"previous": before}
     return AuditAction.LIMITS_SET, {**after.to_dict(), "previous": before}
