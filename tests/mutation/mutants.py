@@ -515,8 +515,8 @@ MUTANTS = [
     Mutant(
         "a failure costs more than a success after a release",
         "zae_limiter/admission/account.py",
-        "Booking(self, self.changed_by(parts).kept_at_most_the_cost(amounts), parts)",
-        "Booking(self, self.changed_by(parts), parts)",
+        "Booking(self, self.changed_by(shares).kept_at_most_the_cost(amounts), shares)",
+        "Booking(self, self.changed_by(shares), shares)",
         LEASES + "test_a_failed_block_costs_what_was_settled_and_no_more",
     ),
     Mutant(

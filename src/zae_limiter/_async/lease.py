@@ -239,7 +239,7 @@ class Lease:
         if ended.is_committed:
             return
         changes = self._due_at_end(account, failed)
-        settlements = account.settlements(account.parts(changes)) if changes else ()
+        settlements = account.settlements(account.shares(changes)) if changes else ()
         if self._slots is not None:
             settlements = await self._with_slots(self._slots, settlements)
         if settlements:
@@ -292,7 +292,7 @@ class Lease:
         if account.charges:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
-            cost = account.changed_by(account.parts(written)).written()
+            cost = account.changed_by(account.shares(written)).written()
             committed = self._ended is not None and self._ended.is_committed
             lost = bool(written) and not committed
             self._watch.settled(cost, written, failed=failed, lost=lost)
