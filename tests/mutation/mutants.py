@@ -1489,7 +1489,8 @@ MUTANTS = [
     Mutant(
         "siblings pass a caller whose slot has returned",
         "zae_limiter/concurrency/waiting_line.py",
-        "                    head.is_aside = False\n                    self._send_head_up(key)",
+        "                    head.is_aside = False\n"
+        "                    self._add_head_to_parents_queue(key)",
         "                    pass",
         "tests/unit/test_waiting_line.py::"
         "test_a_caller_whose_own_slot_returns_comes_back_before_its_siblings_wake",

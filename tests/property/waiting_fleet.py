@@ -223,7 +223,7 @@ class Client:
         outcomes = applied_outcomes(changes, Shown(image), sent.stamp_ms)  # type: ignore[arg-type]
         for caller in sent.credits:
             assert caller.reservation is not None
-            self.line.given_back(caller.reservation)
+            self.line.note_credit(caller.reservation)
         for caller, outcome in zip(sent.callers, outcomes[len(sent.credits) :], strict=True):
             caller.reservation = outcome.reservation
             assert caller.reservation is not None
@@ -390,7 +390,7 @@ class Fleet:
         image = self.image
 
         def see() -> None:
-            client.line.see(image)
+            client.line.note_image(image)
             client.move_dues()
 
         client.at(self.later(), see)

@@ -265,7 +265,7 @@ class TokenWaiting(WaitingCharge):
         with suppress(ZAELimiterError, TimeoutError):  # a hint: the reservation is there anyway
             image = await awithin(LONGEST_LOOK_S, read)
             if image is not None and not isinstance(image, CombinedImage):
-                self._lines.see(sleeper, image)
+                self._lines.note_image(sleeper, image)
 
     async def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct what is counted for a reservation that has lapsed. Its tokens are lost."""

@@ -84,7 +84,7 @@ class WaitingCharge:
         await self._call.settle_quietly(tuple(settlements), settled)
         if settled.is_committed:
             for grant in returned:
-                self._lines.given_back(grant)
+                self._lines.note_credit(grant)
                 if grant.holds:
                     self._lines.slots_returned(grant)
 

@@ -37,7 +37,7 @@ class SlotWaiting(WaitingCharge):
         """Return when all buckets of the call have granted it; raise at the deadline."""
         lines, queued, pause_s, asks = self._lines, self._arrive(scope), LEAST_LOOK_S, True
         try:
-            if lines.has_queue(queued.key, queued.above):
+            if lines.has_queue(queued.key, queued.parent_key):
                 lines.enter_queue(queued)
             while True:
                 self._sleep_in_queue(queued, None)
@@ -66,7 +66,7 @@ class SlotWaiting(WaitingCharge):
         queued = self._sleeper((scope.buckets[0][0], scope.resource))
         for entity_id, in_force in scope.buckets[1:]:
             if in_force.slot_keys:
-                queued.above = (entity_id, scope.resource)
+                queued.parent_key = (entity_id, scope.resource)
         self._lines.arrive(queued)
         return queued
 

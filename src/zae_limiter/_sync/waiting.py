@@ -267,7 +267,7 @@ class TokenWaiting(WaitingCharge):
         with suppress(ZAELimiterError, TimeoutError):  # a hint: the reservation is there anyway
             image = within(LONGEST_LOOK_S, read)
             if image is not None and not isinstance(image, CombinedImage):
-                self._lines.see(sleeper, image)
+                self._lines.note_image(sleeper, image)
 
     def _forfeit(self, taken: Taken, grant: Grant) -> None:
         """Correct what is counted for a reservation that has lapsed. Its tokens are lost."""
