@@ -205,7 +205,7 @@ MUTANTS = [
     Mutant(
         "text after a report is free",
         "zae_limiter/llm/chunks.py",
-        "self.final = False  # what was reported did not include this",
+        "self.final = False  # the reported usage did not include this text",
         "pass",
         CHUNKS + "test_text_after_a_report_makes_it_provisional_again",
     ),
