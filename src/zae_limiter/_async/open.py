@@ -143,7 +143,7 @@ def stack_to_open(stack: str | None, url: str | None = None) -> str:
 def _contradiction(of_stack: dict[str, str]) -> str:
     names = ", ".join(f"{name}=" for name in of_stack)
     return (
-        f"names a store, and so does {names}: leave one of them out; the URL of a stack is "
+        f"names a store, and so does {names}: drop one of them; the URL of a stack is "
         "dynamodb://STACK?region=…&endpoint_url=…"
     )
 
