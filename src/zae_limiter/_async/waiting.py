@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from zae_limiter._async.acquire import AcquireCall
@@ -50,16 +51,11 @@ PAUSE_S = (4.0, 8.0)
 QUICKER_MS = 50  # the pause after a rejection although the amount seems to fit
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WaitingCall(AcquireCall):
     """An acquire with a timeout. A ``consume`` within its lease does not wait."""
 
-    __slots__ = ("timeout", "waited_s")
-
-    def __init__(self, call: AcquireCall, timeout: float) -> None:
-        for name in AcquireCall.__slots__:
-            setattr(self, name, getattr(call, name))
-        self.timeout = timeout
-        self.waited_s = 0.0
+    timeout: float
 
     async def charge(
         self,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 from types import TracebackType
@@ -38,46 +39,26 @@ if TYPE_CHECKING:
 _DEBUG = 10  # logging.DEBUG; `import zae_limiter` does not import logging
 
 
+@dataclass(eq=False, repr=False)
 class AcquireCall:
     """The arguments of one acquire, and the calls to the store that it makes.
 
-    ``repository`` is None until it is opened by ``open_repository``.
+    ``repository`` is None until it is opened by ``open_repository``. ``waited_s`` is the time for
+    which an acquire with a timeout has waited.
     """
 
-    waited_s = 0.0  # the time for which an acquire with a timeout has waited
-    __slots__ = (
-        "cascade",
-        "entity_id",
-        "keeps_on_error",
-        "limits",
-        "observer",
-        "on_unavailable",
-        "open_repository",
-        "prefer_stored",
-        "repository",
-        "resource",
-        "speculative",
-    )
-
-    def __init__(
-        self,
-        entity_id: str,
-        resource: str,
-        limits: tuple[Limit, ...] | None,
-        repository: SyncRepository | None,
-        open_repository: Callable[[], SyncRepository],
-    ) -> None:
-        self.entity_id = entity_id
-        self.resource = resource
-        self.limits = limits
-        self.repository = repository
-        self.open_repository = open_repository
-        # Set by the limiter; as keywords of a class they take ten times as long.
-        self.prefer_stored = self.keeps_on_error = False
-        self.speculative = True
-        self.cascade: bool | None = None
-        self.on_unavailable: OnUnavailable | None = None
-        self.observer: Observer | None = None
+    entity_id: str
+    resource: str
+    limits: tuple[Limit, ...] | None
+    repository: SyncRepository | None
+    open_repository: Callable[[], SyncRepository]
+    prefer_stored: bool = False
+    keeps_on_error: bool = False
+    speculative: bool = True
+    cascade: bool | None = None
+    on_unavailable: OnUnavailable | None = None
+    observer: Observer | None = None
+    waited_s: float = 0.0
 
     @property
     def is_shadow(self) -> bool:

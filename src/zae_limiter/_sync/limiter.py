@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._sync.acquire import Acquire, AcquireCall
@@ -139,20 +140,26 @@ class SyncRateLimiter(Management):
             check_bucket_names(entity_id, resource)
         except TypeError:  # one of the two is not hashable; these checks name it
             check_entity_id(entity_id), check_resource(resource)
-        call = AcquireCall(
-            entity_id,
-            resource,
-            None if limits is None else check_limits(limits),
-            self._repository,
-            self._opened,
+        observer = self._observer if mode is None else self._observer_in(mode)
+        call_type: Callable[..., AcquireCall] = AcquireCall
+        if timeout is not None:
+            call_type = _call_type(timeout, observer)
+        call = call_type(
+            entity_id=entity_id,
+            resource=resource,
+            limits=None if limits is None else check_limits(limits),
+            repository=self._repository,
+            open_repository=self._opened,
+            prefer_stored=use_stored_limits,
+            keeps_on_error=keeps_on_error,
+            speculative=self.speculative_writes,
+            cascade=cascade,
+            on_unavailable=(
+                self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+            ),
+            observer=observer,
         )
-        call.prefer_stored, call.cascade = use_stored_limits, cascade
-        call.on_unavailable = (
-            self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        )
-        call.speculative, call.keeps_on_error = self.speculative_writes, keeps_on_error
-        call.observer = self._observer if mode is None else self._observer_in(mode)
-        return Acquire(call if timeout is None else _waiting(call, timeout), amounts)
+        return Acquire(call, amounts)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of
@@ -263,13 +270,13 @@ class SyncRateLimiter(Management):
         from zae_limiter.admission.charge import statuses, under_limits
 
         call = AcquireCall(
-            check_entity_id(entity_id),
-            check_resource(resource),
-            None if limits is None else check_limits(limits),
-            self._repository,
-            self._opened,
+            entity_id=check_entity_id(entity_id),
+            resource=check_resource(resource),
+            limits=None if limits is None else check_limits(limits),
+            repository=self._repository,
+            open_repository=self._opened,
+            prefer_stored=prefer_stored,
         )
-        call.prefer_stored = prefer_stored
         scope = call.scope()
         charging = call.charging
         images = charging.images(scope)
@@ -302,13 +309,13 @@ def _is_keep(on_error: object) -> bool:
     return True
 
 
-def _waiting(call: AcquireCall, timeout: float) -> AcquireCall:
-    """Return a call that waits; a timeout of 0, or shadow mode, leaves the call as it is."""
-    if not check_timeout(timeout) or call.is_shadow:
-        return call
+def _call_type(timeout: float, observer: Observer | None) -> Callable[..., AcquireCall]:
+    """Return the class of a call with a timeout. With 0, or in shadow mode, it does not wait."""
+    if not check_timeout(timeout) or (observer is not None and observer.is_shadow):
+        return AcquireCall
     from zae_limiter._sync.waiting import WaitingCall  # most programs do not wait
 
-    return WaitingCall(call, timeout)
+    return functools.partial(WaitingCall, timeout=timeout)
 
 
 def _given(keywords: dict[str, Any]) -> dict[str, Any]:
