@@ -1,6 +1,6 @@
-"""The contract that every engine fulfils, as tests.
+"""The contract suite: tests that every engine passes.
 
-To check an engine of your own, say how it is opened and what it can do::
+To check your own engine, define how it is opened, and declare its capabilities::
 
     import pytest
     from zae_limiter import BackendCapabilities, Repository
@@ -23,10 +23,10 @@ To check an engine of your own, say how it is opened and what it can do::
         def engine_spec(self, tmp_path):
             return MySpec(f"{tmp_path}/store", CAPABILITIES)
 
-``SyncEngineContract`` and ``SyncEngineSpec`` do the same for the sync tree. Engines that a URL of
-``Repository.open`` leads to need no ``open`` of their own. Override ``EngineSpec.outage`` to have
-outages tested. pytest-asyncio must run in auto mode, and the marker ``slow`` be registered
-(long forms have it). Groups can be used alone: each module of ``_async`` has one class.
+``SyncEngineContract`` and ``SyncEngineSpec`` do the same for the sync tree. If ``Repository.open``
+opens the engine by a URL, the spec needs no ``open`` of its own. Override ``EngineSpec.outage`` to
+test outages. pytest-asyncio must run in auto mode, and the marker ``slow``, which long tests have,
+must be registered. Each module of ``_async`` has one class, which can be used alone.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineContract", "EngineSpec", "SyncEngineContract", "SyncEngineSpec"]
 
-if "pytest" in sys.modules:  # a child process of a test does without it
-    # Before the groups are imported: their asserts then show what they compared.
+if "pytest" in sys.modules:  # a child process of a test has not imported it
+    # This comes before the import of the groups, so that their asserts show the compared values.
     sys.modules["pytest"].register_assert_rewrite(
         *(
             f"{__name__}.{part}"

@@ -1,4 +1,4 @@
-"""Cancelled tasks: for the async tree only, an interrupt is the sync counterpart."""
+"""Cancelled tasks, in the async tree only. Interrupts are the counterpart in the sync tree."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CHANGES: list[Change] = [
 
 
 class CancellationContract(Contract):
-    """A cancelled lease costs nothing, whenever the cancellation strikes."""
+    """A cancelled lease costs nothing, at whatever moment the cancellation comes."""
 
     @pytest.fixture
     async def world_with_family(self, world: World) -> World:

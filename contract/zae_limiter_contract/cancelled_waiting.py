@@ -1,4 +1,4 @@
-"""Cancelled tasks that wait for tokens: for the async tree only."""
+"""Cancelled tasks that wait for tokens, in the async tree only."""
 
 from __future__ import annotations
 

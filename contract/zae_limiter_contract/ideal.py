@@ -1,4 +1,4 @@
-"""A token bucket in exact fractions, to hold the real ones against."""
+"""A token bucket in exact fractions, with which real buckets are compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zae_limiter.models.limit import Limit
 
 
 class IdealBucket:
-    """One limit; starts full."""
+    """A bucket with one limit, which begins full."""
 
     def __init__(self, limit: Limit, now_ms: int) -> None:
         self._capacity = Fraction(limit.capacity)
@@ -21,6 +21,6 @@ class IdealBucket:
         return min(self._capacity, self._level + accrued)
 
     def take(self, amount: int, now_ms: int) -> None:
-        """Whether it is there or not; a negative amount gives back."""
+        """Take an amount whether or not it is there; a negative amount is given back."""
         self._level = min(self._capacity, self.level(now_ms) - amount)
         self._at_ms = now_ms

@@ -1,4 +1,4 @@
-"""Ctrl-C during a change of configuration: made wholly or not at all. For the sync tree only."""
+"""Ctrl-C during a change of configuration, which is made wholly or not at all; sync tree only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CHANGES: list[Change] = [
 
 
 class InterruptedChangeContract(Contract):
-    """The change, its audit event and what is remembered of it."""
+    """The change, its audit event and the configuration cache agree."""
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     @SAMPLED_OR_ALL
@@ -88,7 +88,7 @@ def _faults(
 
 
 def _prepare(world: World) -> int:
-    """An entity with limits and a bucket that lacks five tokens; how many events there are."""
+    """Make an entity with limits and a bucket that lacks five tokens; count its events."""
     world.configure(Limit.per_minute("rpm", 5))
     world.repo.delete_entity(USER)
     world.repo.create_entity(USER)
@@ -98,7 +98,7 @@ def _prepare(world: World) -> int:
 
 
 def _seen(world: World, logged: int) -> tuple[object, ...]:
-    """What is stored, how many events there are since, and what the same repository believes."""
+    """Return the stored state, the number of events since, and the repository's own view."""
     repo = world.repo
     entity = repo.get_entity(USER)
     return (

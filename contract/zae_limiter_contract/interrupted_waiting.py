@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of an acquire that waits: for the sync tree only."""
+"""Ctrl-C at any moment of an acquire that waits, in the sync tree only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HastyClock(FakeClock):
 
 
 class InterruptedWaitingContract(Contract):
-    """What was reserved is given back, and no other caller waits for one that is gone."""
+    """Reserved tokens are given back, and no caller waits for an interrupted one."""
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     @SAMPLED_OR_ALL
@@ -59,6 +59,6 @@ class InterruptedWaitingContract(Contract):
 
 
 def spent(repo: SyncRepository) -> list[int]:
-    """Net tokens of the child's bucket, and of the parent's if it is charged, too."""
+    """Return the net tokens of the child's bucket, and of the parent's if it is charged."""
     buckets = [repo.get_bucket(each, API, "rps") for each in (CHILD, PARENT)]
     return [(each.total_consumed_milli or 0) // 1000 for each in buckets if each is not None]

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment: for the sync tree only, a cancelled task is the async counterpart."""
+"""Ctrl-C at any moment, in the sync tree only. Cancelled tasks are the async counterpart."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CALLS: list[Callable[[SyncRateLimiter], None]] = [asking_too_much, asking_what_i
 
 
 class InterruptContract(Contract):
-    """A lease counts wholly or not at all, and no lock stays behind."""
+    """A lease counts wholly or not at all, and no lock stays locked."""
 
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     @SAMPLED_OR_ALL
@@ -160,7 +160,7 @@ class InterruptContract(Contract):
 
 
 class _ClockThatStops(FakeClock):
-    """Cannot be read any more once it is stopped, so that nothing can be settled."""
+    """A clock that raises once it is stopped, so that nothing can be settled."""
 
     stopped = False
 
@@ -176,7 +176,7 @@ class _ClockThatStops(FakeClock):
 def _faults(
     bench: _Bench, tried: Iterator[int], block: Callable[[SyncLease], None], cost: int
 ) -> Iterator[str]:
-    """Interrupt at one point after the other until there is no such point any more."""
+    """Interrupt at one point after the other until there are no more points."""
     with bench:
         for position in tried:
             bench.prepare()
@@ -203,7 +203,7 @@ def _faults(
 
 
 class _Bench:
-    """A repository that is interrupted, and another one that looks on."""
+    """A repository that is interrupted, and another one that checks the result."""
 
     def __init__(self, spec: EngineSpec, clock: FakeClock, cascade: bool) -> None:
         self.spec = spec
@@ -232,25 +232,25 @@ class _Bench:
         self._other.close()
 
     def reopen(self) -> bool:
-        """Start again after a fault; False if that does not help."""
+        """Open the repository again after a fault; False if that does not help."""
         self._close()
         return self.spec.capabilities.durable and _in_time(self._open)
 
     def prepare(self) -> None:
-        """Full buckets, and configuration to be read anew."""
+        """Fill the buckets, and empty the configuration cache."""
         self._repo.invalidate_config_cache()
         for entity_id in self._entities:
             self._repo.reset_bucket(entity_id, API)
 
     def silence(self) -> str | None:
-        """Which repository does not answer any more, if any."""
+        """Return the repository that no longer answers, if any."""
         for name, repository in (("the same", self._repo), ("another", self._other)):
             if not _in_time(partial(_acquire, repository)):
                 return f"afterwards {name} repository does not answer another thread"
         return None
 
     def miscount(self, allowed: set[int]) -> str | None:
-        """What is gone from the buckets, if it is neither nothing nor the cost."""
+        """Return the tokens missing in the buckets if they are neither none nor the cost."""
         spent = [CAPACITY - self._tokens(entity_id) for entity_id in self._entities]
         if len(set(spent)) > 1 or spent[0] not in allowed:
             return f"{spent} tokens are gone, not {' or '.join(map(str, sorted(allowed)))}"
@@ -267,7 +267,7 @@ def _acquire(repository: SyncRepository) -> None:
 
 
 def _in_time(call: Callable[[], None], seconds: float = 10.0) -> bool:
-    """Whether a call succeeds in a thread of its own before anybody would lose patience."""
+    """Tell whether a call, in a thread of its own, succeeds within a generous time."""
     done: list[float] = []
 
     def run() -> None:

@@ -1,11 +1,11 @@
 """Interrupts at every point at which they can strike.
 
 CPython runs signal handlers, and so raises KeyboardInterrupt, only when a function starts and when
-a call into C returns (and when a loop goes round, which adds nothing here). A profile function is
-called at just these points, and what it raises comes out of the call as an interrupt would. Raising
-at every line would also strike where no signal can, such as between the last statement of a
-``with lock:`` block and the release of the lock. Points inside ``threading`` count where the
-library called it: ``with condition:`` can be struck, too.
+a call into C returns (and at the end of each round of a loop, which adds nothing here). A profile
+function is called at exactly these points, and its errors come out of the call as an interrupt
+would. An error at every line would also strike where no signal can, such as between the last
+statement of a ``with lock:`` block and the release of the lock. Points inside of ``threading``
+count if the library called it, since an interrupt can strike inside of ``with condition:`` as well.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ LEFT_OUT = (
 
 
 def positions(capabilities: BackendCapabilities, *, thorough: bool, part: int = 0) -> Iterator[int]:
-    """A sample, of which there are three ``part``s, as far from each other as can be.
+    """Return one of three ``part``s of a sample of positions, spread as evenly as possible.
 
-    Thorough means all of them, or a larger sample where every call goes over a network.
+    A thorough test gets all positions, or a larger sample if every call goes over a network.
     """
     if thorough:
         return count(1, THOROUGH_NETWORK_STEP if capabilities.infrastructure else 1)
@@ -53,9 +53,9 @@ def positions(capabilities: BackendCapabilities, *, thorough: bool, part: int = 
 
 
 class InterruptAt:
-    """Inside it the ``position``-th point within the library raises KeyboardInterrupt.
+    """A block in which the ``position``-th point of the library raises KeyboardInterrupt.
 
-    ``on_strike`` is called just before.
+    ``on_strike`` is called just before the interrupt.
     """
 
     def __init__(self, position: int, on_strike: Callable[[], None] = lambda: None) -> None:
@@ -71,7 +71,7 @@ class InterruptAt:
         self.disarm()
 
     def disarm(self) -> None:
-        """Do not strike any more."""
+        """Raise no more interrupts."""
         sys.setprofile(None)
 
     def _at_point(self, frame: FrameType, event: str, arg: Any) -> None:

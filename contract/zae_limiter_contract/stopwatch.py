@@ -1,4 +1,4 @@
-"""Promises in seconds, judged on a machine whose cores other work may occupy."""
+"""Measurements of promises in seconds, on a machine whose cores may be busy with other work."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NAP_S = 0.005
 class Stopwatch:
     """Measures a block, and how late the machine woke a thread that slept meanwhile.
 
-    For code that waits. What computes is measured in CPU time (``time.thread_time``) instead:
-    it keeps the sleeping thread from waking, and would excuse itself.
+    This is for code that waits. Code that computes is measured in CPU time (``time.thread_time``)
+    instead, since it would itself delay the sleeping thread.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Stopwatch:
         self._sleeper.join()
 
     def within(self, promised_s: float) -> bool:
-        """Whether the block took no longer than promised, but for what the machine was late."""
+        """Tell whether the block took at most the promised time, plus the delay of the machine."""
         return self.seconds < promised_s + SLACK_S + self.late_s
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Many at once: tasks, threads, processes. ``agather`` and ``gather`` are a pair for the trees."""
+"""Many calls at once, in tasks, threads or processes. ``gather`` is the sync ``agather``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CHILD_TIMEOUT_S = 60
 
 
 async def agather(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Each call in a task of its own; results in order."""
+    """Run each call in a task of its own; return the results in order."""
     return list(await asyncio.gather(*(call() for call in calls)))
 
 
 def gather(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Each call in a thread of its own, let go at the same moment; results in order."""
+    """Run each call in a thread of its own, all started together; return results in order."""
     gate = threading.Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T:
@@ -35,9 +35,9 @@ def gather(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def in_processes(module: str, jobs: Sequence[Any]) -> list[str]:
-    """Run a module once for each job, all let go at the same moment; what each has printed.
+    """Run a module once for each job, all started together; return the output of each.
 
-    The module reads its pickled job from stdin, says "ready", and waits for a line.
+    The module reads its pickled job from stdin, prints "ready", and waits for a line.
     """
     children = [start_process(module, job) for job in jobs]
     try:
@@ -59,7 +59,7 @@ def in_processes(module: str, jobs: Sequence[Any]) -> list[str]:
 
 
 def start_process(module: str, job: Any) -> subprocess.Popen[bytes]:
-    """A child that has its job, with the same import path as this process."""
+    """Start a child process with its job and with the same import path as this process."""
     path = os.pathsep.join(filter(None, sys.path))
     child = subprocess.Popen(
         [sys.executable, "-m", module],

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         UsageSummary,
     )
 
-_MODULES = {  # every other name is one of ``exceptions`` or ``models``
+_MODULES = {  # all other names are in ``exceptions`` or ``models``
     "RateLimiter": "_async.limiter",
     "Repository": "_async.repository",
     "RepositoryBuilder": "_async.builder",
@@ -151,10 +151,10 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker knows the names above, and that there are no others
+if not TYPE_CHECKING:  # a type checker then reports names that are not listed above
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:  # `from zae_limiter import schema` asks here first
+        if name not in __all__:  # for `from zae_limiter import schema`, Python asks here first
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from zae_limiter._lazy import import_name
 

@@ -1,4 +1,4 @@
-"""Importing public names on first use, so that a program pays only for what it uses."""
+"""Import of public names on first use, so that a program imports only the modules it uses."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ def import_name(
     names: Collection[str] = (),
     searched: tuple[str, ...] = (),
 ) -> Any:
-    """Return what the ``__getattr__`` of ``package`` is asked for, and keep it in the package.
+    """Import a name for the ``__getattr__`` of ``package``, and store it in the package.
 
-    ``modules`` says in which module of the package a name is (one that begins with a dot is beside
-    the package). Each of ``names`` that is not among them is in one of the ``searched`` modules,
-    which are imported in turn.
+    ``modules`` maps names to modules of the package; a module that begins with a dot is a sibling
+    of the package. All other ``names`` are in one of the ``searched`` modules, which are imported
+    in turn.
     """
-    candidates = (modules[name],) if name in modules else searched if name in names else ()
+    candidates: tuple[str, ...] = ()
+    if name in modules:
+        candidates = (modules[name],)
+    elif name in names:
+        candidates = searched
     for candidate in candidates:
         module = import_module(f".{candidate}", package)
         if hasattr(module, name):
             value = getattr(module, name)
-            setattr(sys.modules[package], name, value)  # the next access does not come here
+            setattr(sys.modules[package], name, value)  # later accesses find the name there
             return value
     raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -1,21 +1,21 @@
-"""The version of the distribution, which the build reads from here, and the order of versions."""
+"""The version of the distribution, and the order of versions. The build reads this file."""
 
 from __future__ import annotations
 
 __version__ = "1.0.0rc1"
 
 _FORM = r"(\d+)\.(\d+)\.(\d+)(?:\.?(dev|a|b|rc)(\d+))?"
-_STAGES = ("dev", "a", "b", "rc", None)  # one without a suffix comes after all that lead to it
+_STAGES = ("dev", "a", "b", "rc", None)  # a release, which has no suffix, comes last
 
 
 def is_older(version: object, than: str = __version__) -> bool:
-    """Return whether ``version`` precedes ``than``; False where either has an unknown form."""
+    """Tell whether ``version`` precedes ``than``; False if either has an unknown form."""
     first, second = _order(version), _order(than)
     return first is not None and second is not None and first < second
 
 
 def _order(version: object) -> tuple[int, ...] | None:
-    import re  # most programs import the version only
+    import re  # imported here, since most programs only need the version
 
     match = re.match(_FORM, version) if isinstance(version, str) else None
     if match is None:

@@ -1,7 +1,7 @@
-"""JSON from outside, bounded in size and depth before it is parsed.
+"""A parser for untrusted JSON that checks its size and depth first.
 
-A parser calls itself for every level of nesting: a text of nothing but brackets would exhaust the
-stack of the process.
+A parser calls itself for every level of nesting, so a text that consists of brackets alone would
+exhaust the stack of the process.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MAX_DEPTH = 32  # levels; nothing that this library reads has ten
-# A string, closed or not, or a bracket: strings are matched so that brackets inside do not count.
+MAX_DEPTH = 32  # levels; all documents of this library have fewer than ten
+# A string (closed or not) or a bracket. Strings are matched so that brackets inside do not count.
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def parse_bounded(text: str, *, longest: int, deepest: int = MAX_DEPTH) -> Any:
-    """Parse JSON; ValueError says that it is too long, nested too deeply or malformed."""
+    """Parse JSON; raise ValueError if it is too long, nested too deeply or malformed."""
     if len(text) > longest:
         raise ValueError(f"has more than {longest:,} characters")
     depth = 0
@@ -32,7 +32,7 @@ def parse_bounded(text: str, *, longest: int, deepest: int = MAX_DEPTH) -> Any:
 
 
 def is_deeper(value: object, levels: int = MAX_DEPTH) -> bool:
-    """Whether mappings and lists are nested in more than so many levels."""
+    """Tell whether mappings and lists are nested more than ``levels`` deep."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [inside for outer in layer for inside in _inside(outer)]

@@ -1,6 +1,6 @@
-"""The documented token-bucket arithmetic: pure, integers, time is an argument.
+"""The documented token-bucket arithmetic: pure functions on integers, with time as an argument.
 
-``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package; the engines use them
+``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package. The engines use them
 through ``zae_limiter.admission``, which counts from a fixed epoch and so stores no refill time.
 The functions on ``BucketState`` are public, for programs that keep a bucket themselves.
 """
@@ -34,12 +34,12 @@ class ConsumeResult(NamedTuple):
 
 
 def accrued_milli(elapsed_ms: int, refill_amount_milli: int, refill_period_ms: int) -> int:
-    """Return the millitokens that accrue in ``elapsed_ms``; signed, rounded down."""
+    """Return the millitokens that accrue in ``elapsed_ms``, rounded down. They may be negative."""
     return elapsed_ms * refill_amount_milli // refill_period_ms
 
 
 def wait_ms(deficit_milli: int, refill_amount_milli: int, refill_period_ms: int) -> int:
-    """Return the shortest time in which ``deficit_milli`` accrue: the inverse of the above."""
+    """Return the shortest time in which ``deficit_milli`` accrue; inverse of ``accrued_milli``."""
     return -(-deficit_milli * refill_period_ms // refill_amount_milli)
 
 
@@ -51,9 +51,10 @@ def refill_bucket(
     refill_amount_milli: int,
     refill_period_ms: int,
 ) -> RefillResult:
-    """Add what has accrued, up to the capacity; advance the refill time by the time that took.
+    """Add the accrued millitokens, up to the capacity, and advance the refill time.
 
-    The rest, too short for a millitoken, counts for the next refill.
+    The refill time advances by the time in which the whole millitokens have accrued. The rest of
+    the elapsed time counts for the next refill.
     """
     elapsed_ms = now_ms - last_refill_ms
     if elapsed_ms <= 0 or not refill_amount_milli:  # slots do not refill
@@ -64,7 +65,7 @@ def refill_bucket(
 
 
 def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResult:
-    """Take ``requested`` tokens if the bucket holds them; otherwise refill it only."""
+    """Take ``requested`` tokens if the bucket holds them; otherwise only refill it."""
     refill = _refill(state, now_ms)
     needed_milli = requested * MILLI
     left_milli = refill.new_tokens_milli - needed_milli
@@ -89,7 +90,7 @@ def calculate_retry_after(
 ) -> float:
     """Return the seconds until ``deficit_milli`` have accrued, rounded up to the millisecond.
 
-    Infinite for a limit that does not refill.
+    The result is infinite for a limit that does not refill.
     """
     if deficit_milli <= 0:
         return 0.0
@@ -104,7 +105,7 @@ def calculate_available(state: BucketState, now_ms: int) -> int:
 
 
 def would_refill_satisfy(state: BucketState, requested: int, now_ms: int) -> bool:
-    """Whether the bucket holds ``requested`` tokens at ``now_ms``."""
+    """Tell whether the bucket holds ``requested`` tokens at ``now_ms``."""
     return _refill(state, now_ms).new_tokens_milli >= requested * MILLI
 
 

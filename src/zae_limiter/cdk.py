@@ -1,4 +1,4 @@
-"""The construct for AWS CDK: the documented place of ``zae_limiter_ops.cdk``."""
+"""The documented import path of ``zae_limiter_ops.cdk``, the construct for AWS CDK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole error tree. Every error carries its data, pickles, and says what to do next."""
+"""All errors of the package. Every error carries its data, can be pickled, and says what to do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _rebuild(cls: type[ZAELimiterError], args: tuple[Any, ...], state: dict[str,
 
 
 class ZAELimiterError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
     def copy(self) -> Self:
-        """Return a copy for another caller: two tasks must not raise the same object."""
+        """Return a copy for another caller, since two tasks must not raise the same object."""
         twin = type(self).__new__(type(self), *self.args)
         twin.args = self.args
         twin.__dict__.update(self.__dict__)
@@ -28,7 +28,7 @@ class ZAELimiterError(Exception):
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A cause may hold sockets or frames, which do not pickle: keep its text.
+        # A cause may hold sockets or frames, which cannot be pickled, so only its text is kept.
         state = dict(self.__dict__)
         cause = state.get("cause")
         if cause is not None:
@@ -40,21 +40,21 @@ class ZAELimiterError(Exception):
 
 
 class RateLimitError(ZAELimiterError):
-    """Base of the errors that are about limits and leases, not about the store."""
+    """Base of the errors about limits and leases."""
 
 
 class RateLimitExceeded(RateLimitError):
     """At least one limit has too few tokens. Nothing was charged.
 
     ``statuses`` lists every limit in force, of the entity and of its cascading parent. ``at_ms`` is
-    when the request was rejected, in epoch milliseconds.
+    the moment of the rejection, in epoch milliseconds.
     """
 
     def __init__(self, statuses: Sequence[LimitStatus], at_ms: int | None = None) -> None:
         self.statuses: list[LimitStatus] = list(statuses)
         self.at_ms = at_ms
 
-    # The message is put together when it is asked for: a tenth of a rejection from the cache.
+    # The message is made only when it is read: it takes a tenth of a rejection from the cache.
     def __str__(self) -> str:
         from zae_limiter import rejection
 
@@ -64,44 +64,44 @@ class RateLimitExceeded(RateLimitError):
         return f"{type(self).__name__}({str(self)!r})"
 
     def _args(self) -> tuple[str]:
-        """The message alone, as errors have it."""
+        """The message alone, as in other errors."""
         return (str(self),)
 
     def _keep_args(self, _: tuple[Any, ...]) -> None:
-        """Leave them as they are: they follow from the statuses."""
+        """Ignore new args: they follow from the statuses."""
 
     args = property(_args, _keep_args)
 
     @property
     def violations(self) -> list[LimitStatus]:
-        """The limits that did not have enough."""
+        """The limits that held too few tokens."""
         return [s for s in self.statuses if s.exceeded]
 
     @property
     def passed(self) -> list[LimitStatus]:
-        """The limits that had enough."""
+        """The limits that held enough tokens."""
         return [s for s in self.statuses if not s.exceeded]
 
     @property
     def primary_violation(self) -> LimitStatus | None:
-        """The violation that takes longest to clear."""
+        """The violation with the longest wait."""
         return max(self.violations, key=lambda s: s.retry_after_seconds, default=None)
 
     @property
     def retry_after_seconds(self) -> float:
-        """The exact wait until the same request fits if nothing else is charged; may be ``inf``."""
+        """The exact wait until the request fits if nothing else is charged; ``inf`` if never."""
         primary = self.primary_violation
         return primary.retry_after_seconds if primary else 0.0
 
     @property
     def retry_after_header(self) -> str:
-        """Value of an HTTP ``Retry-After`` header; a day if waiting can never help."""
-        from zae_limiter import rejection  # functions raise no rejections
+        """The value of an HTTP ``Retry-After`` header; a day if the request can never fit."""
+        from zae_limiter import rejection  # imported here, since functions raise no rejections
 
         return rejection.retry_after_header(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return strict JSON for the response of an API: an infinite wait is null."""
+        """Return values for the JSON response of an API; an infinite wait is None."""
         from zae_limiter import rejection
 
         return rejection.as_dict(self)
@@ -111,7 +111,7 @@ class RateLimitExceeded(RateLimitError):
 
         The styles are those of ``Lease.headers``.
         """
-        from zae_limiter.headers import rate_limit_headers  # not before it is needed
+        from zae_limiter.headers import rate_limit_headers  # few programs need it
 
         headers = rate_limit_headers(self.statuses, style, now_ms=self.at_ms)
         return {**headers, "Retry-After": self.retry_after_header}
@@ -154,7 +154,7 @@ class RateLimiterUnavailable(InfrastructureError):
 
 
 class PermissionDenied(InfrastructureError):
-    """The store refused access. Never treated as an outage."""
+    """The store refused access. This is never treated as an outage."""
 
     def __init__(self, message: str, *, cause: BaseException | None = None) -> None:
         self.cause = cause
@@ -187,7 +187,7 @@ class InfrastructureNotFoundError(InfrastructureError):
 
 
 class NamespaceNotFoundError(InfrastructureError):
-    """No namespace of that name or id."""
+    """There is no namespace with that name or id."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -217,16 +217,16 @@ class EntityError(ZAELimiterError):
 
 
 class EntityNotFoundError(EntityError):
-    """No such entity."""
+    """There is no entity with that id."""
 
     def __init__(self, entity_id: str) -> None:
         super().__init__(
-            entity_id, f"entity {entity_id!r} does not exist; create_entity() makes it"
+            entity_id, f"entity {entity_id!r} does not exist; create_entity() creates it"
         )
 
 
 class EntityExistsError(EntityError):
-    """An entity of that id exists."""
+    """An entity with that id exists already."""
 
     def __init__(self, entity_id: str) -> None:
         super().__init__(

@@ -1,14 +1,14 @@
-"""HTTP headers that tell a client its limits, in three styles. Pure: time is an argument.
+"""HTTP headers that tell a client its limits, in three styles.
 
-| style | headers | when a limit is full again |
+| style | headers | the time at which a limit is full again |
 |---|---|---|
 | ``ietf`` | ``RateLimit-Policy``, ``RateLimit`` (IETF draft 11) | seconds |
 | ``x-ratelimit`` | ``X-RateLimit-{Limit,Remaining,Reset}`` of the tightest limit | epoch seconds |
 | ``openai`` | ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}`` | ``6m0s`` |
 
-Numbers are whole: what is left is rounded down and never negative, times are rounded up. A limit
-that the entity and its parent both have is shown once, with the smaller rest. Limits on calls in
-flight are not in the headers, which are about quotas over time.
+Numbers are whole: remaining tokens are rounded down and never negative, times are rounded up. If
+the entity and its parent both have a limit, it is shown once, with the fewer remaining tokens. The
+headers are about quotas over time, so limits on calls in flight are left out.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from zae_limiter.rejection import NEVER_FITS_S
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle, LimitStatus
 
-LARGEST_INTEGER = 999_999_999_999_999  # of a structured field, RFC 9651
-# The last part of a limit's name tells what it counts; other names are not in OpenAI's headers.
+LARGEST_INTEGER = 999_999_999_999_999  # in a structured field (RFC 9651)
+# The last part of a limit's name tells what it counts. OpenAI's headers leave out other names.
 REQUESTS = frozenset({"rps", "rpm", "rph", "rpd", "requests"})
 TOKENS = frozenset({"tps", "tpm", "tph", "tpd", "tokens"})
 
@@ -32,9 +32,9 @@ TOKENS = frozenset({"tps", "tpm", "tph", "tpd", "tokens"})
 def rate_limit_headers(
     statuses: Iterable[LimitStatus], style: HeaderStyle = "ietf", *, now_ms: int | None
 ) -> dict[str, str]:
-    """Return the headers of one response; none where no limit is known.
+    """Return the headers of one response; none if no limit is known.
 
-    A moment is left out where the present one (``now_ms``) is not known.
+    If the present moment (``now_ms``) is unknown, headers that contain a moment are left out.
     """
     write = _STYLES.get(style) if isinstance(style, str) else None
     if write is None:
@@ -45,9 +45,9 @@ def rate_limit_headers(
 
 
 def seconds_until_full(status: LimitStatus) -> float:
-    """Return when a limit is full again if nothing else is charged; a token too late at most.
+    """Return the seconds until a limit is full again if nothing else is charged.
 
-    What is left is known in whole tokens only.
+    They may be too long by the time of one token, since the status has whole tokens only.
     """
     limit = status.limit
     missing = max(0, limit.capacity - status.available)
@@ -62,7 +62,7 @@ def _ietf(statuses: Sequence[LimitStatus], _: int | None) -> dict[str, str]:
 
 
 def _policy(status: LimitStatus) -> str:
-    """Write a limit: the rate is the policy, a larger or smaller burst is a parameter of ours."""
+    """Write a limit. Its rate is the policy; a different burst is a parameter of our own."""
     limit = status.limit
     rate = f'"{limit.name}";q={_integer(limit.refill_amount)};w={limit.refill_period_seconds}'
     if limit.capacity == limit.refill_amount:
@@ -71,10 +71,10 @@ def _policy(status: LimitStatus) -> str:
 
 
 def _quota(status: LimitStatus) -> str:
-    """Write what is left, and when it changes.
+    """Write the remaining tokens and the time until the limit is full.
 
-    For a limit that has rejected the call that is when the call would fit, which is also what
-    ``Retry-After`` says at least.
+    For a limit that has rejected the call, it is the time until the call would fit, which is at
+    most that of ``Retry-After``.
     """
     seconds = status.retry_after_seconds if status.exceeded else seconds_until_full(status)
     until = NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds)
@@ -82,7 +82,7 @@ def _quota(status: LimitStatus) -> str:
 
 
 def _x_ratelimit(statuses: Sequence[LimitStatus], now_ms: int | None) -> dict[str, str]:
-    """Write one limit: the one that rejects longest, or else the one with the smallest rest."""
+    """Write one limit: the one with the longest rejection, or the least remaining share."""
     tightest = min(statuses, key=_tightness)
     headers = {
         "X-RateLimit-Limit": str(tightest.limit.capacity),
@@ -136,18 +136,18 @@ def _tightest_by_name(statuses: Iterable[LimitStatus]) -> list[LimitStatus]:
 
 
 def _tightest_key(status: LimitStatus) -> tuple[float, int]:
-    """Order limits of one name: the longest rejection first, then the smallest rest."""
+    """Order limits of one name: the longest rejection first, then the least remaining."""
     return (-status.retry_after_seconds if status.exceeded else 0.0, status.available)
 
 
 def _tightness(status: LimitStatus) -> tuple[float, float]:
-    """Order limits of different names: the longest rejection first, then the smallest share."""
+    """Order limits of several names: the longest rejection, then the least remaining share."""
     waiting, available = _tightest_key(status)
     return waiting, available / status.limit.capacity
 
 
 def _remaining(status: LimitStatus) -> int:
-    """Return what a client could still take; nothing while the bucket is paused."""
+    """Return the tokens that a client could still take; 0 while the bucket is paused."""
     return 0 if status.paused_seconds else max(0, status.available)
 
 

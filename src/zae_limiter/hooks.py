@@ -1,13 +1,13 @@
-"""Hooks: what a limiter tells a program about its calls, as they happen.
+"""Hooks: a limiter calls them when something happens to a call.
 
 >>> class Metrics(Hooks):
 ...     def on_reject(self, event):
 ...         rejected.labels(resource=event.resource).inc()
 >>> limiter = RateLimiter(repository, hooks=Metrics())
 
-A hook is called by the task or thread that made the call, in both trees as a plain function: it
-should return at once. What it raises never reaches the caller; the first error is logged. A limiter
-without hooks spends nothing on them.
+The task or thread that made the call calls the hook. A hook is a plain function, even for an async
+limiter, so it should return at once. Its errors never reach the caller; the first one is logged. A
+limiter without hooks spends no time on them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, Va
 from zae_limiter.models.status import LimitStatus
 
 NAMES = ("on_acquire", "on_reject", "on_settle", "on_outage", "on_shadow", "on_lost")
-COROUTINE_FLAG = 0x80  # of a code object; the module inspect is slow to import
+COROUTINE_FLAG = 0x80  # inspect.CO_COROUTINE; the module inspect is slow to import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcquireEvent:
-    """An acquire was granted. ``statuses`` is what is left, ``cascade`` says that a parent paid."""
+    """An acquire was granted.
+
+    ``statuses`` show the remaining tokens; ``cascade`` says that a parent was charged as well.
+    """
 
     entity_id: str
     resource: str
     consume: Mapping[str, int]
     statuses: tuple[LimitStatus, ...]
-    duration_s: float  # the whole acquire, waiting included
-    waited_s: float = 0.0  # of it, for tokens
+    duration_s: float  # of the whole acquire, including the time of waiting
+    waited_s: float = 0.0  # the part in which it waited for tokens
     cascade: bool = False
 
 
@@ -51,20 +54,20 @@ class RejectEvent:
 
     @property
     def violations(self) -> tuple[LimitStatus, ...]:
-        """The limits that did not have enough."""
+        """The limits that held too few tokens."""
         return tuple(status for status in self.statuses if status.exceeded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowEvent(RejectEvent):
-    """In shadow mode: a call that would have been rejected was let through, uncharged."""
+    """In shadow mode, a call was let through uncharged that would have been rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleEvent:
-    """A block has ended. ``cost`` is what it cost, ``written`` the debts and credits of its end.
+    """A block has ended. ``cost`` is its cost, ``written`` are the debts and credits of its end.
 
-    ``failed`` says that it raised, ``lost`` that the store did not take what was to be written.
+    ``failed`` says that the block raised, ``lost`` that its debts and credits were not written.
     """
 
     entity_id: str
@@ -80,8 +83,8 @@ class SettleEvent:
 class LostEvent:
     """A lease has lost its slots: they were not renewed in time, so another call may take them.
 
-    The call that holds the lease should stop; ``lease.lost`` says the same. The task or thread that
-    renews leases calls the hook.
+    The call that holds the lease should stop; it can also check ``lease.lost``. The task or thread
+    that renews leases calls this hook.
     """
 
     entity_id: str
@@ -91,7 +94,7 @@ class LostEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageEvent:
-    """The store did not answer an acquire or ``consume``; ``admitted`` if it was let through."""
+    """The store did not answer an acquire or ``consume``; ``admitted`` says it was let through."""
 
     entity_id: str
     resource: str
@@ -101,7 +104,7 @@ class OutageEvent:
 
 
 class Hooks:
-    """Does nothing: override what you need. Any object with some of these methods will do."""
+    """Base of hooks: override the methods you need. Any object with one of them is a hook."""
 
     def on_acquire(self, event: AcquireEvent) -> None:
         """An acquire was granted."""
@@ -110,7 +113,7 @@ class Hooks:
         """A call was rejected."""
 
     def on_settle(self, event: SettleEvent) -> None:
-        """A block has ended, and its settlement is written."""
+        """A block has ended, and its settlement was written or lost."""
 
     def on_outage(self, event: OutageEvent) -> None:
         """The store did not answer."""
@@ -123,15 +126,17 @@ class Hooks:
 
 
 class Observer:
-    """The mode of a limiter and its hooks. An enforcing limiter without hooks has none."""
+    """The mode of a limiter and its hooks. An enforcing limiter without hooks has no observer."""
 
     __slots__ = ("_failed", "_hooks", "is_shadow")
 
     def __init__(self, hooks: object = None, *, is_shadow: bool = False) -> None:
         self.is_shadow = is_shadow
-        listed = () if hooks is None else hooks if isinstance(hooks, list | tuple) else (hooks,)
-        _check_hooks(listed)
-        self._hooks = tuple(listed)
+        if hooks is None:
+            self._hooks: tuple[object, ...] = ()
+        else:
+            self._hooks = tuple(hooks) if isinstance(hooks, list | tuple) else (hooks,)
+        _check_hooks(self._hooks)
         self._failed: set[tuple[int, str]] = set()  # hooks and methods whose error was logged
 
     @property
@@ -160,11 +165,11 @@ class Observer:
     def _log_once(self, position: int, name: str, hook: object, error: Exception) -> None:
         if (position, name) not in self._failed:
             self._failed.add((position, name))
-            # Not before it is needed: `import zae_limiter` does without logging.
+            # Imported here, so that `import zae_limiter` does not import logging.
             from zae_limiter.quiet_logging import quiet_logger
 
             quiet_logger(__name__).error(
-                "%s.%s raised; further errors of it are not logged",
+                "the hook %s.%s raised; its later errors are not logged",
                 type(hook).__name__,
                 name,
                 exc_info=error,
@@ -172,10 +177,10 @@ class Observer:
 
 
 class AcquireWatch:
-    """Watches one acquire and its lease: measures times, makes events, lets shadowed calls pass.
+    """Watches one acquire and its lease: it measures times and makes the events.
 
-    ``would_reject`` are the statuses of the last rejection that shadow mode let through,
-    ``waited_s`` is for how long the acquire has slept until its tokens were there.
+    ``would_reject`` are the statuses of the last rejection that shadow mode let through;
+    ``waited_s`` is the time for which the acquire waited for its tokens.
     """
 
     __slots__ = (
@@ -220,7 +225,7 @@ class AcquireWatch:
     ) -> bool:
         """Report a rejection of the acquire, or of a consume that began at ``began_s``.
 
-        Returns whether shadow mode lets it through.
+        Return whether shadow mode lets the call through.
         """
         is_shadow, statuses = self.is_shadow, tuple(error.statuses)
         event = (ShadowEvent if is_shadow else RejectEvent)(
@@ -241,7 +246,7 @@ class AcquireWatch:
     def failed(
         self, error: RateLimiterUnavailable, *, admitted: bool, began_s: float | None = None
     ) -> bool:
-        """Report an outage; returns ``admitted``."""
+        """Report an outage; return ``admitted``."""
         event = OutageEvent(
             entity_id=self._entity_id,
             resource=self._resource,

@@ -1,4 +1,4 @@
-"""Users for load tests: the documented place of ``zae_limiter_lab.locust``."""
+"""The documented import path of ``zae_limiter_lab.locust``, the users for load tests."""
 
 from __future__ import annotations
 

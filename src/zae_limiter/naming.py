@@ -1,4 +1,4 @@
-"""Rules for ids and names, ids of namespaces and audit events, and authors of changes."""
+"""Rules for ids and names, new ids of namespaces and audit events, and authors of changes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 
 from zae_limiter.exceptions import InvalidIdentifierError, InvalidNameError, ValidationError
 
-CACHED_CHECKS = 4096  # names checked recently: a lookup takes half of the time of a check
+CACHED_CHECKS = 4096  # names that were checked recently; a lookup takes half the time of a check
 
 MAX_ID_LENGTH = 256
-# An entity's id is part of sort keys of DynamoDB's indexes, which hold 1,024 bytes; the longest
-# text around it is that of usage, 20 bytes.
+# An entity's id is part of sort keys of DynamoDB's indexes, which hold 1,024 bytes. The longest
+# text around the id has 20 bytes, in the keys of usage.
 MAX_ID_BYTES = 900
-MAX_UTF8_BYTES = 4  # of one character: shorter ids need not be encoded to be measured
+MAX_UTF8_BYTES = 4  # of one character
 MAX_RESOURCE_LENGTH = 128
 MAX_LIMIT_NAME_LENGTH = 64  # part of attribute names, which count for the size of every item
 MAX_NAMESPACE_LENGTH = 64
-# A cursor names a bucket; that of a listing of all namespaces its namespace, too.
+# A cursor names a bucket; the cursor of a listing of all namespaces also names its namespace.
 MAX_CURSOR_LENGTH = MAX_NAMESPACE_LENGTH + MAX_ID_LENGTH + MAX_RESOURCE_LENGTH + len("##")
 MIN_STACK_LENGTH = 3  # DynamoDB's bound for the name of a table
 # Lambda's names have at most 64 characters, and the longest suffix is "-limits-provisioner".
 MAX_STACK_LENGTH = 64 - len("-limits-provisioner")
 
-DEFAULT_RESOURCE = "_default_"  # an entity's limits for every resource without its own
+DEFAULT_RESOURCE = "_default_"  # for an entity's limits on all resources without own limits
 RESERVED_LIMIT_NAMES = frozenset({"wcu"})  # bookkeeping of the DynamoDB engine in the documents
 RESERVED_NAMESPACE = "_"
-# Key of a document of the reserved namespace: the schema version of the store.
+# The key of the document with the store's schema version, in the reserved namespace.
 VERSION_RECORD = "version"
 
-# Compiled when they are first used: few processes use all of them.
+# These are compiled on first use, since few processes use all of them.
 _RESOURCE = r"[A-Za-z0-9][A-Za-z0-9_.\-/:@+]*"
 _LIMIT = r"[A-Za-z][A-Za-z0-9_.\-]*"
 _NAMESPACE = r"[A-Za-z0-9][A-Za-z0-9_.\-]*"
@@ -42,7 +42,7 @@ _STACK = r"[A-Za-z][A-Za-z0-9\-]*"
 def check_entity_id(value: object, field: str = "entity_id") -> str:
     """Accept printable text of 1 to 256 characters without '#', not starting with '$'.
 
-    At most 900 bytes of UTF-8, which only matters for characters of four bytes.
+    It may have at most 900 bytes of UTF-8, which only matters for characters of four bytes.
     """
     if type(value) is str and _is_plain_id(value):
         return value
@@ -65,7 +65,7 @@ def check_entity_id(value: object, field: str = "entity_id") -> str:
 
 @lru_cache(CACHED_CHECKS)
 def _is_plain_id(value: str) -> bool:
-    """Check the whole rule in one expression, cached, since every acquire does."""
+    """Tell whether an id follows all rules; cached, since every acquire asks."""
     return (
         0 < len(value) <= MAX_ID_LENGTH
         and "#" not in value
@@ -77,11 +77,9 @@ def _is_plain_id(value: str) -> bool:
 
 
 def _fits_key(value: str) -> bool:
-    """Whether a printable id fits the keys of every store."""
-    return (
-        len(value) * MAX_UTF8_BYTES <= MAX_ID_BYTES  # as nearly all ids
-        or len(value.encode()) <= MAX_ID_BYTES
-    )
+    """Tell whether a printable id fits the keys of every store."""
+    # Nearly all ids are so short that they need not be encoded.
+    return len(value) * MAX_UTF8_BYTES <= MAX_ID_BYTES or len(value.encode()) <= MAX_ID_BYTES
 
 
 def check_resource(value: object, field: str = "resource") -> str:
@@ -100,7 +98,7 @@ def check_resource(value: object, field: str = "resource") -> str:
 
 
 def check_resource_or_default(value: object, field: str = "resource") -> str:
-    """Accept a resource, or ``_default_``: all resources that an entity has no limits on."""
+    """Accept a resource, or ``_default_`` for all resources that an entity has no limits on."""
     return DEFAULT_RESOURCE if value == DEFAULT_RESOURCE else check_resource(value, field)
 
 
@@ -158,10 +156,7 @@ def _check_name(
 
 @lru_cache(CACHED_CHECKS, typed=True)
 def check_bucket_names(entity_id: str, resource: str) -> None:
-    """Check the entity and the resource of an acquire.
-
-    Cached as a whole, because every acquire asks: a hit costs 0.15 µs, both checks 0.48 µs.
-    """
+    """Check the entity and the resource of an acquire; cached, since every acquire asks."""
     check_entity_id(entity_id)
     check_resource(resource)
 
@@ -199,7 +194,7 @@ def check_cursor(value: object) -> str | None:
 
 
 def check_principal(value: object) -> str | None:
-    """Check the name of a change's author, for the audit log."""
+    """Check the author of a change, who is named in the audit log."""
     return check_text(value, "principal")
 
 
@@ -212,24 +207,24 @@ def check_namespace_id(value: object) -> str:
 
 def check_document(value: object) -> dict[str, Any]:
     """Return a copy of a mapping that JSON can hold."""
-    import json  # slow to import, and documents are written by provisioning alone
+    import json  # imported here, since only provisioning writes documents
 
     try:
         copy = json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):  # other types, or nested without end
+    except (TypeError, ValueError, RecursionError):  # other types, or a cycle
         copy = None
     if not isinstance(copy, dict):
         raise ValidationError("document", value, "must be a mapping that JSON can hold")
     return copy
 
 
-# `secrets` imports `random` and `hmac`: os.urandom is where it gets its bytes from.
-_sequence = itertools.count(int.from_bytes(os.urandom(3)) >> 4)  # 24 bits are shown: it may wrap
+# `secrets` would import `random` and `hmac`, and gets its bytes from os.urandom as well.
+_sequence = itertools.count(int.from_bytes(os.urandom(3)) >> 4)  # ids show 24 bits, which may wrap
 
 
 def new_namespace_id() -> str:
-    """Return eleven random characters; no leading '-', which a shell would take for an option."""
-    from base64 import urlsafe_b64encode  # namespaces are rarely registered
+    """Return eleven random characters without a leading '-', which would look like an option."""
+    from base64 import urlsafe_b64encode  # imported here, since few processes need it
 
     while (candidate := urlsafe_b64encode(os.urandom(8))).startswith(b"-"):
         pass
@@ -237,22 +232,22 @@ def new_namespace_id() -> str:
 
 
 def event_prefix(now_ms: int) -> str:
-    """Return the beginning of the ids of a millisecond's events."""
+    """Return the beginning of the ids of all events of a millisecond."""
     return f"{now_ms:012x}"
 
 
 def new_event_id(now_ms: int) -> str:
-    """Return an id that sorts by time, and within a millisecond by order of creation here."""
+    """Return an id that sorts by time, and within a millisecond of one process by creation."""
     return f"{event_prefix(now_ms)}-{next(_sequence) & 0xFFFFFF:06x}-{os.urandom(3).hex()}"
 
 
 def process_author() -> str:
-    """Return ``user@host`` of this process: the author of a change without a principal."""
-    import getpass  # changes are rare, and functions name their principal
+    """Return ``user@host`` of this process, the author of changes without a principal."""
+    import getpass  # imported here, since changes are rare
     import socket
 
     try:
         user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container that runs as a number without a name
+    except (KeyError, OSError, ImportError):  # in a container, the user may have no name
         user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return f"{user}@{socket.gethostname()}"

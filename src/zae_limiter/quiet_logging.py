@@ -1,7 +1,7 @@
 """Loggers that never raise.
 
-A handler or a filter of the user's may raise. Renewals, later writes and transactions are told of
-in the log, and none of them may end, or be made twice, because of that.
+A handler or a filter of the user may raise. Renewals, later writes and transactions write to the
+log, and such an error must not stop or repeat any of them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ else:
 
 
 class QuietLogger(_Adapter):
-    """Logs as the logger of the same name does; errors of its handlers and filters are ignored."""
+    """A logger that ignores errors of its handlers and filters."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # a record names the caller's line
-        try:  # noqa: SIM105 - functions do without contextlib
+        kwargs["stacklevel"] = (
+            kwargs.get("stacklevel", 1) + 1
+        )  # so a record names the caller's line
+        try:  # noqa: SIM105 - the import of this module does without contextlib
             super().log(level, msg, *args, **kwargs)
-        except Exception:  # noqa: BLE001 - whatever a handler raises; there is nowhere to tell it
+        except Exception:  # noqa: BLE001 - a handler may raise anything, and it cannot be logged
             pass
 
 

@@ -1,4 +1,4 @@
-"""A rejection in words, as JSON and as a header: for users, when they ask."""
+"""A rejection in words, as JSON and as a header."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zae_limiter.exceptions import RateLimitExceeded
 
-# What a header says where the amount can never fit: web frameworks need a text, and clients that
-# obey it give up for a day instead of trying again at once.
+# The seconds in a header if the amount can never fit. Web frameworks need a number, and with this
+# one clients give up for a day instead of trying again at once.
 NEVER_FITS_S = 86_400
 
 
 def retry_after_header(error: RateLimitExceeded) -> str:
-    """Return whole seconds; a day if waiting can never help."""
+    """Return the wait in whole seconds; a day if the request can never fit."""
     seconds = error.retry_after_seconds
     return str(NEVER_FITS_S if math.isinf(seconds) else math.ceil(seconds))
 
 
 def as_dict(error: RateLimitExceeded) -> dict[str, Any]:
-    """Return strict JSON for the response of an API: an infinite wait is null."""
+    """Return values for the JSON response of an API; an infinite wait is None."""
     seconds = error.retry_after_seconds
     return {
         "error": "rate_limit_exceeded",
@@ -31,7 +31,7 @@ def as_dict(error: RateLimitExceeded) -> dict[str, Any]:
 
 
 def description(error: RateLimitExceeded) -> str:
-    """Return which limit it is, what it lacks, and what to do."""
+    """Return a message that names the limit with the longest wait, and says what to do."""
     primary = error.primary_violation
     if primary is None:
         return "rate limit exceeded"

@@ -1,4 +1,4 @@
-"""The documented keys of the DynamoDB table: every key starts with ``{namespace id}/``."""
+"""The documented keys of the DynamoDB table. Every key starts with ``{namespace id}/``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 
 
 def pk_system(namespace_id: str) -> str:
-    """The partition key of items that belong to no entity or resource of a namespace."""
+    """The partition key of items of a namespace that belong to no entity and no resource."""
     return f"{namespace_id}/SYSTEM#"
 
 
@@ -65,7 +65,7 @@ def pk_entity(namespace_id: str, entity_id: str) -> str:
 
 
 def pk_bucket(namespace_id: str, entity_id: str, resource: str, shard_id: int) -> str:
-    """Each shard of a bucket has a partition key of its own."""
+    """The partition key of one shard of a bucket."""
     return f"{namespace_id}/BUCKET#{entity_id}#{resource}#{shard_id}"
 
 
@@ -106,22 +106,22 @@ def sk_state() -> str:
 
 
 def sk_config(resource: str | None = None) -> str:
-    """Limits of the system or a resource; with ``resource``, of an entity on that resource."""
+    """The sort key of limits; ``resource`` is for the limits of an entity on that resource."""
     return "#CONFIG" if resource is None else f"#CONFIG#{resource}"
 
 
 def sk_resources() -> str:
-    """The registry of resources that have defaults."""
+    """The sort key of the registry of resources that have defaults."""
     return "#RESOURCES"
 
 
 def sk_entity_config_resources() -> str:
-    """The registry of resources that entities have limits on, with counts."""
+    """The sort key of the registry of resources that entities have limits on, with counts."""
     return "#ENTITY_CONFIG_RESOURCES"
 
 
 def sk_resources_in_use() -> str:
-    """The registry of resources that buckets were created on."""
+    """The sort key of the registry of resources that buckets were created on."""
     return "#RESOURCES_IN_USE"
 
 
@@ -131,12 +131,12 @@ def sk_version() -> str:
 
 
 def sk_provisioner(page: int = 0) -> str:
-    """The state of managed settings: its first page, or one of the further pages."""
+    """The sort key of a page of the provisioner's state, by default the first page."""
     return f"#PROVISIONER#{page}" if page else "#PROVISIONER"
 
 
 def sk_record(key: str) -> str:
-    """A small JSON document: the version of the store, the provisioner's state, or another one."""
+    """The sort key of a JSON document: the version record, the provisioner's state, or another."""
     name, _, page = key.partition("#")
     if name == "provisioner" and (not page or page.isdecimal()):
         return sk_provisioner(int(page or 0))
@@ -144,12 +144,12 @@ def sk_record(key: str) -> str:
 
 
 def sk_namespace(name: str) -> str:
-    """The registration of a namespace by name."""
+    """The sort key of the registration of a namespace by name."""
     return f"#NAMESPACE#{name}"
 
 
 def sk_nsid(namespace_id: str) -> str:
-    """The registration of a namespace by id."""
+    """The sort key of the registration of a namespace by id."""
     return f"#NSID#{namespace_id}"
 
 
@@ -165,17 +165,17 @@ def sk_audit(event_id: str) -> str:
 
 # --- keys of the indexes
 
-# A key of an index takes about 1,000 new entries a second, and an index that throttles throttles
-# the table. 32 keys take 12,000 turned hours, or 6,000 new buckets of entities that are registered
-# at the same time (four entries each), with a quarter to spare. Stored keys depend on it: another
-# number is another schema version.
+# A key of an index takes about 1,000 new entries a second, and if an index throttles, so does the
+# table. 32 keys take 12,000 turned hours a second, or 6,000 new buckets of entities that are
+# registered at the same time (four entries each), with a quarter to spare. Stored keys depend on
+# this number, so another number needs another schema version.
 PARTITIONS = 32
 
 
 def partition_of(key: str) -> int:
-    """Return the index partition of an entity, or of an item that belongs to none.
+    """Return the index partition of an entity, or of an item that belongs to no entity.
 
-    The same in every process and version, and even for ids that are numbered in sequence.
+    All processes and versions agree on it. Ids that are numbered in sequence are spread evenly.
     """
     return crc32(key.encode()) % PARTITIONS
 
@@ -226,14 +226,14 @@ def gsi3_pk_entity_config(namespace_id: str, resource: str) -> str:
 
 
 def gsi3_sk_entity_config(entity_id: str) -> str:
-    """The id itself, so that a page may start after any id."""
+    """The sort key of an entity with limits: its id, so that a page may start after any id."""
     return entity_id
 
 
 def gsi4_pk_namespace(namespace_id: str, key: str) -> str:
     """The index partition that lists an item of a namespace.
 
-    ``key`` is the id of the entity that the item belongs to; without one, its own key.
+    ``key`` is the id of the entity that the item belongs to, or the item's own key without one.
     """
     return f"{namespace_id}/ALL#{partition_of(key)}"
 

@@ -1,4 +1,4 @@
-"""Settings with which a repository is opened, and the checks of their values."""
+"""The settings with which a repository is opened, and checks of their values."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from zae_limiter.models.config import OnUnavailable
     from zae_limiter.models.stack import StackOptions
 
-MAX_SECONDS = 10**9  # 30 years: a larger number is a mistake of units
+MAX_SECONDS = 10**9  # 30 years; a larger number is probably in the wrong unit
 MAX_SHARDS = 64  # all shards of a bucket fit into one transaction of 100 actions
-MAX_TTL_MULTIPLIER = 10**6  # more is as good as never, which is spelled 0
-WINDOWS = ("hourly", "daily", "monthly")  # as models.usage, which no acquire imports, has them
-# Literals, so that a typo is a type error; for text from elsewhere there are the checks.
+MAX_TTL_MULTIPLIER = 10**6  # larger ones would mean never, which is 0
+WINDOWS = ("hourly", "daily", "monthly")  # the same as in models.usage, which is imported late
+# These are literals, so that a typo is a type error. The functions check other text.
 Provision = Literal["stack", "table", "never"]
 ParallelMode = Literal["auto", "gevent", "threadpool", "serial"]
 
 
 class Settings(NamedTuple):
-    """Everything that a builder can set. Engines read what concerns them.
+    """All settings of a builder. Each engine reads those that it needs.
 
-    ``url``, ``stack`` and ``namespace`` are None where the environment or the default decides;
-    ``clock`` is None for the engine's own. ``register`` creates a missing namespace.
-    ``stack_options`` are those of a stack that is deployed because it is missing.
+    If ``url``, ``stack`` or ``namespace`` is None, the environment or the default decides. If
+    ``clock`` is None, the engine uses its own. ``register`` creates a missing namespace.
+    ``stack_options`` are used if the stack is missing and deployed.
     """
 
     namespace: str | None = None
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     auto_update: bool = True
     bucket_ttl_multiplier: int = 7
     on_unavailable: OnUnavailable | None = None
-    usage_retention_days: int | None = None  # the engine's default
+    usage_retention_days: int | None = None  # None is the engine's default
     audit_retention_days: int = 90
     snapshot_windows: tuple[str, ...] = WINDOWS
     provision: Provision = "stack"
@@ -68,12 +68,12 @@ def check_timeout(value: object, field: str) -> float:
 
 
 def check_provision(value: object) -> Provision:
-    """Return what is created if the DynamoDB table is missing."""
+    """Check the setting that says what is created if the DynamoDB table is missing."""
     return cast(Provision, _check_choice(value, "provision", get_args(Provision)))
 
 
 def check_parallel_mode(value: object) -> ParallelMode:
-    """Return how independent calls of the sync tree run."""
+    """Check the setting that says how independent calls of the sync tree run."""
     return cast(ParallelMode, _check_choice(value, "parallel_mode", get_args(ParallelMode)))
 
 
@@ -91,8 +91,8 @@ def check_max_shards(value: object) -> int:
 
 
 def check_retention_days(value: object) -> int:
-    """Return for how many days usage is kept; 0 keeps none."""
-    from zae_limiter.models.stack import MAX_RETENTION_DAYS  # few programs say how long
+    """Return the number of days for which usage is kept; 0 keeps none."""
+    from zae_limiter.models.stack import MAX_RETENTION_DAYS  # few programs set it
 
     if type(value) is not int or not 0 <= value <= MAX_RETENTION_DAYS:
         raise ValidationError(
@@ -102,7 +102,7 @@ def check_retention_days(value: object) -> int:
 
 
 def check_windows(value: str | Iterable[str]) -> tuple[str, ...]:
-    """Return lengths of usage windows, shortest first, from names or a list with commas."""
+    """Return the lengths of usage windows, shortest first, from names or a text with commas."""
     names = value.split(",") if isinstance(value, str) else list(value)
     given = {name.strip() if isinstance(name, str) else name for name in names}
     if not given or not given <= set(WINDOWS):
@@ -111,7 +111,7 @@ def check_windows(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_ttl_multiplier(value: object) -> int:
-    """Return after how many times its time to fill a bucket expires; 0 is never."""
+    """Return the TTL of a bucket, in multiples of its time to fill; 0 means never."""
     if type(value) is not int or not 0 <= value <= MAX_TTL_MULTIPLIER:
         raise ValidationError(
             "bucket_ttl_multiplier", value, f"must be a whole number from 0 to {MAX_TTL_MULTIPLIER}"

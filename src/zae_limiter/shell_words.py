@@ -1,8 +1,8 @@
-"""Commands and names in messages, quoted so that a reader can paste them into a shell.
+"""Quoting of commands and names in messages, so that a reader can paste them into a shell.
 
-Ids come from callers: without quotes, an id such as ``a'$(…)`` would become a command. A message
-names a command after a colon and ends it with a semicolon or with the end of the line. It puts no
-quotes around the command, because they would end at the first quote inside.
+Ids come from callers: without quotes, an id such as ``a'$(…)`` would become a command. In a
+message, a command stands between a colon and a semicolon or the end of the line. There are no
+quotes around a command, since they would end at the first quote inside.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The builder's methods for the options of a stack, one for each field of StackOptions."""
+"""The methods of the builder for the options of a stack, one for each field of StackOptions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class StackOptionMethods:
-    """Collects the options with which a missing stack is deployed. An existing stack stays.
+    """Collects the options with which a missing stack is deployed.
 
-    ``zae-limiter deploy``, or ``create_stack`` of a repository, changes an existing one.
+    An existing stack is not changed; ``zae-limiter deploy`` or ``Repository.create_stack`` does it.
     """
 
     def __init__(self) -> None:
@@ -20,16 +20,16 @@ class StackOptionMethods:
         self._options: dict[str, Any] = {}
 
     def stack_options(self, options: StackOptions | None) -> Self:
-        """Set all options at once; other methods of the builder change single ones of them."""
+        """Set all options at once; other methods of the builder change single options."""
         self._base_options = options
         return self
 
     def enable_aggregator(self, enabled: bool) -> Self:
-        """Create the function that stores hours of usage as soon as they are over."""
+        """Create the function that stores each hour of usage when the hour is over."""
         return self._option(enable_aggregator=enabled)
 
     def pitr_recovery_days(self, days: int | None) -> Self:
-        """Enable point-in-time recovery of the table, for the last days up to 35."""
+        """Enable point-in-time recovery of the table for the last 1 to 35 days."""
         return self._option(pitr_recovery_days=days)
 
     def log_retention_days(self, days: int) -> Self:
@@ -49,7 +49,7 @@ class StackOptionMethods:
         return self._option(reserved_concurrency=count)
 
     def lambda_duration_threshold_pct(self, percent: int) -> Self:
-        """Set at which share of its timeout a slow function raises an alarm."""
+        """Set the percentage of its timeout at which a slow function raises an alarm."""
         return self._option(lambda_duration_threshold_pct=percent)
 
     def enable_alarms(self, enabled: bool) -> Self:
@@ -65,11 +65,11 @@ class StackOptionMethods:
         return self._option(permission_boundary=arn)
 
     def role_name_format(self, text: str | None) -> Self:
-        """Set how roles are named, such as "pb-{}-PowerUser"."""
+        """Set the format of role names, such as "pb-{}-PowerUser"."""
         return self._option(role_name_format=text)
 
     def policy_name_format(self, text: str | None) -> Self:
-        """Set how managed policies are named, such as "pb-{}-PowerUser"."""
+        """Set the format of names of managed policies, such as "pb-{}-PowerUser"."""
         return self._option(policy_name_format=text)
 
     def enable_audit_archival(self, enabled: bool) -> Self:
@@ -77,7 +77,7 @@ class StackOptionMethods:
         return self._option(enable_audit_archival=enabled)
 
     def audit_archive_glacier_days(self, days: int) -> Self:
-        """Set after how many days archived events move to Glacier."""
+        """Set the number of days after which archived events move to Glacier."""
         return self._option(audit_archive_glacier_days=days)
 
     def enable_tracing(self, enabled: bool) -> Self:
@@ -85,7 +85,7 @@ class StackOptionMethods:
         return self._option(enable_tracing=enabled)
 
     def create_iam(self, enabled: bool) -> Self:
-        """Create roles and policies; without them functions need ``aggregator_role_arn``."""
+        """Create roles and policies. Without them, functions need ``aggregator_role_arn``."""
         return self._option(create_iam=enabled)
 
     def create_iam_roles(self, enabled: bool) -> Self:
@@ -101,7 +101,7 @@ class StackOptionMethods:
         return self._option(enable_deletion_protection=enabled)
 
     def tags(self, tags: Mapping[str, str]) -> Self:
-        """Set tags of the stack and everything in it."""
+        """Set the tags of the stack and everything in it."""
         return self._option(tags=dict(tags))
 
     def _option(self, **option: Any) -> Self:
@@ -112,7 +112,7 @@ class StackOptionMethods:
         return self
 
     def collected_options(self) -> StackOptions | None:
-        """Return the options that were set; None if none was."""
+        """Return the options that were set; None if there are none."""
         if self._base_options is None and not self._options:
             return None
         from dataclasses import replace

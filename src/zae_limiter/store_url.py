@@ -1,4 +1,4 @@
-"""Store URLs: which engine, and where its data is."""
+"""Store URLs, which name the engine and the place of its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPTIONS = {
     "dynamodb": frozenset({"region", "endpoint_url"}),
 }
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-# A user and a password before the last @, also in the URL of an endpoint; not those of a path.
+# A user and a password before the last @, even in the URL of an endpoint, but not in a path.
 _USER = re.compile(r"(^(?!.*://)|://|%3A%2F%2F)(?!/).+(@|%40)", re.IGNORECASE | re.DOTALL)
 _OPTION = re.compile(r"([?&])([^=&#]*)=([^&#]*)")
 MASK = "***"
@@ -31,7 +31,7 @@ class StoreUrl(NamedTuple):
 
 
 def parse_url(url: object) -> StoreUrl:
-    """Parse a store URL; the ValidationError for a bad one shows the accepted forms."""
+    """Parse a store URL; raise a ValidationError that shows the accepted forms."""
     if not isinstance(url, str):
         raise ValidationError("url", type(url).__name__, f"must be text: {FORMS}")
     shown = masked_url(url)
@@ -53,7 +53,7 @@ def parse_url(url: object) -> StoreUrl:
 
 
 def masked_url(url: str) -> str:
-    """Return a URL for a message: without user, password and values of options it has not."""
+    """Return a URL for a message, without user, password and values of unknown options."""
     known = frozenset().union(*OPTIONS.values())
 
     def masked_option(option: re.Match[str]) -> str:

@@ -12,9 +12,10 @@
 | ``zae_limiter.block.duration`` | histogram, s | resource, failed |
 | ``zae_limiter.settlements.lost`` | counter | resource |
 
-``result`` is ``granted``, ``rejected``, ``shadowed``, ``unavailable`` (blocked by an outage) or
-``uncharged`` (let through by it). An entity is not an attribute: there may be millions. Resources
-and limits beyond ``max_resources`` names each are called ``_other_``.
+``result`` is ``granted``, ``rejected``, ``shadowed``, ``unavailable`` (blocked in an outage) or
+``uncharged`` (let through in an outage). The entity is not an attribute, since there may be
+millions. Only the first ``max_resources`` names of resources, and of limits, are used; all others
+are called ``_other_``.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ if TYPE_CHECKING:
 
     Event = AcquireEvent | RejectEvent | SettleEvent | OutageEvent
 
-OTHER = "_other_"  # no resource or limit is called so: their names begin with a letter
-MAX_RESOURCES = 200  # times 5 results: a thousand series per metric, what one exporter takes easily
-# Seconds. An acquire takes microseconds in memory, milliseconds over a network.
+OTHER = "_other_"  # names of resources and limits do not begin with an underscore
+MAX_RESOURCES = 200  # with 5 results, a metric has a thousand series, which exporters can handle
+# In seconds. An acquire takes microseconds in memory, and milliseconds over a network.
 ACQUIRE_BOUNDARIES_S = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5)
 BLOCK_BOUNDARIES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 NS_PER_S = 1_000_000_000
 
 
 class OpenTelemetryHooks(Hooks):
-    """Counts calls and tokens, and makes a span of every acquire, a child of the current one.
+    """Counts calls and tokens, and makes a span of every acquire as a child of the current span.
 
-    Without providers the global ones are used. ``attributes`` may add attributes of its own to
-    metrics and spans, given the event: keep the number of their values small. With ``spans=False``
-    there are metrics only.
+    By default the global providers are used. ``attributes`` is a function of the event that returns
+    more attributes for metrics and spans; keep the number of their values small. With
+    ``spans=False`` there are metrics only.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class OpenTelemetryHooks(Hooks):
         self._decided(event, result, {}, error=event.error)
 
     def on_settle(self, event: SettleEvent) -> None:
-        """Count what a block has cost, and note it on the current span."""
+        """Count the cost of a block, and add an event to the current span."""
         common = self._common(event)
         self._block_s.record(event.duration_s, {**common, "zae_limiter.failed": event.failed})
         for name, amount in event.cost.items():
@@ -182,7 +183,7 @@ class OpenTelemetryHooks(Hooks):
 
 
 class BoundedNames:
-    """Lets a number of names through, the first that come, and calls all others ``_other_``."""
+    """Keeps the first names that come, up to a number, and calls all others ``_other_``."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Usage as text and charts: the documented place of ``zae_limiter_ops.reports.visualization``."""
+"""The documented import path of ``zae_limiter_ops.reports.visualization``."""
 
 from __future__ import annotations
 

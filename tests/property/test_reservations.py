@@ -265,12 +265,12 @@ def test_an_image_with_other_limits_or_from_before_moves_no_due():
     line.add(sleeper)
     due_ms = sleeper.due_ms
     richer = state._replace(balance_milli=state.balance_milli + 3000)
-    line.see(image_of(richer, writes=6))
+    line.note_image(image_of(richer, writes=6))
     move_all(line)
-    line.see(image_of(richer._replace(rate=Rate(20_000, 10_000, 1000)), writes=8))
+    line.note_image(image_of(richer._replace(rate=Rate(20_000, 10_000, 1000)), writes=8))
     move_all(line)
     assert sleeper.due_ms == due_ms == NOW_MS + 500
-    line.see(image_of(richer, writes=8))
+    line.note_image(image_of(richer, writes=8))
     move_all(line)
     assert sleeper.due_ms == NOW_MS + 200
 
@@ -297,7 +297,7 @@ def test_only_callers_behind_a_cancelled_one_move_up():
         line.add(sleepers[-1])
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 600]
     line.remove(sleepers[1])
-    line.given_back(sleepers[1].reservation)
+    line.note_credit(sleepers[1].reservation)
     move_all(line)
     assert [each.due_ms - NOW_MS for each in sleepers] == [200, 400, 400]
 

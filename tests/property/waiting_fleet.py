@@ -413,7 +413,7 @@ class Fleet:
         image = self.image
 
         def see() -> None:
-            client.line.see(image)
+            client.line.note_image(image)
             client.move_dues()
 
         client.at(self.later(), see)

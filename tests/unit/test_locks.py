@@ -82,7 +82,7 @@ def test_counters_count_and_are_due_once_in_a_while():
     assert [counter.is_due(60) for _ in range(3)] == [True, False, False]
 
 
-# --- RLock._is_owned
+# --- the worker that takes one operation at a time
 
 
 @pytest.fixture
@@ -90,13 +90,8 @@ def worker():
     return Worker(lambda _: None, lambda operation: operation.run("store"), 1.0)
 
 
-@pytest.mark.parametrize("private", [True, False], ids=["_is_owned", "repr"])
-def test_an_operation_inside_of_another_one_is_refused(worker, private):
-    """As a signal handler would do it; also where RLock has no `_is_owned`."""
-    if private:
-        assert worker._is_owned == worker._lock._is_owned  # noqa: SLF001
-    else:
-        worker._is_owned = worker._owner_in_repr  # noqa: SLF001
+def test_an_operation_inside_of_another_one_is_refused(worker):
+    """A signal handler would run such an operation."""
 
     def nested(_):
         with pytest.raises(InfrastructureError, match="a signal handler must not use a store"):
@@ -107,10 +102,7 @@ def test_an_operation_inside_of_another_one_is_refused(worker, private):
     assert worker.run(lambda store: store, (), Receipt()) == "store"
 
 
-@pytest.mark.parametrize("private", [True, False], ids=["_is_owned", "repr"])
-def test_an_operation_waits_for_that_of_another_thread(worker, private):
-    if not private:
-        worker._is_owned = worker._owner_in_repr  # noqa: SLF001
+def test_an_operation_waits_for_that_of_another_thread(worker):
     began, seen = threading.Event(), []
 
     def slow(_):

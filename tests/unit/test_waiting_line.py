@@ -34,7 +34,7 @@ def cancel_each_second(callers):
     mover = waiting[-1][0]
     for sleeper, grant in waiting[::2]:
         lines.leave(sleeper)
-        lines.given_back(grant)
+        lines.note_credit(grant)
         if lines.moves_in_s(mover) == 0:
             lines.move_up(mover, NOW_MS)
     return (thread_time() - began_s) / (callers // 2)
@@ -53,7 +53,7 @@ def test_callers_that_stay_are_due_as_if_the_cancelled_ones_had_never_come():
         line.add(sleeper)
     for sleeper, grant in waiting[::2]:
         line.remove(sleeper)
-        line.given_back(grant.reservation)
+        line.note_credit(grant.reservation)
     while line.has_news:
         line.move_up(NOW_MS)
     dues = [sleeper.due_ms - NOW_MS for sleeper, _ in waiting[1::2]]
@@ -66,7 +66,7 @@ def test_a_caller_that_comes_after_a_credit_is_not_moved_up_by_it():
     for sleeper, _ in (first, second):
         line.add(sleeper)
     line.remove(first[0])
-    line.given_back(first[1].reservation)
+    line.note_credit(first[1].reservation)
     later, _ = sleeper_at(2)  # its image shows the credit
     later.reservation = later.reservation._replace(place=(4, 0))
     line.add(later)
@@ -102,7 +102,7 @@ def family_of_waiters(lines, *entity_ids):
     callers = []
     for entity_id in entity_ids:
         caller = Sleeper((entity_id, "api"))
-        caller.above = ("parent", "api")
+        caller.parent_key = ("parent", "api")
         lines.arrive(caller)
         lines.enter_queue(caller)
         callers.append(caller)

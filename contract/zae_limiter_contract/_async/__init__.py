@@ -1,1 +1,1 @@
-"""The suite for the async tree; the sync one beside it is generated from it."""
+"""The suite for the async tree. The suite for the sync tree is generated from it."""

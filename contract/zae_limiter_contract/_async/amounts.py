@@ -1,4 +1,4 @@
-"""How much one acquire may ask for."""
+"""The amounts that one acquire may take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CENTURY_S = 100 * 366 * 86_400
 
 
 class AmountContract(Contract):
-    """Whole capacities, too much, nothing; several limits at once."""
+    """Acquires of a whole capacity, of too much, of nothing, and of several limits at once."""
 
     async def test_the_whole_capacity_can_be_taken_at_once(self, world: World) -> None:
         await world.configure(RPM)

@@ -1,4 +1,4 @@
-"""The audit log: each change with its principal and its time."""
+"""The audit log, which has each change with its principal and its time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RPM, TWENTY = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 20)
 
 
 class AuditContract(Contract):
-    """One event for every change."""
+    """Every change has one event."""
 
     async def test_every_change_of_an_entity_is_logged_with_its_principal(
         self, world: World

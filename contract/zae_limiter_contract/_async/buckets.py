@@ -1,4 +1,4 @@
-"""Looking at buckets, and mending them."""
+"""Reading, resetting and topping up buckets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 
 
 class BucketContract(Contract):
-    """States, sums, resets and top-ups."""
+    """States of buckets, sums over entities, resets and top-ups."""
 
     async def test_a_bucket_shows_level_limit_and_consumption(self, world: World) -> None:
         await world.configure(RPM, TPM)

@@ -1,4 +1,4 @@
-"""Entities whose acquires charge their parent as well: both or neither."""
+"""Cascades: an acquire charges the entity and its parent, or neither."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ KEY, OTHER_KEY, TEAM, COMPANY = "key-1", "key-2", "team", "company"
 
 
 class CascadeContract(Contract):
-    """Which buckets are charged, and which are not."""
+    """A cascade charges exactly the buckets of the entity and of its parent."""
 
     @pytest.fixture
     async def family(self, world: World) -> World:
-        """Two keys of a team: 10 a minute each, 15 for the team."""
+        """Two keys of a team, with 10 a minute for each key and 15 for the team."""
         for key in (KEY, OTHER_KEY):
             await world.repo.create_entity(key, parent_id=TEAM, cascade=True)
             await world.repo.set_limits(key, [KEY_LIMIT])

@@ -1,4 +1,4 @@
-"""Leases that cascade: whatever happens to the child's bucket happens to the parent's."""
+"""Leases that cascade: each change of the child's bucket is made to the parent's as well."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ KEY, TEAM = "key-1", "team"
 
 
 class CascadeLeaseContract(Contract):
-    """Settling in two buckets."""
+    """A lease settles in both buckets."""
 
     @pytest.fixture
     async def pair(self, world: World) -> World:
-        """A key with rpm, its team with rpm and tpm."""
+        """A key with the limit rpm, and its team with rpm and tpm."""
         await world.repo.create_entity(KEY, parent_id=TEAM, cascade=True)
         await world.repo.set_limits(KEY, [Limit.per_minute("rpm", 10)])
         team = [Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 100)]

@@ -1,4 +1,4 @@
-"""A lease settles what it was granted, whatever happens to limits and entities meanwhile."""
+"""A lease settles its grant, even if limits or entities change meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHILD, PARENT = "child", "parent"
 
 
 class ChangedLeaseContract(Contract):
-    """Limits and entities that change while a block runs."""
+    """Limits and entities change while a block runs."""
 
     @pytest.fixture
     async def configured(self, world: World) -> World:

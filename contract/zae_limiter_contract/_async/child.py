@@ -1,4 +1,4 @@
-"""What a child process of a test does: acquires as often as it can and says how often."""
+"""The program of a test's child processes. It makes many acquires and counts the grants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zae_limiter_contract.together import agather
 
 
 class Job(NamedTuple):
-    """Try that many acquires of one token, so many at a time."""
+    """A number of acquires of one token each, and how many of them run at a time."""
 
     spec: EngineSpec
     now_ms: int
@@ -25,7 +25,7 @@ class Job(NamedTuple):
 
 
 async def work(job: Job) -> int:
-    """Open the store, wait to be let go, and count the grants."""
+    """Open the store, wait for the signal to start, and count the grants."""
     repository = await job.spec.open(clock=FakeClock(job.now_ms))
     limiter = RateLimiter(repository)
 
@@ -47,7 +47,7 @@ async def work(job: Job) -> int:
 
 
 def main() -> None:
-    """The job comes pickled, from a parent of the same program."""
+    """Do the job that the parent process has pickled."""
     job: Job = pickle.load(sys.stdin.buffer)
     granted = asyncio.run(work(job))  # unasync: remove
     # sync: granted = work(job)

@@ -1,4 +1,4 @@
-"""A limiter may bring a clock of its own: then that one counts in all that the limiter does."""
+"""A limiter may have a clock of its own, which then counts for all its calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RPM = Limit.per_minute("rpm", 60)
 
 
 class ClockContract(Contract):
-    """The clock of a limiter beside the one of its repository."""
+    """The limiter and its repository have different clocks."""
 
     async def test_a_limiter_may_bring_a_clock_of_its_own(self, world: World) -> None:
         await world.configure(RPM)
@@ -28,7 +28,7 @@ class ClockContract(Contract):
     async def test_a_limiter_s_clock_governs_all_that_its_repository_answers(
         self, world: World
     ) -> None:
-        """The repository's own clock, a year ahead, would show full buckets."""
+        """The clock of the repository is a year ahead and would show full buckets."""
         early = FakeClock(world.clock())
         world.clock.advance(days=365)
         limiter = RateLimiter(world.repo, clock=early)

@@ -1,4 +1,4 @@
-"""Many callers at once: exactly as many are granted as the limit allows."""
+"""Many callers at once. Exactly as many are granted as the limit allows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
 
 
 class ConcurrencyContract(Contract):
-    """The clock stands still, so that every token is accounted for."""
+    """The clock stands still, so that every token can be counted."""
 
     async def test_exactly_as_many_callers_win_as_there_are_tokens(self, world: World) -> None:
         await world.configure(RPM)

@@ -20,7 +20,7 @@ KEY, PAGE = "provisioner", "provisioner#1"
 
 
 class ConfigBatchContract(Contract):
-    """All changes of a batch or none; a document is replaced only at the revision expected."""
+    """A batch is made as a whole or not at all; a document is replaced at its expected revision."""
 
     @pytest.fixture
     def engine(self, world: World) -> Engine:

@@ -1,4 +1,4 @@
-"""Debts and credits: ``adjust`` is never refused, and every token of it counts."""
+"""Debts and credits: ``adjust`` is never rejected, and every token of it counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RPM, TPM = Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 60)  # one token
 
 
 class DebtContract(Contract):
-    """What a lease costs in the end."""
+    """The final cost of a lease."""
 
     async def test_an_adjustment_beyond_the_level_leaves_a_debt_to_be_repaid(
         self, world: World

@@ -1,4 +1,4 @@
-"""Many values in one test: for what leaves the store as it was, so that one store does for all."""
+"""Many values in one test, for calls that leave the store as it was: one store serves for all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Test = Callable[..., Any]
 
 
 def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
-    """Like ``pytest.mark.parametrize``, in one test; a failure names the values."""
+    """Run a test for all values, as ``pytest.mark.parametrize``, but in one test.
+
+    A failure names its values.
+    """
     given = list(values)
 
     def decorate(test: Test) -> Test:

@@ -65,7 +65,7 @@ class CallerContract(
     SettlingContract,
     SlotContract,
 ):
-    """Callers side by side, cut off or failing, without a store, and what their leases cost."""
+    """Concurrent, interrupted and failing callers, outages, and the cost of leases."""
 
 
 class ArithmeticContract(
@@ -84,11 +84,11 @@ class ArithmeticContract(
     ShadowContract,
     SkewContract,
 ):
-    """What one caller gets under which limits, to the millitoken and the millisecond."""
+    """The arithmetic of limits for one caller, to the millitoken and the millisecond."""
 
 
 class LevelContract(CallerContract, ArithmeticContract):
-    """What becomes of the levels of buckets."""
+    """The levels of buckets."""
 
 
 class RecordContract(
@@ -109,7 +109,7 @@ class RecordContract(
     UsageQueryContract,
     ValidationContract,
 ):
-    """What is stored beside buckets, and how a store is opened and closed."""
+    """The data beside buckets, and the opening and closing of a store."""
 
 
 class LineContract(
@@ -122,4 +122,4 @@ class LineContract(
 
 
 class EngineContract(LevelContract, LineContract, RecordContract):
-    """All that every engine promises."""
+    """All promises of every engine."""

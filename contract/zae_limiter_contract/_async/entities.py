@@ -1,4 +1,4 @@
-"""Entities: what is limited, and its parent."""
+"""Entities and their parents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RPM = Limit.per_minute("rpm", 10)
 
 
 class EntityContract(Contract):
-    """Create, get, children, delete."""
+    """Entities are created, read, listed and deleted."""
 
     async def test_an_entity_is_read_back_as_it_was_created(self, world: World) -> None:
         created = await world.repo.create_entity(

@@ -1,4 +1,4 @@
-"""What a bucket holds after a pause: never more than its capacity."""
+"""A bucket that was idle holds at most its capacity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIVE_A_SECOND = Limit.per_second("rps", 5, burst=10)
 
 
 class IdleContract(Contract):
-    """Bursts after pauses."""
+    """Bursts come after idle times."""
 
     async def test_a_new_bucket_holds_exactly_its_capacity(self, world: World) -> None:
         await world.configure(FIVE_A_SECOND)

@@ -1,4 +1,4 @@
-"""What can be done with a lease while its block runs, and that nothing can be done after."""
+"""The operations of a lease, which work only while its block runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 
 
 class LeaseContract(Contract):
-    """consume, release, consumed, and the end."""
+    """``consume``, ``release``, ``consumed``, and the end of a lease."""
 
     async def test_a_mapping_may_stand_for_the_keywords(self, world: World) -> None:
         await world.configure(Limit.per_minute("gpt-4.tokens", 100), Limit.per_minute("rpm", 100))

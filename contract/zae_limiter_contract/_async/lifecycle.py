@@ -1,4 +1,4 @@
-"""Opening, closing, and what an engine says about itself."""
+"""The opening and closing of an engine, and its declared capabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RPM = Limit.per_minute("rpm", 10)
 
 
 class LifecycleContract(Contract):
-    """From open to close."""
+    """The life of an engine from ``open`` to ``close``."""
 
     async def test_an_engine_declares_what_it_can_do(self, world: World) -> None:
         assert world.repo.capabilities == world.spec.capabilities

@@ -1,4 +1,4 @@
-"""Changed limits meet buckets in use: the level stays, nothing is minted or lost."""
+"""Limits change while buckets are in use. The level stays, and no token is created or lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TPM = Limit.per_minute("tpm", 100)
 
 
 class LiveChangeContract(Contract):
-    """Capacity, rate, more limits, fewer limits."""
+    """The capacity, the rate and the number of limits change."""
 
     async def test_a_larger_capacity_keeps_the_level_and_fills_up_over_time(
         self, world: World

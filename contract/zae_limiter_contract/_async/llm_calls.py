@@ -1,4 +1,4 @@
-"""LLM calls: an estimate is charged, and replaced by the real cost however the call ends."""
+"""LLM calls: an estimate is charged, and the real cost replaces it however the call ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def unchanged(stream: Any) -> Any:
 
 
 async def passed_on(stream: Any) -> AsyncIterator[Any]:
-    """A generator of a program, between a stream and its reader."""
+    """A generator of a program that stands between a stream and its reader."""
     async for event in stream:
         yield event
 
@@ -53,7 +53,7 @@ def refusal(retry_after: str, retries: int = 0) -> Exception:
 
 
 class Settlements(Hooks):
-    """Remembers what is told about the ends of blocks."""
+    """A hook that remembers the events of settlements."""
 
     def __init__(self) -> None:
         self.events: list[SettleEvent] = []
@@ -63,7 +63,7 @@ class Settlements(Hooks):
 
 
 class LlmCallContract(Contract):
-    """What was delivered is charged, and a slot is held while a call is in flight."""
+    """The delivered text is charged, and a slot is held while a call is in flight."""
 
     @pytest.fixture
     async def limited(self, world: World) -> World:
@@ -79,7 +79,7 @@ class LlmCallContract(Contract):
         return await world.spent("rpm"), await world.spent("tpm")
 
     async def is_free(self, world: World) -> bool:
-        """Whether the only slot is free."""
+        """Tell whether the only slot is free."""
         return await world.tokens("parallel") == 1
 
     async def test_an_answer_without_usage_returns_its_slot(self, limited: World) -> None:

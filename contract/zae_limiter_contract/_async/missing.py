@@ -1,4 +1,4 @@
-"""Start-up code: set what is missing, and leave alone what is there."""
+"""Start-up code, which sets missing limits and entities and leaves existing ones alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEVELS = ["entity", "entity default", "resource", "system"]
 
 
 class MissingContract(Contract):
-    """A restart overwrites nothing, and a write that changes nothing leaves no trace."""
+    """A restart overwrites nothing, and a no-op is not logged."""
 
     @for_each("level", LEVELS)
     async def test_limits_are_set_only_where_there_are_none(self, world: World, level: str) -> None:

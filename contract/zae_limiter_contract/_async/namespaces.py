@@ -1,4 +1,4 @@
-"""Namespaces: isolated parts of one store, and their life."""
+"""Namespaces, which are isolated parts of one store, and their life."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RPM, FIVE = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 5)
 
 
 class NamespaceContract(Contract):
-    """Isolation, and register, delete, recover."""
+    """Namespaces are isolated; they are registered, deleted and recovered."""
 
     @pytest.fixture
     async def red(self, world: World) -> Repository:
@@ -156,7 +156,7 @@ class NamespaceContract(Contract):
 
 
 async def _use(repository: Repository) -> None:
-    """Limits and a bucket of ten with three taken."""
+    """Store limits, and take three tokens from a bucket of ten."""
     await repository.set_system_defaults([RPM])
     async with RateLimiter(repository).acquire(USER, API, {"rpm": 3}):
         pass

@@ -1,4 +1,4 @@
-"""Shadow mode, which rejects nothing, and hooks, which are told what happens."""
+"""Shadow mode, which rejects nothing, and hooks, which get all events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Recorder:
 
 
 class ShadowContract(Contract):
-    """Nothing is rejected; the buckets are as if it had been."""
+    """Nothing is rejected, but the buckets are the same as after a rejection."""
 
     async def test_a_call_that_does_not_fit_is_let_through_uncharged(self, world: World) -> None:
         await world.configure(RPM, TPM)
@@ -143,7 +143,7 @@ class ShadowContract(Contract):
 
 
 class HookContract(Contract):
-    """Each event once, with what it is about."""
+    """Each event comes once, with its data."""
 
     async def test_a_granted_acquire_and_its_end_are_reported(self, world: World) -> None:
         await world.configure(RPM, TPM)

@@ -1,4 +1,4 @@
-"""A store that does not answer: which calls are let through or blocked, and how long they wait."""
+"""A store that does not answer. The outage policy decides about calls, which wait only briefly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Outage = Callable[[], AbstractContextManager[None]]
 
 
 class OutageContract(Contract):
-    """Real faults, made by ``EngineSpec.outage``."""
+    """The faults are real; ``EngineSpec.outage`` makes them."""
 
     @pytest.fixture
     def outage(self, engine_spec: EngineSpec) -> Outage:
@@ -301,7 +301,7 @@ async def _hasty(world: World, **settings: Any) -> Repository:
 
 
 async def _outages_until_open(repository: Repository) -> int:
-    """Return how many calls it took until the breaker opened."""
+    """Return the number of calls until the breaker opened."""
     outages = 0
     while not repository.get_stats().breaker_open:
         assert outages < 10_000

@@ -1,4 +1,4 @@
-"""``limits=`` of a call: they apply, and leave the balance of stored limits alone."""
+"""``limits=`` of a call apply to that call, and leave the balances of stored limits alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HUNDRED = [Limit.custom("rpm", 100, 60, 60)]
 
 
 class OverrideContract(Contract):
-    """Where nothing is stored, and beside what is stored."""
+    """Limits of calls are used without stored limits, and beside stored limits."""
 
     async def test_limits_of_the_call_need_no_configuration(self, world: World) -> None:
         await world.take(limits=TEN, rpm=10)

@@ -1,4 +1,4 @@
-"""Giving an entity another parent while it is in use."""
+"""An entity gets another parent while it is in use."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CONCURRENT_CHANGES = 5
 
 
 class ParentContract(Contract):
-    """A new parent, or none: buckets stay, the next acquires charge accordingly."""
+    """After a change of the parent, buckets stay, and the next acquires charge the new parent."""
 
     @pytest.fixture
     async def relocatable(self, world: World) -> World:
-        """A key in use that cascades to a team; ten a minute for every entity."""
+        """A key in use that cascades to a team, with ten a minute for every entity."""
         await world.configure(Limit.per_minute("rpm", 10))
         for team in (TEAM, OTHER_TEAM):
             await world.repo.create_entity(team)
@@ -182,6 +182,6 @@ class ParentContract(Contract):
 
 
 async def _levels(world: World) -> dict[str, float]:
-    """Tokens of every bucket in use."""
+    """Return the tokens of every bucket in use."""
     states = await world.repo.get_resource_buckets(API)
     return {state.entity_id: state.tokens for state in states}

@@ -1,4 +1,4 @@
-"""``limiter.pause``: for a while a bucket admits nothing, whatever it holds."""
+"""``limiter.pause``: a paused bucket admits nothing, even if it is full."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 
 class PauseContract(Contract):
-    """Every call is rejected until the end of the pause; the rest of the bucket goes on."""
+    """Every call is rejected until the end of the pause; refill and settlements go on."""
 
     @pytest.fixture
     async def paused(self, world: World) -> World:
@@ -424,6 +424,6 @@ class PausedLineContract(Contract):
 
 
 async def events(world: World) -> list[tuple[str, str | None, dict[str, object]]]:
-    """Action, principal and details of a bucket's events, the oldest first."""
+    """Return action, principal and details of a bucket's events, the oldest first."""
     logged = await world.repo.get_audit_events(USER)
     return [(each.action, each.principal, each.details) for each in reversed(logged)]

@@ -1,4 +1,4 @@
-"""Which limits apply: the first level that has some wins whole."""
+"""The precedence of configuration levels: all limits come from the first level that has any."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DEFAULT, ENTITY = Limit.per_minute("rpm", 30), Limit.per_minute("rpm", 40)
 
 
 class PrecedenceContract(Contract):
-    """Entity and resource, entity, resource, system."""
+    """The order is: entity and resource, entity, resource, system."""
 
     @pytest.fixture
     async def levels(self, world: World) -> World:
-        """All four levels configured."""
+        """A world in which all four levels are configured."""
         await world.repo.set_system_defaults([SYSTEM])
         await world.repo.set_resource_defaults(API, [RESOURCE])
         await world.repo.set_limits(USER, [DEFAULT])

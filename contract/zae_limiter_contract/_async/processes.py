@@ -15,7 +15,7 @@ PROCESSES, TRIES, CAPACITY = 3, 60, 70
 
 
 class ProcessContract(Contract):
-    """Exactly as many grants as there are tokens, over all of them."""
+    """All processes together get exactly as many grants as there are tokens."""
 
     @pytest.fixture
     def shared_world(self, world: World) -> World:

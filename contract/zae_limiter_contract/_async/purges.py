@@ -1,4 +1,4 @@
-"""Purging a namespace: everything of it, and nothing of another."""
+"""A purge deletes all data of one namespace, and nothing of another."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ KEYS = [f"key-{number}" for number in range(5)]
 
 
 class PurgeContract(Contract):
-    """There is no way back."""
+    """A purge cannot be undone."""
 
     @pytest.fixture
     async def filled(self, world: World) -> Repository:
-        """A namespace called red."""
+        """A filled namespace with the name red."""
         return await _filled(world, "red")
 
     async def test_a_purge_removes_everything_of_the_namespace(
@@ -174,7 +174,7 @@ class PurgeContract(Contract):
 
 
 async def _filled(world: World, name: str) -> Repository:
-    """A namespace with some of everything, over two hours."""
+    """Return a namespace with data of every kind, over two hours."""
     await world.repo.register_namespace(name)
     repository = await world.repo.namespace(name)
     await repository.set_system_defaults([RPM])
@@ -193,7 +193,7 @@ async def _filled(world: World, name: str) -> Repository:
 
 
 async def _contents(repository: Repository) -> list[object]:
-    """All that can be read of a namespace."""
+    """Return all data of a namespace that can be read."""
     await repository.invalidate_config_cache()
     return [
         await repository.get_children("team"),

@@ -1,4 +1,4 @@
-"""What a limit grants over time: all of its rate, and nothing beyond."""
+"""Over time, a limit grants its whole rate and nothing beyond."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAST, SLOW = Limit.per_second("rps", 1), Limit.per_day("rpd", 10)
 
 
 class RateContract(Contract):
-    """Nothing lost, nothing minted."""
+    """No token is lost or created."""
 
     async def test_a_slow_limit_beside_a_busy_one_regains_all_of_its_day(
         self, world: World
@@ -88,7 +88,7 @@ def _adjustment(chance: random.Random, capacity: int) -> int:
 
 
 async def _busy_day(world: World, step_seconds: int) -> None:
-    """Use the fast limit all day and look at the slow one at noon and at the end."""
+    """Use the fast limit all day, and read the slow one at noon and at the end."""
     await world.configure(FAST, SLOW)
     start = world.clock()
     await world.take(rpd=10)

@@ -1,4 +1,4 @@
-"""How soon a change of configuration is seen: own changes at once, others' within the TTL."""
+"""Own changes of configuration take effect at once, those of other clients within the TTL."""
 
 from __future__ import annotations
 

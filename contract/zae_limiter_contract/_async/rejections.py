@@ -1,4 +1,4 @@
-"""How acquires ended: each rejection counts once, each acquire that waited, too."""
+"""The counts of acquires: each rejection, and each acquire that waited, counts once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def rest() -> None:
 
 
 async def hour_of(repository: Repository, entity_id: str = USER) -> UsageSnapshot:
-    """The only hour of an entity."""
+    """Return the only hour of an entity."""
     (hour,), _ = await repository.get_usage_snapshots(entity_id, API, "hourly")
     return hour
 
 
 class RejectionContract(Contract):
-    """What usage says about acquires that were rejected, or waited."""
+    """Usage counts the acquires that were rejected or have waited."""
 
     @pytest.fixture
     def watched(self, engine_spec: EngineSpec, world: World) -> World:

@@ -1,4 +1,4 @@
-"""What an acquire leaves, by its own answer: no second call."""
+"""The remaining tokens after an acquire, which come with its own answer, without a second call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``retry_after``: the exact wait, to the millisecond."""
+"""``retry_after`` is the exact wait, to the millisecond."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PERIODS = [1, 7, 60, 3600, 86_400]
 
 
 class RetryAfterContract(Contract):
-    """Waiting that long succeeds, one millisecond less does not."""
+    """After exactly this wait a call is granted, and one millisecond earlier it is rejected."""
 
     async def test_waiting_the_retry_after_succeeds_and_one_millisecond_less_does_not(
         self, world: World
@@ -85,7 +85,7 @@ class RetryAfterContract(Contract):
 
 
 def _scarce(chance: random.Random) -> tuple[list[Limit], int, int]:
-    """A limit, what to take from it, and an amount that does not fit after that."""
+    """Return a limit, an amount to take from it, and an amount that does not fit after that."""
     capacity = chance.randint(1, 5000)
     limit = Limit.custom("x", capacity, chance.randint(1, 5000), chance.choice(PERIODS))
     spent = chance.randint(1, capacity)

@@ -14,11 +14,11 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
 
 
 class Stop(BaseException):
-    """Like KeyboardInterrupt: not an Exception."""
+    """An error that is not an Exception, like KeyboardInterrupt."""
 
 
 class RollbackContract(Contract):
-    """Exceptions of every kind, at every moment."""
+    """A block may fail with any exception, at any moment."""
 
     @for_each("error", [ValueError("no"), RateLimitExceeded([]), Stop()])
     async def test_an_exception_gives_everything_back_and_comes_out_unchanged(

@@ -1,4 +1,4 @@
-"""``settle`` and ``on_error``: what a block costs, however it ends."""
+"""``settle`` and ``on_error``: the cost of a block, however it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLICIES: list[OnError] = ["refund", "keep"]
 
 
 class LeaseModel:
-    """The three numbers of one limit of a lease, written down once more."""
+    """A second, independent account of one limit of a lease, with its three numbers."""
 
     def __init__(self, taken: int, *, keep: bool) -> None:
         self.written = self.if_successful = taken
@@ -264,7 +264,7 @@ class SettlingContract(Contract):
 
 
 async def _random_step(lease: Any, model: LeaseModel, chance: random.Random) -> tuple[str, int]:
-    """Do something to a lease and its model; what a bucket refuses changes neither."""
+    """Apply a random operation to a lease and its model; a rejected one changes neither."""
     operation = chance.choice(["adjust", "consume", "release", "settle", "settle now"])
     amount = chance.randrange(60)
     if operation == "adjust":

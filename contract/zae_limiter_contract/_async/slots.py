@@ -1,4 +1,4 @@
-"""Limits on calls in flight: slots that a lease holds until its block ends or it expires."""
+"""Limits on calls in flight. A lease holds slots until its block ends or the lease expires."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAIT_S = 20.0  # for what another task does; on a busy machine that may take a w
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what a task in the background does."""
+    """Wait until a task in the background has done its work."""
     end = time.monotonic() + WAIT_S
     while not await holds():
         assert time.monotonic() < end, "it never happened"
@@ -34,7 +34,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def holds(world: World) -> dict[int, int]:
-    """Return the slots that are held, by the moment that they expire."""
+    """Return the held slots by their moment of expiry."""
     charging = world.repo.charging
     image = await charging.buckets.get(charging.namespace_id, USER, API, world.clock)
     assert image is not None
@@ -51,7 +51,7 @@ async def share_slots(world: World, slots: int) -> None:
 
 
 class SlotContract(Contract):
-    """Never more calls in flight than there are slots."""
+    """There are never more calls in flight than slots."""
 
     async def test_an_acquire_holds_a_slot_until_its_block_ends(self, world: World) -> None:
         await world.configure(TWO, RPM)

@@ -1,4 +1,4 @@
-"""What the suite must know about an engine."""
+"""The description of an engine for the suite."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zae_limiter.models.config import OutagePolicy
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """How to open an engine, and what it promises beyond the common contract.
+    """The opening of an engine, and its promises beyond the common contract.
 
-    ``url`` must lead to an empty store in each test. ``shared`` says that opening it again
-    leads to the same data. Where ``capabilities`` say that processes share the store, the spec
-    is pickled and opened in children: keep it plain, and its class at the top of a module.
-    ``precision_milli`` is how many millitokens a level may be off exact arithmetic, and
-    ``may_lag`` by which part of the capacity it may be below that. ``usage_retention_days`` is
-    set by tests of a long history; None is the engine's default. ``snapshot_windows`` are the
-    windows that usage queries offer.
+    ``url`` must name an empty store in each test. ``shared`` says that opening the URL again opens
+    the same data. If ``capabilities`` say that processes share the store, the spec is pickled and
+    opened in child processes, so keep it plain, and put its class at the top of a module.
+    ``precision_milli`` is the number of millitokens by which a level may differ from exact
+    arithmetic, and ``may_lag`` is the part of the capacity by which it may be lower. Tests of a
+    long history set ``usage_retention_days``; None is the engine's default. ``snapshot_windows``
+    are the windows that usage queries offer.
     """
 
     url: str
@@ -42,7 +42,7 @@ class EngineSpec:
         request_timeout: float = 10,
         on_unavailable: OutagePolicy | None = None,
     ) -> Repository:
-        """A repository; override this for an engine that no URL leads to."""
+        """Open a repository; override this for an engine that has no URL."""
         builder = Repository.builder().url(self.url).namespace(namespace).clock(clock)
         builder.config_cache_ttl(config_cache_ttl).request_timeout(request_timeout)
         builder.on_unavailable(on_unavailable)
@@ -52,12 +52,13 @@ class EngineSpec:
         return await builder.register_missing_namespace().build()
 
     def level_off_milli(self, capacity: int) -> int:
-        """How many millitokens two buckets of one history may differ by.
+        """Return the millitokens by which two buckets with the same history may differ.
 
-        A level that may lag does so by chance: by which shard took a call. Others are equal.
+        If a level may lag, the lag depends on the shards that took the calls, which is chance.
+        Other levels are equal.
         """
         return int(1000 * capacity * self.may_lag) + self.precision_milli if self.may_lag else 0
 
     def outage(self) -> AbstractContextManager[None] | None:
-        """Inside it no charge is answered; None for an engine that cannot fail that way."""
+        """Return a block in which no charge is answered; None if the engine cannot fail so."""
         return None

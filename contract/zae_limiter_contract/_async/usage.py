@@ -1,4 +1,4 @@
-"""Usage: every net token is counted exactly once."""
+"""Usage counts every net token exactly once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 1000)
 
 
 class UsageContract(Contract):
-    """Counting by the hour."""
+    """Usage is counted by the hour."""
 
     @pytest.fixture
     def counted(self, engine_spec: EngineSpec, world: World) -> World:
@@ -415,13 +415,13 @@ async def _hours(world: World) -> dict[str, int]:
 
 
 async def _through(world: World, entity_id: str) -> list[tuple[int, int]]:
-    """By the hour: net tokens, and how many of them came through children."""
+    """Return net tokens by the hour, and the part of them that came through children."""
     found, _ = await world.repo.get_usage_snapshots(entity_id, window_type="hourly")
     return [(each.counters["rpm"], each.through_children.get("rpm", 0)) for each in found]
 
 
 async def _once(world: World) -> tuple[dict[str, int], dict[str, int]]:
-    """Totals of the resource over all entities, and what came through children."""
+    """Return the totals of the resource over all entities, and the part through children."""
     summary = await world.repo.get_usage_summary(resource=API)
     return summary.total, summary.through_children
 

@@ -1,4 +1,4 @@
-"""Asking for usage: windows, filters, pages and sums."""
+"""Queries of usage: windows, filters, pages and sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input is refused by name, before anything is charged or changed."""
+"""Wrong arguments are refused by name, before anything is charged or changed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RPM = bad_input.RPM
 
 
 class ValidationContract(Contract):
-    """Ids, names, amounts, limits, and the old order of arguments."""
+    """Ids, names, amounts and limits are checked, and the old order of arguments works."""
 
     @pytest.fixture
     async def ready(self, world: World) -> World:
-        """Ten a minute, two of them taken."""
+        """A world with ten tokens a minute, two of which are taken."""
         await world.configure(RPM)
         await world.take(rpm=2)
         return world

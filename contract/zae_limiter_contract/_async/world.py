@@ -1,4 +1,4 @@
-"""A store, a clock and a limiter, with short words for what tests say often."""
+"""A store, a clock and a limiter, with short methods for the calls that tests make often."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ USER, API = "user-1", "api"
 
 
 class Failure(Exception):
-    """What goes wrong in a block."""
+    """The error that a test raises in a block."""
 
 
 @contextmanager
 def failing(error: type[BaseException] = Failure) -> Iterator[None]:
-    """What runs in it must fail."""
+    """A block that must fail."""
     with pytest.raises(error):
         yield
 
 
 def require_usage_history(spec: EngineSpec) -> None:
-    """Skip the test of an engine that promises none; a promise that is broken fails elsewhere."""
+    """Skip the test for an engine that does not promise a usage history."""
     if not spec.capabilities.usage_history:
         pytest.skip("this engine keeps no usage history")
 
 
 def require_outage(spec: EngineSpec) -> AbstractContextManager[None]:
-    """Return ``spec.outage()``; skip the test of an engine that has none."""
+    """Return ``spec.outage()``; skip the test for an engine that has no outage."""
     outage = spec.outage()
     if outage is None:
         pytest.skip("this engine cannot fail that way")
@@ -61,7 +61,7 @@ class World:
             await repository.close()
 
     async def open(self, namespace: str = "default", **settings: Any) -> Repository:
-        """A repository that is closed after the test; skips if it would see other data."""
+        """Open a repository that is closed after the test; skip if it would see other data."""
         if self._opened and not self.spec.shared:
             pytest.skip("every open of this engine leads to a store of its own")
         settings.setdefault("clock", self.clock)
@@ -70,7 +70,7 @@ class World:
         return repository
 
     async def configure(self, *limits: Limit) -> None:
-        """System defaults."""
+        """Set the system defaults."""
         await self.repo.set_system_defaults(limits)
 
     # --- acquiring
@@ -93,7 +93,7 @@ class World:
         limits: Iterable[Limit] | None = None,
         **consume: int,
     ) -> None:
-        """An acquire that must be granted."""
+        """Make an acquire that must be granted."""
         async with self.acquire(entity_id, resource, limits=limits, **consume):
             pass
 
@@ -105,7 +105,7 @@ class World:
         limits: Iterable[Limit] | None = None,
         **consume: int,
     ) -> bool:
-        """Whether an acquire is granted."""
+        """Tell whether an acquire is granted."""
         try:
             await self.take(entity_id, resource, limits=limits, **consume)
         except RateLimitExceeded:
@@ -120,13 +120,13 @@ class World:
         limits: Iterable[Limit] | None = None,
         **consume: int,
     ) -> RateLimitExceeded:
-        """The error of an acquire that must be refused."""
+        """Return the error of an acquire that must be rejected."""
         with pytest.raises(RateLimitExceeded) as caught:
             await self.take(entity_id, resource, limits=limits, **consume)
         return caught.value
 
     async def owe(self, entity_id: str = USER, resource: str = API, **amounts: int) -> None:
-        """An empty acquire that is adjusted: a debt, or with a negative amount a credit."""
+        """Adjust an empty acquire: the amount is a debt, or a credit if it is negative."""
         async with self.limiter.acquire(entity_id, resource, {}) as lease:
             await lease.adjust(**amounts)
 
@@ -135,7 +135,7 @@ class World:
     async def level(
         self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
     ) -> int:
-        """Millitokens in a bucket that exists."""
+        """Return the millitokens in a bucket that exists."""
         state = await self.repo.get_bucket(entity_id, resource, limit_name)
         assert state is not None
         return state.tokens_milli
@@ -143,12 +143,12 @@ class World:
     async def spent(
         self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
     ) -> int:
-        """Net tokens that a bucket has given out since it began."""
+        """Return the net tokens that a bucket has given out since it was created."""
         state = await self.repo.get_bucket(entity_id, resource, limit_name)
         return 0 if state is None else (state.total_consumed_milli or 0) // 1000
 
     async def tokens(
         self, limit_name: str = "rpm", entity_id: str = USER, resource: str = API
     ) -> float:
-        """Tokens in a bucket that exists."""
+        """Return the tokens in a bucket that exists."""
         return await self.level(limit_name, entity_id, resource) / 1000

@@ -14,7 +14,7 @@ from zae_limiter_contract._sync.world import World
 
 
 class Contract:
-    """A subclass defines the fixture ``engine_spec``."""
+    """The base of all groups. A subclass defines the fixture ``engine_spec``."""
 
     @pytest.fixture
     def clock(self) -> FakeClock:

@@ -44,7 +44,7 @@ FULL = declare(
 
 
 class ManifestContract(Contract):
-    """What is stored becomes what the manifest says; what it never named stays."""
+    """An apply stores the settings of the manifest; settings that it never named stay."""
 
     def test_an_apply_stores_what_the_manifest_declares(self, world: World) -> None:
         result = world.repo.provisioner("alice").apply(FULL)
@@ -394,7 +394,7 @@ class ManifestContract(Contract):
 
 
 def _state(world: World, principal: str) -> StateStore:
-    """The state as an apply in progress holds it."""
+    """Return the managed state during an apply."""
     return StateStore(world.repo._context, principal, LEASE_MS)  # noqa: SLF001 - below the API
 
 

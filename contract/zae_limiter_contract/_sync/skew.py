@@ -17,7 +17,7 @@ ONE_A_SECOND = Limit.per_second("rps", 1, burst=10)
 
 
 class SkewContract(Contract):
-    """An earlier stamp never mints a token."""
+    """An earlier stamp never creates a token."""
 
     def test_a_clock_that_goes_back_and_forth_brings_nothing(self, world: World) -> None:
         world.configure(ONE_A_SECOND)

@@ -30,7 +30,7 @@ PATIENCE_S = 20.0  # a machine without a free core needs seconds to start some t
 
 
 class Line:
-    """Callers that wait for a fake clock, and when each of them went on."""
+    """Callers that wait for a fake clock, and the moments at which they went on."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -57,7 +57,7 @@ class Line:
             self.rejected[caller] = error
 
     def run(self, calls: Sequence[Call], expected: dict[object, int]) -> None:
-        """Let callers arrive one after the other; each must go on at its moment, not before."""
+        """Let callers arrive one after the other; each must go on exactly at its moment."""
         clock, entered = self.world.clock, self.entered
 
         def arrived() -> int:
@@ -96,7 +96,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 class WaitingContract(Contract):
-    """Reserved ahead: the order of the writes is the order of service."""
+    """Callers reserve ahead, so that the order of the writes is the order of service."""
 
     @pytest.fixture
     def line(self, world: World) -> Line:

@@ -1,1 +1,1 @@
-"""The only hand-written code that awaits; its sync mirror is generated from it."""
+"""The hand-written code that awaits. Its sync mirror ``_sync`` is generated from it."""

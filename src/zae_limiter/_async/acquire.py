@@ -1,9 +1,10 @@
-"""One acquire: the limits that apply, the charge, and the context manager around both."""
+"""One acquire: its limits in force, its charge, and the context manager around both."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 from types import TracebackType
@@ -33,62 +34,42 @@ if TYPE_CHECKING:
     from zae_limiter.hooks import Observer
     from zae_limiter.quiet_logging import QuietLogger
 
-_DEBUG = 10  # logging.DEBUG, without the import: `import zae_limiter` does without it
+_DEBUG = 10  # logging.DEBUG; `import zae_limiter` does not import logging
 
 
+@dataclass(eq=False, repr=False)
 class AcquireCall:
-    """What one acquire asks for. Does not change once the repository is open.
+    """The arguments of one acquire, and the calls to the store that it makes.
 
-    ``waited_s`` is for how long one with a timeout has slept.
+    ``repository`` is None until it is opened by ``open_repository``. ``waited_s`` is the time for
+    which an acquire with a timeout has waited.
     """
 
-    waited_s = 0.0
-    __slots__ = (
-        "cascade",
-        "entity_id",
-        "keeps_on_error",
-        "limits",
-        "observer",
-        "on_unavailable",
-        "open_repository",
-        "prefer_stored",
-        "repository",
-        "resource",
-        "speculative",
-    )
-
-    def __init__(
-        self,
-        entity_id: str,
-        resource: str,
-        limits: tuple[Limit, ...] | None,
-        repository: Repository | None,
-        open_repository: Callable[[], Awaitable[Repository]],
-    ) -> None:
-        self.entity_id = entity_id
-        self.resource = resource
-        self.limits = limits
-        self.repository = repository
-        self.open_repository = open_repository
-        # Set by the limiter; as keywords of a class they take ten times as long.
-        self.prefer_stored = self.keeps_on_error = False
-        self.speculative = True
-        self.cascade: bool | None = None
-        self.on_unavailable: OnUnavailable | None = None
-        self.observer: Observer | None = None
+    entity_id: str
+    resource: str
+    limits: tuple[Limit, ...] | None
+    repository: Repository | None
+    open_repository: Callable[[], Awaitable[Repository]]
+    prefer_stored: bool = False
+    keeps_on_error: bool = False
+    speculative: bool = True
+    cascade: bool | None = None
+    on_unavailable: OnUnavailable | None = None
+    observer: Observer | None = None
+    waited_s: float = 0.0
 
     @property
     def is_shadow(self) -> bool:
-        """Whether the call never rejects, and so never waits."""
+        """Whether the call is in shadow mode, in which it is never rejected and never waits."""
         return self.observer is not None and self.observer.is_shadow
 
     @property
     def charging(self) -> ChargeService:
-        assert self.repository is not None, "opened before anything is asked of it"
+        assert self.repository is not None, "the repository is opened before the first call"
         return self.repository.charging
 
     async def scope(self, fresh: Fresh | None = None) -> Scope:
-        """Return the buckets of the call and their limits in force; ``fresh`` skips the cache."""
+        """Return the buckets of the call with their limits in force; ``fresh`` skips the cache."""
         if self.repository is None:
             self.repository = await self.open_repository()
         charging = self.charging
@@ -104,14 +85,14 @@ class AcquireCall:
         *,
         is_acquire: bool = True,
     ) -> Grant:
-        """Charge all buckets or none; raise RateLimitExceeded. The receipt holds the outcome."""
+        """Charge all buckets, or none and raise RateLimitExceeded. The receipt has the outcome."""
         if self.repository is None:
             self.repository = await self.open_repository()
         charging = self.repository.charging
         clock, timeout_s, breaker = charging.clock, charging.request_timeout, charging.breaker
         if breaker.is_open:
             breaker.check()
-        deadline = None if timeout_s is None else Deadline(timeout_s)  # of all that follows
+        deadline = None if timeout_s is None else Deadline(timeout_s)
         try:
             scope, now_ms = await charging.scope(self, clock(), deadline)
             charges = scope.charges(amounts, "consume", is_acquire)
@@ -129,14 +110,10 @@ class AcquireCall:
             if type(outcome) is StaleLimits:
                 fresh = Fresh(outcome.version, now_ms)
                 scope, now_ms = await charging.scope(self, clock(), deadline, fresh)
-                request = ChargeRequest(
-                    scope.charges(amounts, "consume", is_acquire),
-                    clock,
-                    now_ms,
-                    True,
-                    is_acquire,
-                    self.speculative,
-                    deadline,
+                request = request._replace(
+                    charges=scope.charges(amounts, "consume", is_acquire),
+                    now_ms=now_ms,
+                    refreshed=True,
                 )
                 outcome = await charging.buckets.charge(charging.namespace_id, request, receipt)
         except RateLimiterUnavailable as error:
@@ -147,13 +124,13 @@ class AcquireCall:
             if is_acquire:
                 ended = AcquireEnd(scope.resource, scope.buckets, outcome.statuses, False, clock)
                 charging.buckets.count(charging.namespace_id, ended)
-            # Without a name: an error that its own frame refers to is garbage for the collector.
+            # The error has no local name, since a reference from its own frame would be a cycle.
             raise logged(self, RateLimitExceeded(outcome.statuses, now_ms))
         assert type(outcome) is Grant
         return outcome
 
     async def settle(self, settlements: tuple[Settlement, ...], receipt: Receipt[None]) -> None:
-        """Write debts and credits; the receipt says whether they are committed."""
+        """Write debts and credits; the receipt tells whether they are committed."""
         if settlements:
             charging = self.charging
             await charging.buckets.settle(
@@ -163,12 +140,12 @@ class AcquireCall:
     async def settle_quietly(
         self, settlements: tuple[Settlement, ...], receipt: Receipt[None]
     ) -> None:
-        """Settle where no caller could handle an error: it is logged and counted."""
+        """Settle, and log and count an error, since no caller could handle it."""
         try:
             await self.settle(settlements, receipt)
-        except Exception:  # noqa: BLE001 - whatever it is, the block has ended
+        except Exception:  # noqa: BLE001 - the block has ended, so nobody could handle an error
             self.charging.count_lost_settlement()
-            # Not before it is needed: `import zae_limiter` does without logging.
+            # Imported here, so that `import zae_limiter` does not import logging.
             from zae_limiter.quiet_logging import quiet_logger
 
             quiet_logger(__name__).exception(
@@ -179,7 +156,7 @@ class AcquireCall:
             )
 
     async def give_back(self, receipt: Receipt[ChargeOutcome], amounts: Mapping[str, int]) -> None:
-        """Refund a charge that is committed although its caller was stopped before knowing."""
+        """Refund a committed charge whose caller was stopped before it got the answer."""
         grant = receipt.outcome
         if type(grant) is Grant:
             refund = {name: -amount for name, amount in amounts.items()}
@@ -188,7 +165,7 @@ class AcquireCall:
     def admits_in_outage(self, error: RateLimiterUnavailable) -> bool:
         """Tell whether the outage policy lets the call through; name the call in the error."""
         error.entity_id, error.resource = self.entity_id, self.resource
-        if self.repository is None:  # it could not even be opened
+        if self.repository is None:  # the outage began before it could be opened
             return self.is_shadow or self.on_unavailable is OnUnavailable.ALLOW
         error.stack_name = error.stack_name or self.repository.stack_name
         policy = self.charging.outage_policy(self.on_unavailable)
@@ -206,7 +183,10 @@ def _logger() -> QuietLogger:
 
 
 def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
-    """Log at DEBUG, without importing logging: a program without it has no handler either."""
+    """Log a rejection at DEBUG and return it.
+
+    Logging is not imported for this: a program that has not imported it has no handlers either.
+    """
     if "logging" not in sys.modules:
         return rejected
     logger = _logger()
@@ -225,10 +205,10 @@ def logged(call: AcquireCall, rejected: RateLimitExceeded) -> RateLimitExceeded:
 
 
 class Acquire:
-    """The context manager that ``RateLimiter.acquire`` returns. For one use.
+    """The context manager that ``RateLimiter.acquire`` returns. It can be used once.
 
-    It charges on entering; on leaving it writes adjustments and settled amounts. If the block has
-    raised, it refunds all but the settled amounts, or nothing with ``on_error="keep"``.
+    It charges on entering. On leaving it writes adjustments and settled amounts. If the block has
+    raised, it refunds all but the settled amounts; with ``on_error="keep"`` it refunds nothing.
     """
 
     __slots__ = ("_call", "_consume", "_lease")
@@ -261,7 +241,7 @@ class Acquire:
             self._lease = Lease(call, None, {})
             return self._lease
         except BaseException:
-            # The caller never saw the lease: only this place can refund it.
+            # The caller never got the lease, so only this place can refund the charge.
             await call.give_back(receipt, self._consume)
             raise
 
@@ -276,7 +256,7 @@ class Acquire:
         try:
             await self._lease._end(failed)  # noqa: SLF001 - for us alone
         except BaseException:
-            await self._lease._end(failed)  # noqa: SLF001 - does nothing if it is committed
+            await self._lease._end(failed)  # noqa: SLF001 - does nothing if the end is committed
             raise
         if self._call.observer is not None:
             self._lease._report(failed)  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Open a repository step by step."""
+"""The builder, which opens a repository with all settings."""
 
 from __future__ import annotations
 
@@ -51,61 +51,67 @@ class RepositoryBuilder(StackOptionMethods):
         return self._set(stack=name)
 
     def region(self, name: str | None) -> RepositoryBuilder:
-        """Set the AWS region. Default: what the AWS configuration says."""
+        """Set the AWS region. Default: the region of the AWS configuration."""
         return self._set(region=name)
 
     def endpoint_url(self, url: str | None) -> RepositoryBuilder:
-        """Set where DynamoDB answers, for a local server. Default: the region's endpoint."""
+        """Set the endpoint of DynamoDB, for a local server. Default: the region's endpoint."""
         return self._set(endpoint_url=url)
 
     def url(self, url: str | None) -> RepositoryBuilder:
-        """Set which engine, and where its data is. Default: ``ZAEL_URL``, else DynamoDB."""
+        """Set the engine and the place of its data. Default: ``ZAEL_URL``, else DynamoDB."""
         return self._set(url=url)
 
     def config_cache_ttl(self, seconds: float) -> RepositoryBuilder:
-        """Set how long resolved limits are cached; 0 reads them each time."""
+        """Set the time for which resolved limits are cached; 0 reads them for each call."""
         return self._set(config_cache_ttl=check_seconds(seconds, "config_cache_ttl"))
 
     def auto_update(self, enabled: bool) -> RepositoryBuilder:
-        """Update functions of an older version when opening; embedded files always are."""
+        """Update functions of an older version when the store is opened.
+
+        Embedded files of an older version are always updated.
+        """
         return self._set(auto_update=enabled)
 
     def bucket_ttl_multiplier(self, multiplier: int) -> RepositoryBuilder:
-        """Expire a bucket on default limits after this many times its time to fill; 0 never."""
+        """Set the TTL of buckets on default limits, in multiples of their time to fill.
+
+        With 0, buckets never expire.
+        """
         return self._set(bucket_ttl_multiplier=check_ttl_multiplier(multiplier))
 
     def on_unavailable(self, policy: OutagePolicy | None) -> RepositoryBuilder:
-        """Set what acquires do in an outage, unless the call says otherwise."""
+        """Set the outage policy of acquires that do not name one."""
         parsed = None if policy is None else OnUnavailable.parse(policy)
         return self._set(on_unavailable=parsed)
 
     def usage_retention_days(self, days: int) -> RepositoryBuilder:
         """Set how long usage is kept; 0 keeps none. Default: 90 days, in memory 7.
 
-        An existing DynamoDB table keeps usage as long as its stack says.
+        For an existing DynamoDB table, the retention of its stack counts.
         """
         self._set(usage_retention_days=check_retention_days(days))
         return self._option(usage_retention_days=days)
 
     def snapshot_windows(self, windows: str | Iterable[str]) -> RepositoryBuilder:
-        """Set which windows usage queries offer: "hourly,daily,monthly", or some of them.
+        """Set the windows that usage queries offer: "hourly,daily,monthly", or some of them.
 
-        Usage is always stored by the hour; other windows are sums.
+        Usage is always stored by the hour; days and months are sums.
         """
         checked = check_windows(windows)
         self._set(snapshot_windows=checked)
         return self._option(snapshot_windows=",".join(checked))
 
     def audit_retention_days(self, days: int) -> RepositoryBuilder:
-        """Set how long audit events are kept; by an existing stack, as long as it says."""
+        """Set how long audit events are kept. For an existing stack, its own retention counts."""
         self._set(audit_retention_days=check_positive(days, "audit_retention_days"))
         return self._option(audit_retention_days=days)
 
     def provision(self, what: Provision) -> RepositoryBuilder:
         """Set what to create if a DynamoDB table is missing: "stack", "table" or "never".
 
-        "stack", the default, deploys the CloudFormation stack; where an endpoint has none, as a
-        local server, and with "table", the table alone is created.
+        "stack", the default, deploys the CloudFormation stack. With "table", or if the endpoint has
+        no stacks (a local server), only the table is created.
         """
         return self._set(provision=check_provision(what))
 
@@ -114,11 +120,11 @@ class RepositoryBuilder(StackOptionMethods):
         return self._set(request_timeout=check_timeout(seconds, "request_timeout"))
 
     def rejection_cache_ttl(self, seconds: float) -> RepositoryBuilder:
-        """Set how long an empty bucket is refused without asking DynamoDB; 0 always asks."""
+        """Set how long an empty bucket rejects calls without asking DynamoDB; 0 always asks."""
         return self._set(rejection_cache_ttl=check_seconds(seconds, "rejection_cache_ttl"))
 
     def max_shards(self, count: int) -> RepositoryBuilder:
-        """Set into how many items DynamoDB may split a bucket that is written to all the time."""
+        """Set the number of DynamoDB items into which a busy bucket may be split."""
         return self._set(max_shards=check_max_shards(count))
 
     def clock(self, clock: Clock | None) -> RepositoryBuilder:
@@ -130,16 +136,16 @@ class RepositoryBuilder(StackOptionMethods):
     # sync:     return self._set(parallel_mode=mode)
 
     def register_missing_namespace(self) -> RepositoryBuilder:
-        """Create the namespace if it does not exist; without this it must exist."""
+        """Create the namespace if it does not exist; by default it must exist."""
         return self._set(register=True)
 
     def check(self) -> RepositoryBuilder:
-        """Raise ValidationError for a URL or a namespace that cannot be opened; open nothing."""
+        """Raise ValidationError for a wrong URL or namespace, without opening the store."""
         check_settings(self._settings)
         return self
 
     async def build(self) -> Repository:
-        """Open the store; raises NamespaceNotFoundError for an unknown namespace."""
+        """Open the store; raise NamespaceNotFoundError for an unknown namespace."""
         options = self.collected_options()
         return await open_repository(self._settings._replace(stack_options=options))
 
@@ -149,17 +155,18 @@ class RepositoryBuilder(StackOptionMethods):
         dry_run: bool = False,
         on_progress: Callable[[MigrationProgress], None] | None = None,
     ) -> MigrationReport:
-        """Bring a DynamoDB table of an older version to the schema of this one.
+        """Bring a DynamoDB table of an older schema version to the present one.
 
-        Stop all clients of the older version first; from its beginning on they cannot open the
-        table. It may be ended at any time and is resumed by the next call; several may run at
-        once. ``on_progress`` is called after each page of items, and may raise to end it. With
-        ``dry_run`` nothing is written, and the report counts what would change.
+        Stop all clients of the older version first: they cannot open the table once the migration
+        has begun. The migration may be stopped at any time, and the next call resumes it; several
+        may run at once. ``on_progress`` is called after each page of items, and may raise to stop
+        the migration. With ``dry_run`` nothing is written, and the report counts the needed
+        changes.
         """
         return await migrate_store(self._settings, dry_run=dry_run, on_progress=on_progress)
 
     async def over(self, engine: Engine) -> Repository:
-        """Open a repository over an engine that is open already."""
+        """Return a repository over an engine that is already open."""
         return await repository_over(engine, type(engine).__name__, self._settings)
 
     def __repr__(self) -> str:

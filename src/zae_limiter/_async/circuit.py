@@ -1,4 +1,4 @@
-"""The circuit breaker of a store: while the store does not answer, calls do not wait for it."""
+"""The circuit breaker of a store. While the store does not answer, calls do not wait for it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from zae_limiter._async.ports import Engine
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 
-# One or two calls may be lost with a connection; three in a row without an answer are an outage.
+# One or two calls may be lost with a connection; three calls in a row without an answer are an
+# outage.
 MIN_OUTAGES = 3
-# Often enough to notice soon that the store is back, and no load for one that starts.
+# Often enough to notice soon that the store is back, and hardly any load for a starting store.
 PROBE_EVERY_S = 1.0
 
 
 class Breaker:
     """Answers calls at once while the store is down.
 
-    It opens when at least 3 calls have ended as an outage since the last answer, and that came
-    ``request_timeout`` ago or earlier. While it is open, calls raise RateLimiterUnavailable, which
-    their policy answers, and start a probe: one at a time, at most one a second. Any answer of
-    the store closes it. All repositories on one open store share one breaker.
+    The breaker opens if at least 3 calls have ended as an outage since the last answer, and the
+    last answer is at least ``request_timeout`` old. While the breaker is open, calls raise
+    RateLimiterUnavailable at once, and the outage policy of the call decides. These calls also
+    start probes of the store: one at a time, and at most one a second. Any answer of the store
+    closes the breaker. All repositories on one open store share one breaker.
     """
 
     def __init__(self, engine: Engine, place: str, timeout_s: float) -> None:
@@ -33,7 +35,7 @@ class Breaker:
         self._place = place
         self._timeout_s = timeout_s
         self.is_open = False
-        # When a call was last answered; set by every call, so without the lock.
+        # The time of the last answer. Every call sets it, so it is set without the lock.
         self.answered_s = time.monotonic()
         self._counted_since_s = 0.0
         self._outages = 0
@@ -41,7 +43,7 @@ class Breaker:
         self._reason = ""
         self._probed_s = 0.0
         self._is_probing = False
-        self._probe_task: object = None  # asyncio keeps weak references to tasks only
+        self._probe_task: object = None  # asyncio itself refers to tasks weakly
         self._openings = 0
         self._answers = 0
         self._answers_before = 0
@@ -49,7 +51,7 @@ class Breaker:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Forget a probe in flight: it runs in the parent only."""
+        """Forget a probe in flight, which runs in the parent only."""
         self._is_probing = False
 
     def check(self) -> None:
@@ -62,7 +64,8 @@ class Breaker:
             self._answers += 1
             now = time.monotonic()
             waited_s, reason = now - self._last_answer_s(), self._reason
-            lost_after_s = 2 * self._timeout_s + PROBE_EVERY_S  # its event loop was closed
+            # A probe that takes longer was lost, because its event loop was closed.
+            lost_after_s = 2 * self._timeout_s + PROBE_EVERY_S
             pause_s = lost_after_s if self._is_probing else PROBE_EVERY_S
             is_due = now - self._probed_s >= pause_s
             if is_due:
@@ -71,12 +74,12 @@ class Breaker:
             self._start_probe()
         raise RateLimiterUnavailable(
             f"{self._place} has not answered for {waited_s:.1f} s, so this call did not wait for "
-            f"it; calls go through again when it does ({reason})",
+            f"it; calls reach the store again when it answers ({reason})",
             stack_name=self._place,
         )
 
     def failed(self, error: RateLimiterUnavailable) -> None:
-        """Count a call that ended as an outage; open if it is not the first."""
+        """Count a call that ended as an outage; open the breaker if there were enough of them."""
         with self._lock:
             now, answered_s = time.monotonic(), self._last_answer_s()
             if answered_s != self._counted_since_s:
@@ -89,14 +92,14 @@ class Breaker:
             self._reason, self._openings = str(error), self._openings + 1
             self._answers_before = self._answers
         _log(
-            "%s does not answer: until it does, calls are answered at once by on_unavailable. "
+            "%s does not answer. Until it does, on_unavailable decides about calls at once. "
             "Check the store, its endpoint and the network (%s)",
             self._place,
             error,
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return its fields of ``StoreStats``."""
+        """Return the fields of ``StoreStats`` about the breaker."""
         return {
             "breaker_open": self.is_open and not self._has_answered(),
             "breaker_openings": self._openings,
@@ -104,16 +107,16 @@ class Breaker:
         }
 
     def answered(self) -> None:
-        """Close, if it is open: the store is known to answer."""
+        """Note that the store answers, and close the breaker if it is open."""
         self.answered_s = time.monotonic()
         self._close()
 
     def stop(self) -> None:
-        """Let all calls through to a store that was closed: its error says so."""
+        """Let all calls through to a closed store, whose error says that it is closed."""
         self.is_open, self._timeout_s = False, inf
 
     def _last_answer_s(self) -> float:
-        """An engine may know of answers that no call has seen, such as refusals."""
+        """Return the time of the last answer; an engine may know of some that no call has seen."""
         return max(self.answered_s, getattr(self._engine, "answered_s", 0.0))
 
     def _has_answered(self) -> bool:
@@ -136,7 +139,7 @@ class Breaker:
     def _start_probe(self) -> None:
         import asyncio  # unasync: remove
 
-        with suppress(RuntimeError):  # there are no more threads: the next call tries again
+        with suppress(RuntimeError):  # no thread could be started, so the next call tries again
             self._probe_task = asyncio.ensure_future(self._probe())  # unasync: remove
             # sync: threading.Thread(target=self._probe, daemon=True, name="zael-probe").start()
             return
@@ -150,14 +153,14 @@ class Breaker:
             if not self._has_answered():
                 return
         except ZAELimiterError:
-            pass  # an answer, although not a good one
+            pass  # an error of the store is an answer as well
         finally:
             self._is_probing = False
         self.answered()
 
 
 def _log(message: str, *args: object) -> None:
-    # Not before it is needed: `import zae_limiter` does without logging.
+    # Imported here, so that `import zae_limiter` does not import logging.
     from zae_limiter.quiet_logging import quiet_logger
 
     quiet_logger(__name__).warning(message, *args)

@@ -1,4 +1,4 @@
-"""A cache of resolved limits, negative answers included."""
+"""A cache of resolved limits, which also remembers that there are none."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from zae_limiter.models.config import OnUnavailable, SharedConfig
 if TYPE_CHECKING:
     from zae_limiter.models.backend import CacheStats
 
-MAX_ENTRIES = 50_000  # bounds memory; the entity cached first is dropped first
-# Where a read costs microseconds: the garbage collector visits nine objects of each entry, and
-# stops the process meanwhile, for milliseconds with so many.
+MAX_ENTRIES = 50_000  # bounds the memory; the entity that was cached first is dropped first
+# For stores whose reads cost microseconds. The garbage collector visits nine objects of each entry
+# and stops the process meanwhile, which would take milliseconds with 50,000 entries.
 MAX_LOCAL_ENTRIES = 2048
-MAX_SHARED = 10_000  # resources whose shared levels are kept: more than a store has
-_SKEW_MS = 1000  # concurrent callers may have read their stamps a little before the entry's
+MAX_SHARED = 10_000  # resources whose shared levels are kept; a store has fewer
+_SKEW_MS = 1000  # the stamps of concurrent callers may be a little earlier than that of the entry
 
-# Shares of the TTL. An entry is renewed by one caller in its last fifth, while the rest keep using
-# it; a renewal that did not succeed is tried again after a twentieth: four times before it expires.
+# Parts of the TTL. In the last fifth of its TTL, one caller renews an entry while the others keep
+# using it. A renewal that failed is tried again after a twentieth of the TTL, up to four times
+# before the entry expires.
 RENEW_AFTER = 0.8
 RENEW_AGAIN_AFTER = 0.05
-# Levels that entities share are used for other entities for a tenth, and renewed by one caller in
-# the second half of that. An entry counts its age from the older of its two reads, so that it is
-# never used beyond the TTL.
+# Shared levels are used for other entities for a tenth of the TTL, and one caller renews them in
+# the second half of that time. The age of an entry counts from the older of its two reads, so that
+# the entry is never used beyond the TTL.
 SHARED_FOR = 0.1
 RENEW_SHARED_AFTER = 0.05
 
 EntityKey = tuple[str, str]  # namespace id and entity
-ResourceKey = tuple[str, int]  # resource and bucket TTL multiplier, which is part of the answer
+ResourceKey = tuple[str, int]  # resource and bucket TTL multiplier, which the limits depend on
 
 
 class _Entry(NamedTuple):
     resolved: Resolved
     from_ms: int
-    renew_ms: int  # from then on one caller reads it again
+    renew_ms: int  # from this moment on, one caller renews the entry
     until_ms: int
-    consistent: bool  # all levels were read at one moment
+    consistent: bool  # whether all levels were read at one moment
 
     def is_valid(self, now_ms: int) -> bool:
         return self.from_ms <= now_ms < self.until_ms
@@ -51,10 +52,10 @@ class _SharedEntry(NamedTuple):
 
 
 class ConfigCache:
-    """Limits in force of each entity on each resource; shared by scoped repositories.
+    """The limits in force of each entity on each resource. Scoped repositories share the cache.
 
-    A change made through the same repository evicts the entries that it concerns at once. A read
-    that was under way at that moment must not store the old state again: ``put`` takes the
+    A change that is made through the same repository evicts the entries that it affects at once.
+    A read that is under way at that moment must not store the old state again; so ``put`` takes the
     generation from before the read.
     """
 
@@ -62,7 +63,7 @@ class ConfigCache:
         self.ttl_seconds = ttl_seconds
         self._max_entries = max_entries
         self._ttl_ms = int(ttl_seconds * 1000)
-        # Ordered: the first key of a plain dict is searched for among the places of deleted ones.
+        # A plain dict would search for its first key among the places of deleted keys.
         self._entries: OrderedDict[EntityKey, dict[ResourceKey, _Entry]] = OrderedDict()
         self._size = 0
         self._shared: dict[tuple[str, str], _SharedEntry] = {}  # by namespace id and resource
@@ -73,7 +74,7 @@ class ConfigCache:
         self._lock = SignalSafeLock()
 
     def get(self, entity: EntityKey, resource: ResourceKey, now_ms: int) -> Resolved | None:
-        """Return the cached answer; None if it has expired, or if this caller is to renew it."""
+        """Return the cached limits; None if they have expired or this caller must renew them."""
         with self._lock:
             entries = self._entries.get(entity)
             entry = None if entries is None else entries.get(resource)
@@ -87,7 +88,7 @@ class ConfigCache:
             return None
 
     def still_valid(self, entity: EntityKey, resource: ResourceKey, now_ms: int) -> Resolved | None:
-        """Return an answer that has not expired, although it should have been renewed."""
+        """Return cached limits that have not expired, even if they should be renewed."""
         with self._lock:
             entry = self._entries.get(entity, {}).get(resource)
             return entry.resolved if entry is not None and entry.is_valid(now_ms) else None
@@ -95,7 +96,7 @@ class ConfigCache:
     def consistent_since(
         self, entity: EntityKey, resource: ResourceKey, version: int, since_ms: int
     ) -> Resolved | None:
-        """Return an answer of at least this version that was read at one moment, not earlier."""
+        """Return cached limits of at least this version, read at one moment since ``since_ms``."""
         with self._lock:
             entry = self._entries.get(entity, {}).get(resource)
             if entry is None or not entry.consistent or entry.resolved.version < version:
@@ -112,9 +113,9 @@ class ConfigCache:
         *,
         consistent: bool = False,
     ) -> None:
-        """Store an answer, unless an entry was evicted since ``generation`` was read.
+        """Store limits, unless an entry was evicted since ``generation`` was read.
 
-        ``now_ms`` is the moment before its oldest part was read.
+        ``now_ms`` is the moment at which the read of the oldest part began.
         """
         with self._lock:
             if generation != self.generation:
@@ -139,7 +140,7 @@ class ConfigCache:
     def get_shared(
         self, namespace_id: str, resource: str, now_ms: int
     ) -> tuple[SharedConfig, int] | None:
-        """Return the shared levels and when they were read; None if this caller is to read them."""
+        """Return the shared levels and the time of their read; None if this caller must read."""
         key = namespace_id, resource
         with self._lock:
             entry = self._shared.get(key)
@@ -166,7 +167,7 @@ class ConfigCache:
     # --- outage policies
 
     def policy(self, namespace_id: str) -> OnUnavailable | None:
-        """Return the outage policy last read; it does not expire, since it is for outages."""
+        """Return the outage policy that was read last. It never expires: outages may be long."""
         return self._policies.get(namespace_id)
 
     def set_policy(self, namespace_id: str, policy: OnUnavailable | None) -> None:
@@ -177,7 +178,7 @@ class ConfigCache:
     # --- eviction
 
     def evict(self, namespace_id: str, entity_id: str) -> None:
-        """Drop the entries of one entity, and the shared levels: they hold the version."""
+        """Drop the entries of one entity, and the shared levels, which contain the version."""
         with self._lock:
             self.generation += 1
             self._drop((namespace_id, entity_id))

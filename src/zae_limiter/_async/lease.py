@@ -1,4 +1,4 @@
-"""A lease: tokens that were charged, and what the block changes about them."""
+"""A lease: the tokens that were charged, and the changes that the block makes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
-# Not imported late: a suspended generator may end its block when nothing can be imported any more.
+# Imported here, since a suspended generator may end its block when imports are no longer possible.
 from zae_limiter.admission.account import LeaseAccount
 from zae_limiter.admission.request import ChargeOutcome, Grant, Settlement, with_released
 from zae_limiter.concurrency.receipt import Receipt
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """Valid inside its ``async with`` block. It covers every limit of its resource.
+    """A lease is valid inside its ``async with`` block, and covers every limit of its resource.
 
-    Charges are written when the block is entered; adjustments and settled amounts when it is left.
-    If the block raises, everything that was written is given back, except settled amounts, or
-    nothing with ``on_error="keep"``. In an outage that admits (``allow``) the lease is uncharged:
-    ``consumed`` is empty, and only ``consume`` asks the store again. So it is in shadow mode if
-    the call would have been rejected.
+    Charges are written when the block is entered; adjustments and settled amounts are written when
+    it is left. If the block raises, all charges but the settled amounts are given back; with
+    ``on_error="keep"`` nothing is given back.
+
+    A lease may be uncharged: in an outage whose policy is ``allow``, and in shadow mode if the call
+    would have been rejected. Then ``consumed`` is empty, and only ``consume`` calls the store.
     """
 
     __slots__ = (
@@ -58,11 +59,12 @@ class Lease:
     ) -> None:
         self._call = call
         self._watch = watch
-        self._grant = grant  # None: uncharged
+        self._grant = grant  # None if the lease is uncharged
         self._amounts = amounts
-        self._account: LeaseAccount | None = None  # most blocks change nothing and need none
+        # Most blocks change nothing, and so need no account and no receipt of their end.
+        self._account: LeaseAccount | None = None
         self._open = True
-        self._ended: Receipt[None] | None = None  # nor a receipt
+        self._ended: Receipt[None] | None = None
         self._lock = threading.Lock()
         self._slots: list[HeldSlots] | None = None
 
@@ -75,7 +77,7 @@ class Lease:
 
     @property
     def consumed(self) -> dict[str, int]:
-        """Return what the block costs if it succeeds, per limit: adjustments included."""
+        """Return the cost of the block if it succeeds, by limit, adjustments included."""
         with self._lock:
             return self._booked().cost()
 
@@ -84,26 +86,25 @@ class Lease:
         """Whether slots of this lease have expired, so that another call may run in its place.
 
         Slots are renewed while the block runs. They are lost if the store does not answer for too
-        long, or if the process was stopped. Always False where no limit is on calls in flight.
+        long, or if the process was stopped. False if no limit bounds the calls in flight.
         """
         return any(held.is_lost for held in self._slots or ())
 
     @property
     def shadowed(self) -> bool:
-        """Whether the acquire, or a ``consume``, was let through although it did not fit.
-
-        That happens in shadow mode only.
-        """
+        """Whether shadow mode let the acquire or a ``consume`` through that did not fit."""
         return self._watch is not None and self._watch.would_reject is not None
 
     @property
     def statuses(self) -> tuple[LimitStatus, ...]:
-        """Return every limit of the entity, and of its cascading parent, with what is left of it.
+        """Return the limits of the entity and its cascading parent, with the remaining tokens.
 
-        From the answer of the acquire, or of the last ``consume``, without a call: what other
-        callers took since is not in it; refill and what this block changes are. ``requested`` is
-        what the block costs. Of an acquire that would have been rejected (shadow mode): what the
-        rejection would say. Empty for another uncharged lease.
+        They come from the answer of the acquire, or of the last ``consume``, without a call.
+        Refill since then and the changes of this block are included; later charges of other callers
+        are not. ``requested`` is the cost of the block.
+
+        If shadow mode let the acquire through, these are the statuses of the rejection. The result
+        is empty if the lease is uncharged for another reason.
         """
         with self._lock:
             account = self._booked()
@@ -113,9 +114,9 @@ class Lease:
 
     @property
     def remaining(self) -> dict[str, int]:
-        """Return the whole tokens left of each limit, negative in debt; see ``statuses``.
+        """Return the remaining whole tokens of each limit, negative in debt; see ``statuses``.
 
-        If the entity cascades, the smaller of its own and its parent's.
+        If the entity cascades, this is the smaller number of the entity and its parent.
         """
         left: dict[str, int] = {}
         for status in self.statuses:
@@ -124,23 +125,23 @@ class Lease:
         return left
 
     def headers(self, style: HeaderStyle = "ietf") -> dict[str, str]:
-        """Return HTTP headers that say what is left: ``RateLimit`` and ``RateLimit-Policy``.
+        """Return HTTP headers with the remaining tokens: ``RateLimit`` and ``RateLimit-Policy``.
 
         ``style="x-ratelimit"`` returns ``X-RateLimit-*`` of the tightest limit, ``"openai"`` the
-        headers of OpenAI. Empty for an uncharged lease.
+        headers of OpenAI. An uncharged lease has no headers.
         """
-        from zae_limiter.headers import rate_limit_headers  # not before it is needed
+        from zae_limiter.headers import rate_limit_headers  # few programs need it
 
         statuses = self.statuses
         now_ms = self._call.charging.clock() if statuses else 0
         return rate_limit_headers(statuses, style, now_ms=now_ms)
 
     async def adjust(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
-        """Add to what the block costs (or subtract), written when it ends.
+        """Add to the cost of the block, or subtract from it. It is written when the block ends.
 
-        A mapping may stand for the keywords: ``adjust({"gpt-4.tokens": 5})``.
+        A mapping may replace the keywords: ``adjust({"gpt-4.tokens": 5})``.
 
-        Never refused for lack of tokens: the bucket goes into debt and repays it over time.
+        An adjustment is never rejected: the bucket goes into debt and repays the debt over time.
         """
         checked = self._check("adjust", amounts, named, signed=True)
         with self._lock:
@@ -149,14 +150,14 @@ class Lease:
                 self._account = account.adjusted(checked)
 
     async def consume(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
-        """Take more tokens now; raises RateLimitExceeded like acquire."""
+        """Take more tokens now; raise RateLimitExceeded as acquire does."""
         checked = self._check("consume", amounts, named)
         receipt: Receipt[ChargeOutcome] = Receipt()
         watch, began_s = self._watch, monotonic()
         try:
             grant = await self._call.charge(checked, receipt, is_acquire=False)
             with self._lock:
-                if not self._open:  # the block ended meanwhile, and has settled without this
+                if not self._open:  # the block ended meanwhile, and has settled without this charge
                     raise LeaseExpiredError("consume")
                 self._account = self._booked().charged(grant, grant.tokens(checked))
             if grant.holds:
@@ -171,12 +172,12 @@ class Lease:
             if not admitted:
                 raise
         except BaseException:
-            if not self._holds(receipt.outcome):  # else the end of the block gives it back
+            if not self._holds(receipt.outcome):  # if it holds it, the end of the block refunds it
                 await self._call.give_back(receipt, checked)
             raise
 
     async def release(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
-        """Give tokens of this lease back now, those taken last first."""
+        """Give tokens of this lease back now, the last ones taken first."""
         checked = self._check("release", amounts, named)
         receipt: Receipt[None] = Receipt()
         booking: Booking | None = None
@@ -186,7 +187,7 @@ class Lease:
                 if account is None:
                     return
                 booking = account.released(checked)
-                # Before it is written: a second release must not find it.
+                # Booked before it is written, so that a second release does not find these tokens.
                 self._account = booking.after
             await self._call.settle(booking.settlements(), receipt)
         except BaseException as error:
@@ -197,13 +198,13 @@ class Lease:
     async def settle(
         self, amounts: Mapping[str, int] | None = None, /, *, now: bool = False, **named: int
     ) -> None:
-        """Say what the block has cost so far, absolutely: ``settle(tpm=812)``.
+        """Set the cost of the block so far, in absolute amounts: ``settle(tpm=812)``.
 
-        It may be called any number of times; the last amount counts. That amount is kept however
+        It may be called any number of times; the last amount counts. The amount is kept however
         the block ends: by an exception, a cancellation, a disconnect or Ctrl-C. It is written at
-        the end of the block, or at once with ``now=True``. Never refused for lack of tokens.
+        the end of the block, or at once with ``now=True``. A settlement is never rejected.
 
-        If the store does not answer, ``now=True`` raises RateLimiterUnavailable; the amount is then
+        If the store does not answer, ``now=True`` raises RateLimiterUnavailable. Then the amount is
         written at the end of the block, unless it may have been written already.
         """
         checked = self._check("settle", amounts, named)
@@ -221,14 +222,14 @@ class Lease:
                 self._account = booking.after
             await self._call.settle(booking.settlements(), receipt)
         except BaseException as error:
-            self._undo(booking, receipt)  # written or not, what it costs stays known
+            self._undo(booking, receipt)  # this undoes the write; the settled cost stays noted
             if not self._is_ignored(error):
                 raise
 
     async def _end(self, failed: bool) -> None:
-        """Write what is left to write, or refund what a failure does not keep. Raises no outage.
+        """Write the unwritten amounts, or refund a failed block. An outage is not raised.
 
-        If it is interrupted before that is committed, it can be called again.
+        If this is interrupted before the write is committed, it can be called again.
         """
         with self._lock:
             self._open = False
@@ -239,7 +240,7 @@ class Lease:
         if ended.is_committed:
             return
         changes = self._due_at_end(account, failed)
-        settlements = account.settlements(account.parts(changes)) if changes else ()
+        settlements = account.settlements(account.shares(changes)) if changes else ()
         if self._slots is not None:
             settlements = await self._with_slots(self._slots, settlements)
         if settlements:
@@ -248,9 +249,9 @@ class Lease:
             self._wake_slot_waiters()
 
     async def _return_slots(self) -> None:
-        """Give the slots back before the block ends: the call in flight is over."""
+        """Give the slots back before the block ends, since the call in flight is over."""
         with self._lock:
-            # Take the slots under the lock: a second release would free another call's slot.
+            # The slots are taken under the lock: a second release would free another call's slot.
             slots, self._slots = (self._slots, None) if self._open else (None, self._slots)
         if slots is None:
             return
@@ -265,7 +266,7 @@ class Lease:
             lines.slots_returned(self._grant)
 
     def _hold(self, grant: Grant) -> None:
-        """Keep the slots of a grant until the block ends."""
+        """Hold the slots of a grant until the block ends."""
         held = self._call.charging.slots.keep(grant)
         if self._watch is not None:
             held.on_lost = self._watch.lost
@@ -274,7 +275,7 @@ class Lease:
     async def _with_slots(
         self, slots: list[HeldSlots], settlements: tuple[Settlement, ...]
     ) -> tuple[Settlement, ...]:
-        """Give slots back with what is settled, however the block has ended."""
+        """Return the settlements with the slots to be given back added to them."""
         for held in slots:
             released = await self._call.charging.slots.end(held)
             if released:
@@ -285,20 +286,20 @@ class Lease:
         return account.at_end(failed and not self._call.keeps_on_error)
 
     def _report(self, failed: bool) -> None:
-        """Tell the hooks what the block cost."""
+        """Report the cost of the block to the hooks."""
         if self._watch is None:
             return
         account = self._booked()
         if account.charges:
             changes = self._due_at_end(account, failed)
             written = {name: amount for name, amount in changes.items() if amount}
-            cost = account.changed_by(account.parts(written)).written()
+            cost = account.changed_by(account.shares(written)).written()
             committed = self._ended is not None and self._ended.is_committed
             lost = bool(written) and not committed
             self._watch.settled(cost, written, failed=failed, lost=lost)
 
     def _is_ignored(self, error: BaseException) -> bool:
-        """Whether an error is an outage in shadow mode, where none is raised."""
+        """Tell whether an error is an outage in shadow mode, in which outages are not raised."""
         watch = self._watch
         if watch is None or not watch.is_shadow or not isinstance(error, RateLimiterUnavailable):
             return False
@@ -306,7 +307,7 @@ class Lease:
         return True
 
     def _undo(self, booking: Booking | None, receipt: Receipt[None]) -> None:
-        """Undo a booking if it is certain that it was not written."""
+        """Undo a booking that was certainly not written."""
         if booking is not None and not receipt.is_committed:
             with self._lock:
                 self._account = booking.undone_in(self._booked())
@@ -318,7 +319,7 @@ class Lease:
     def _open_account(self, operation: str, amounts: Mapping[str, int]) -> LeaseAccount | None:
         """Return the account that an operation may change; None if the lease is uncharged.
 
-        Call it under the lock: the block may end at any moment.
+        Call this under the lock, since the block may end at any moment.
         """
         if not self._open:
             raise LeaseExpiredError(operation)
@@ -339,7 +340,7 @@ class Lease:
         return account
 
     def _booked(self) -> LeaseAccount:
-        """Return the account, which begins with the charge of the acquire. Needs the lock."""
+        """Return the account, which begins with the charge of the acquire. Hold the lock."""
         if self._account is None:
             uncharged = LeaseAccount()
             if self._grant is None:

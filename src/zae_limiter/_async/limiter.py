@@ -1,9 +1,10 @@
-"""The rate limiter: acquire tokens, ask for levels, and manage entities and limits."""
+"""The rate limiter, which acquires tokens, reads levels, and manages entities and limits."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zae_limiter._async.acquire import Acquire, AcquireCall
@@ -27,24 +28,24 @@ if TYPE_CHECKING:
 
 
 class RateLimiter(Management):
-    """Limits what entities use of resources.
+    """Limits the usage of resources by entities.
 
     ``RateLimiter(repository)`` uses an open repository. ``RateLimiter(url="sqlite:///limits.db")``
-    opens the store of the URL on first use, and ``RateLimiter()`` the store that the
+    opens the store of the URL on first use, and ``RateLimiter()`` opens the store that the
     environment names. Such a limiter may be made at the top of a module: making it reads no file
     and calls no server. Threads, event loops and forked workers may share it. The options
     ``namespace``, ``config_cache_ttl``, ``auto_update``, ``provision``,
     ``rejection_cache_ttl``, ``max_shards`` and ``request_timeout`` are those of
-    ``Repository.open``; ``on_unavailable`` is the policy for outages. If the store cannot be
+    ``Repository.open``; ``on_unavailable`` is the outage policy. If the store cannot be
     opened, the call fails, and the next call tries again. ``close`` closes a store that the
     limiter has opened; a later call opens it again.
 
     With ``mode="shadow"`` nothing is rejected: a call that does not fit is let through uncharged,
-    counted as rejected and reported to the hook ``on_shadow``; outages do not raise. ``hooks`` is
-    an object with methods of ``zae_limiter.hooks.Hooks``, or a list of them.
+    counted as rejected and reported to the hook ``on_shadow``; outages are not raised. ``hooks`` is
+    an object with methods of ``zae_limiter.hooks.Hooks``, or a list of such objects.
     ``clock`` returns epoch milliseconds; it replaces the host's clock and is never corrected.
-    ``speculative_writes=False`` reads a DynamoDB bucket before each charge: one more call, for
-    buckets shared by so many clients that their cached state is seldom right.
+    ``speculative_writes=False`` reads a DynamoDB bucket before each charge. This is one more call,
+    for buckets that so many clients share that their cached state is seldom right.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class RateLimiter(Management):
         self.speculative_writes = speculative_writes
         self._observer: Observer | None = None
         if hooks is not None or mode != "enforce":
-            from zae_limiter.hooks import observer_of  # most limiters do without
+            from zae_limiter.hooks import observer_of  # most limiters have no hooks
 
             self._observer = observer_of(hooks, mode)
 
@@ -116,16 +117,17 @@ class RateLimiter(Management):
 
         ``async with limiter.acquire("user-1", "gpt-4", {"rpm": 1, "tpm": 500}) as lease: ...``
 
-        Limits come from the stored configuration, or from ``limits`` for this call. Raises
-        RateLimitExceeded if they do not hold enough, RateLimiterUnavailable if the store does
-        not answer (unless ``on_unavailable`` says "allow"), ValidationError for bad input.
+        Limits come from the stored configuration, or from ``limits`` for this call. If a limit
+        holds too few tokens, RateLimitExceeded is raised. If the store does not answer,
+        RateLimiterUnavailable is raised, unless ``on_unavailable`` is "allow". Wrong arguments
+        raise ValidationError.
 
-        If the block raises, everything is given back but what ``lease.settle`` has fixed; with
-        ``on_error="keep"`` the block costs the same as if it had succeeded. ``mode`` overrides
-        that of the limiter for this call.
+        If the block raises, all tokens are given back but those that ``lease.settle`` has fixed;
+        with ``on_error="keep"`` the block costs the same as if it had succeeded. ``mode`` overrides
+        the mode of the limiter for this call.
 
-        ``timeout`` waits that many seconds for capacity, in the order of arrival. What will not be
-        there by then is rejected at once.
+        With ``timeout``, the call waits up to that many seconds for capacity, in the order of
+        arrival. It is rejected at once if the capacity will not be there by then.
         """
         if type(consume) is not dict and isinstance(limits, Mapping):
             _deprecated("acquire(entity, resource, limits, consume): consume comes first")
@@ -136,22 +138,28 @@ class RateLimiter(Management):
         amounts = check_amounts(consume)
         try:
             check_bucket_names(entity_id, resource)
-        except TypeError:  # not hashable, so not a name; the checks say which one it is
+        except TypeError:  # one of the two is not hashable; these checks name it
             check_entity_id(entity_id), check_resource(resource)
-        call = AcquireCall(
-            entity_id,
-            resource,
-            None if limits is None else check_limits(limits),
-            self._repository,
-            self._opened,
+        observer = self._observer if mode is None else self._observer_in(mode)
+        call_type: Callable[..., AcquireCall] = AcquireCall
+        if timeout is not None:
+            call_type = _call_type(timeout, observer)
+        call = call_type(
+            entity_id=entity_id,
+            resource=resource,
+            limits=None if limits is None else check_limits(limits),
+            repository=self._repository,
+            open_repository=self._opened,
+            prefer_stored=use_stored_limits,
+            keeps_on_error=keeps_on_error,
+            speculative=self.speculative_writes,
+            cascade=cascade,
+            on_unavailable=(
+                self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
+            ),
+            observer=observer,
         )
-        call.prefer_stored, call.cascade = use_stored_limits, cascade
-        call.on_unavailable = (
-            self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-        )
-        call.speculative, call.keeps_on_error = self.speculative_writes, keeps_on_error
-        call.observer = self._observer if mode is None else self._observer_in(mode)
-        return Acquire(call if timeout is None else _waiting(call, timeout), amounts)
+        return Acquire(call, amounts)
 
     def _observer_in(self, mode: Mode) -> Observer | None:
         from zae_limiter.hooks import observer_of
@@ -173,8 +181,8 @@ class RateLimiter(Management):
     ) -> dict[str, int]:
         """Return the whole tokens that an acquire could take now; negative while in debt.
 
-        0 while the bucket is paused. If the entity cascades, a limit that its parent has, too,
-        shows the smaller level of both.
+        The number is 0 while the bucket is paused. If the entity cascades and its parent has the
+        same limit, it is the smaller level of both.
         """
         levels: dict[str, int] = {}
         stored = _prefers_stored("available", use_stored_limits)
@@ -204,7 +212,7 @@ class RateLimiter(Management):
         limits: Iterable[Limit] | None,
         prefer_stored: bool,
     ) -> Availability:
-        from zae_limiter.models.status import Availability  # not needed to import the limiter
+        from zae_limiter.models.status import Availability  # few programs need it
 
         amounts = check_amounts({} if needed is None else needed, "needed")
         statuses_now = await self._statuses(entity_id, resource, amounts, limits, prefer_stored)
@@ -222,7 +230,7 @@ class RateLimiter(Management):
         limits: Iterable[Limit] | None = None,
         use_stored_limits: bool | None = None,
     ) -> float:
-        """Return the seconds until ``needed`` fits without other calls; ``inf`` if never."""
+        """Return the seconds until ``needed`` fits if nothing else is charged; ``inf`` if never."""
         stored = _prefers_stored("time_until_available", use_stored_limits)
         availability = await self._availability(entity_id, resource, needed, limits, stored)
         return availability.retry_after_seconds
@@ -247,7 +255,7 @@ class RateLimiter(Management):
         resource: str = DEFAULT_RESOURCE,
         principal: str | None = None,
     ) -> None:
-        """Replace an entity's stored limits; existing buckets are re-based to them."""
+        """Replace the stored limits of an entity; existing buckets are re-based to them."""
         if limits is not None:
             await self.set_limits(entity_id, limits, resource, principal)
 
@@ -262,13 +270,13 @@ class RateLimiter(Management):
         from zae_limiter.admission.charge import statuses, under_limits
 
         call = AcquireCall(
-            check_entity_id(entity_id),
-            check_resource(resource),
-            None if limits is None else check_limits(limits),
-            self._repository,
-            self._opened,
+            entity_id=check_entity_id(entity_id),
+            resource=check_resource(resource),
+            limits=None if limits is None else check_limits(limits),
+            repository=self._repository,
+            open_repository=self._opened,
+            prefer_stored=prefer_stored,
         )
-        call.prefer_stored = prefer_stored
         scope = await call.scope()
         charging = call.charging
         images = await charging.images(scope)
@@ -288,26 +296,26 @@ class RateLimiter(Management):
 
 
 def check_timeout(timeout: object) -> bool:
-    """Return whether an acquire waits at all; raises ValidationError for what is no duration."""
+    """Return whether an acquire waits at all; raise ValidationError if it is not a duration."""
     if type(timeout) not in (int, float) or not timeout >= 0:  # type: ignore[operator]
         raise ValidationError("timeout", timeout, "must be a number of seconds, 0 or more")
     return timeout > 0  # type: ignore[operator]
 
 
 def _is_keep(on_error: object) -> bool:
-    """Return True for "keep"; anything else is no word for what becomes of a failed block."""
+    """Return True for "keep"; raise ValidationError for anything else."""
     if on_error != "keep":
         raise ValidationError("on_error", on_error, 'must be "refund" or "keep"')
     return True
 
 
-def _waiting(call: AcquireCall, timeout: float) -> AcquireCall:
-    """Return the call as one that waits; with a timeout of 0, or in shadow mode, as it is."""
-    if not check_timeout(timeout) or call.is_shadow:
-        return call
+def _call_type(timeout: float, observer: Observer | None) -> Callable[..., AcquireCall]:
+    """Return the class of a call with a timeout. With 0, or in shadow mode, it does not wait."""
+    if not check_timeout(timeout) or (observer is not None and observer.is_shadow):
+        return AcquireCall
     from zae_limiter._async.waiting import WaitingCall  # most programs do not wait
 
-    return WaitingCall(call, timeout)
+    return functools.partial(WaitingCall, timeout=timeout)
 
 
 def _given(keywords: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +327,7 @@ def _deprecated(message: str, stacklevel: int = 3) -> None:
 
 
 def _prefers_stored(method: str, use_stored_limits: bool | None) -> bool:
-    """Return whether stored limits win over those of the call, as the old keyword says."""
+    """Return whether stored limits win over those of the call; warn of the deprecated keyword."""
     if use_stored_limits is not None:
         _deprecated(f"{method}(use_stored_limits=...): leave limits= out to use stored limits", 4)
     return bool(use_stored_limits)

@@ -1,4 +1,4 @@
-"""A reservation for one LLM call: charged by an estimate, settled by what the call has used."""
+"""A reservation for one LLM call, which charges an estimate and settles the real usage."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Observer = Callable[[str, Usage], None]
 
 
 class LlmReservation:
-    """The context manager that ``llm.reserve`` returns. For one use.
+    """The context manager that ``llm.reserve`` returns. It can be used once.
 
-    It charges the estimate on entering and settles on leaving, however the block is left. A stream
-    that is not read to its end inside the block takes the settlement over, so that a handler may
-    return it, or a generator that reads it, from inside the block. Such a stream also holds the
-    slots of the call; all others return when the block ends.
+    It charges the estimate on entering, and settles on leaving, however the block ends. If a stream
+    is not read to its end inside of the block, the stream makes the settlement later. So a handler
+    may return the stream, or a generator that reads it, from inside of the block. Such a stream
+    also holds the slots of the call; without one, the slots return when the block ends.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LlmReservation:
         self._resource = resource
         self._pause = ProviderPause(limiter, paused_entity(pause, entity_id), resource)
         amounts = self._call_record.amounts(self._call_record.estimate.usage)
-        # Whatever ends the call before it is settled, the estimate stays charged.
+        # If the call ends before it is settled, the estimate stays charged.
         self._acquire = limiter.acquire(entity_id, resource, amounts, on_error="keep", **options)
         self._settler: _Settler | None = None
         self._call: weakref.ref[LlmCall] | None = None
@@ -81,19 +81,19 @@ class LlmReservation:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._settler is not None, "entered before it is left"
+        assert self._settler is not None, "__aenter__ runs before __aexit__"
         assert self._call is not None
         count_into(self._outer)
         call = self._call()
         if exc is None and self._call_record.is_silent and call is not None:
-            # It may be held by a generator that will read the stream.
+            # A generator that will read a stream may hold the call.
             await self._settler.settle_when_dropped(call)
         else:
             await self._settler.leave(exc)
 
 
 class _Settler:
-    """Settles one call once, whichever of its block, streams and finalizers ends last."""
+    """Settles one call once, when the last of its block, streams and finalizers has ended."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class _Settler:
         self._background = ALastCalls()
         self._left = False
         self._has_paused = False
-        # Its class alone: the error itself would keep the frames alive that hold the stream.
+        # Only the class is kept: the error itself would keep the frames alive that hold the stream.
         self._failed_with: type[BaseException] | None = None
-        self._turn = [True]  # list.pop() lets one caller win
+        self._unclaimed = [True]  # list.pop() is atomic, so one caller wins
 
     async def leave(self, error: BaseException | None) -> None:
-        """End the call with its block, unless an open stream does that later."""
+        """End the call with its block, unless an open stream ends it later."""
         self._left = True
         if error is not None:
             self._failed_with = type(error)
@@ -137,29 +137,29 @@ class _Settler:
             await self._end()
 
     async def stream_aborted(self, stream: StreamRecord, source: Any) -> None:
-        """Settle what was delivered, and close the stream to the provider."""
+        """Settle the delivered part of a stream, and close the stream of the provider."""
         try:
             await self.stream_ended(stream)
         finally:
             await aclose_quietly(source)
 
     def stream_dropped(self, stream: StreamRecord, source: Any) -> None:
-        """End a stream that nobody can read any more; called by the garbage collector."""
-        stream.is_open = False  # before the rest runs: a block that ends first settles the call
+        """End a stream that nobody can read any more. The garbage collector calls this."""
+        stream.is_open = False  # at once, so that a block that ends first settles the call
         self.run_later(lambda: self.stream_aborted(stream, source))
 
     async def settle_when_dropped(self, call: LlmCall) -> None:
-        """Leave the block without ending the call: it ends with its streams, or unused.
+        """Leave the block without ending the call, which ends with its streams or when dropped.
 
-        Its slots return at once: nothing shows that the call is still in flight.
+        Its slots return at once, since nothing shows that the call is still in flight.
         """
         self._left = True
         dropped = weakref.finalize(call, self.run_later, lambda: self.leave(None))
-        dropped.atexit = False  # too late to write; the estimate stays charged
+        dropped.atexit = False  # then it is too late to write, and the estimate stays charged
         await ashield(self.lease._return_slots)  # noqa: SLF001 - for us alone
 
     def run_later(self, call: Callable[[], Any]) -> None:
-        """Settle for an owner that was dropped; called by the garbage collector, in any thread."""
+        """Settle for a dropped owner. The garbage collector calls this, in any thread."""
         if not self._background.run(call):
             # Not before it is needed: `import zae_limiter` does without logging.
             from zae_limiter.quiet_logging import quiet_logger
@@ -170,21 +170,21 @@ class _Settler:
             )
 
     async def _end(self) -> None:
-        """Settle; a cancellation is raised when that is done."""
+        """Settle, once; a cancellation is raised when the settlement is done."""
         try:
-            self._turn.pop()
+            self._unclaimed.pop()
         except IndexError:
             return
         await ashield(self._settle)
 
     async def _settle_so_far(self, *, holds_slots: bool) -> None:
-        """Settle a block that has failed; an open stream that is read on adds to the cost."""
+        """Settle a failed block. If an open stream is still read, it adds to the cost later."""
         if not holds_slots:
             await self.lease._return_slots()  # noqa: SLF001 - for us alone
         try:
             await self.lease.settle(self.record.amounts(self.record.usage()), now=True)
         except (RateLimiterUnavailable, LeaseExpiredError):
-            return  # the end of the stream writes it, or has just done so
+            return  # the end of the stream writes the cost, or has just done so
         await self._pause_once()
 
     async def _settle(self) -> None:
@@ -199,38 +199,38 @@ class _Settler:
         await self._pause_once()
 
     async def _pause_once(self) -> None:
-        """Pause as long as the provider asks; not again when a stream ends long after that."""
+        """Pause the bucket as long as the provider asks, once: a stream may end much later."""
         if not self._has_paused:
             self._has_paused = True
             await self._pause.pause(self.record.provider_wait)
 
 
 class LlmCall:
-    """One LLM call under a reservation. Give it the response, or read the stream through it."""
+    """One LLM call under a reservation. Pass it the response, or read the stream through it."""
 
     def __init__(self, settler: _Settler) -> None:
         self._settler = settler
         self._call_record = settler.record
 
     def record(self, response: Any) -> Usage | None:
-        """Note the usage that a response reports; return it, or None if it reports none.
+        """Note a response, and return the usage that it reports; None if it reports none.
 
-        For every response of the block, if it makes several calls. Streams are read through
-        ``stream`` instead. Without a report, the text of the answer is counted. An error of the SDK
-        that the block handles itself is noted as a call that has failed.
+        If the block makes several calls, note every response. Read streams through ``stream``
+        instead. If a response reports no usage, the text of the answer is counted. Also note an
+        error of the SDK that the block handles itself; it counts as a failed call.
         """
         return self._call_record.record(response)
 
     def record_usage(self, usage: Usage) -> None:
-        """Note a usage that was found out in another way."""
+        """Note a usage that the caller knows in another way."""
         self._call_record.record_usage(usage)
 
     def stream(self, source: Any) -> LlmStream:
-        """Return the same stream, watched: it settles the call when it ends or is dropped.
+        """Return an iterator over the stream that settles the call when it ends or is dropped.
 
-        ``source`` is what the SDK returns for a stream: its events, or the bytes of server-sent
-        events; of Bedrock the whole response. Call it inside the block, so that the stream holds
-        the slots of the call until it is read.
+        ``source`` is the stream that the SDK returns: its events, or the bytes of server-sent
+        events; for Bedrock it is the whole response. Call this inside of the block, so that the
+        stream holds the slots of the call until it is read.
         """
         events = source["stream"] if isinstance(source, Mapping) and "stream" in source else source
         try:
@@ -239,15 +239,15 @@ class LlmCall:
             raise ValidationError(
                 "source",
                 type(events).__name__,
-                "is no stream of events or bytes; of a raw or streaming response of an SDK pass "
-                "response.iter_bytes(), and record a whole answer by call.record(response)",
+                "is not a stream of events or bytes; for a raw or streaming response of an SDK "
+                "pass response.iter_bytes(), and note a whole answer by call.record(response)",
             ) from error
         return LlmStream(self, self._call_record.record_stream(source), events, iterator)
 
     def refund(self) -> None:
-        """Give the whole reservation back at the end: the request was never sent.
+        """Give the whole reservation back at the end, because the request was never sent.
 
-        Without effect once a usage was noted, a request counted or a stream opened.
+        This has no effect if a usage was noted, a request counted or a stream opened.
         """
         self._call_record.is_refunded = True
 
@@ -263,7 +263,7 @@ class LlmCall:
 
     @property
     def usage(self) -> Usage:
-        """Return what the call has used, as far as it is known now; at its end what is charged."""
+        """Return the usage of the call as far as it is known; at its end, the charged usage."""
         return self._call_record.usage()
 
     @property
@@ -273,28 +273,28 @@ class LlmCall:
 
     @property
     def provider_wait(self) -> float | None:
-        """Return the seconds that a provider has asked to wait, if it refused the call so."""
+        """Return the seconds to wait that the provider asked for when it refused the call."""
         return self._call_record.provider_wait
 
 
 class LlmStream:
-    """The events of a stream, unchanged, in an iterator that settles its call.
+    """An iterator over the unchanged events of a stream, which settles its call.
 
-    It does so at the end, at an error, when it is closed, when its reader is cancelled, and when it
-    is dropped without any of these. Other attributes are those of the stream itself.
+    It settles at the end, at an error, when it is closed, when its reader is cancelled, and when it
+    is dropped. Other attributes are those of the stream itself.
     """
 
     def __init__(
         self, call: LlmCall, record: StreamRecord, source: Any, events: AsyncIterator[Any]
     ) -> None:
-        self._call = call  # a call ends no earlier than its streams
+        self._call = call  # keeps the call alive, which ends with its last stream
         self._settler = settler = call._settler  # noqa: SLF001 - part of this module
         self._stream_record = record
         self._source = source
         self._events = events
         # Frameworks drop streams without closing them, often as a part of a reference cycle.
         self._dropped = weakref.finalize(self, settler.stream_dropped, record, source)
-        self._dropped.atexit = False  # too late to write; the estimate stays charged
+        self._dropped.atexit = False  # then it is too late to write, and the estimate stays charged
 
     def __aiter__(self) -> Self:
         return self
@@ -313,7 +313,7 @@ class LlmStream:
         return event
 
     async def aclose(self) -> None:
-        """Close the stream to the provider and settle what it has delivered."""
+        """Close the stream of the provider and settle the delivered part."""
         if self._dropped.detach():
             await ashield(lambda: self._settler.stream_aborted(self._stream_record, self._source))
 

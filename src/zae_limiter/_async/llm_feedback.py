@@ -1,4 +1,4 @@
-"""A provider that refuses a call and says how long to wait pauses the bucket for all workers."""
+"""Pauses that a provider asks for. They stop the calls of all workers to a bucket."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from zae_limiter.naming import check_entity_id
 if TYPE_CHECKING:
     from zae_limiter._async.limiter import RateLimiter
 
-PRINCIPAL = "provider feedback"  # in the audit log
-# A pause that ends less than that after one of this process is not asked for: of many calls in
-# flight, each is refused a moment after the other.
+PRINCIPAL = "provider feedback"  # the author in the audit log
+# A pause is not requested if it would end less than this time after an earlier one of this process:
+# a provider refuses many calls in flight one shortly after the other.
 TOLERANCE_S = 1.0
-MAX_REMEMBERED = 1000  # buckets; one that is forgotten costs a read
+MAX_REMEMBERED = 1000  # buckets; forgetting one costs a read
 
 
 def paused_entity(pause: object, entity_id: str) -> str | None:
-    """Return the entity whose bucket is paused: that of the call, another one, or none."""
+    """Return the entity whose bucket is paused: the entity of the call, another one, or None."""
     if isinstance(pause, str):
         return check_entity_id(pause, "pause")
     if not isinstance(pause, bool):
@@ -34,9 +34,9 @@ def paused_entity(pause: object, entity_id: str) -> str | None:
 
 
 class ProviderPause:
-    """Pauses one bucket when its provider has refused a call and said for how long. Never raises.
+    """Pauses one bucket after its provider has refused a call and asked to wait. It never raises.
 
-    ``entity_id`` is the entity of the bucket; None pauses nothing.
+    ``entity_id`` is the entity of the bucket; with None nothing is paused.
     """
 
     def __init__(self, limiter: RateLimiter, entity_id: str | None, resource: str) -> None:
@@ -45,7 +45,7 @@ class ProviderPause:
         self._resource = resource
 
     async def pause(self, seconds: float | None) -> None:
-        """Pause for what the provider asks, at most 10 minutes; not at all in an outage."""
+        """Pause as long as the provider asks, at most 10 minutes. In an outage, do nothing."""
         repository, entity_id = self._limiter.repository, self._entity_id
         if not seconds or entity_id is None or repository is None:
             return
@@ -77,6 +77,6 @@ _recent_guard = SignalSafeLock()
 
 
 def _recent_pauses(limiter: RateLimiter) -> Ends:
-    """Return when the pauses end that this process has asked for, by entity and resource."""
+    """Return the ends of the pauses of this process, by entity and resource."""
     with _recent_guard:
         return _recent.setdefault(limiter, BoundedDict(MAX_REMEMBERED))

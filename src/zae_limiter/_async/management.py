@@ -1,4 +1,4 @@
-"""The repository's methods on the limiter, and how a limiter opens its repository."""
+"""The base of the limiter: the methods of its repository, and the opening of the repository."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ DEPRECATED = {
     "auto_update": "Repository.open(auto_update=...)",
     "bucket_ttl_refill_multiplier": "Repository.builder().bucket_ttl_multiplier(...)",
 }
-# Options of a limiter that names its own store, by a URL or by other options. Alone they are the
-# documented keywords of old, and a repository has its own; the other options are refused there.
+# Two options that a limiter may have together with other options of its own store. Alone, or with
+# a repository, they are deprecated keywords. All other options of a store are refused together with
+# a repository.
 DEPRECATED_ALONE = frozenset({"on_unavailable", "auto_update"})
 
 
@@ -93,7 +94,7 @@ class Management:
         store_options: dict[str, Any],
         deprecated: dict[str, Any],
     ) -> None:
-        """Take the keywords that were given: those of an own store, and deprecated ones."""
+        """Take the given keywords: the options of an own store, and deprecated keywords."""
         to_replace = set(deprecated)
         opens_own = repository is None and bool(store_options.keys() - DEPRECATED_ALONE)
         if not opens_own:
@@ -118,10 +119,10 @@ class Management:
         policy = store_options.get("on_unavailable")
         self._policy = None if policy is None else OnUnavailable.parse(policy)
         self._repository: Repository | None = None
-        self._closings = 0  # a store that is being opened meanwhile is not kept
+        self._closings = 0  # counts `close`, so that a store whose opening ends later is not kept
         if store_options:
             self._check_options(repository)
-        if repository is not None and self._unopened is None:  # else the first call opens it
+        if repository is not None and self._unopened is None:  # otherwise the first call opens it
             self._repository = repository.with_settings(
                 None, deprecated.get("bucket_ttl_refill_multiplier"), self._clock
             )
@@ -129,7 +130,7 @@ class Management:
         self._openings: SingleFlight[Repository] = SingleFlight(OPENING_S)
 
     def _check_options(self, repository: Repository | None) -> None:
-        """Raise ValidationError for a wrong URL or option now, instead of at the first use."""
+        """Raise ValidationError for a wrong URL or option at once, before the first use."""
         if repository is None:
             self._builder().check()
             return
@@ -143,12 +144,12 @@ class Management:
     async def list_deployed(
         cls, region: str | None = None, endpoint_url: str | None = None
     ) -> list[LimiterInfo]:
-        """Return every limiter that is deployed in a region, by name."""
+        """Return every limiter that is deployed in a region, sorted by name."""
         return await operations.list_deployed(region, endpoint_url)
 
     @property
     def repository(self) -> Repository | None:
-        """The repository; None until a limiter that opens its own is first used: see ``open``."""
+        """The repository; None until a limiter with its own store is first used, see ``open``."""
         return self._repository
 
     async def open(self) -> Repository:
@@ -169,12 +170,12 @@ class Management:
 
     @property
     def table_name(self) -> str:
-        """The name of the DynamoDB table, which is the stack's; deprecated."""
+        """The name of the DynamoDB table, the same as that of the stack; deprecated."""
         _warn_of_property("table_name", "repository.stack_name")
         return self._stack_name()
 
     def _stack_name(self) -> str:
-        """Return the stack's name; before the store is opened, the one that would be opened."""
+        """Return the name of the stack, or of the one that the first use would open."""
         if self._repository is not None:
             return self._repository.stack_name
         if self._unopened is not None:
@@ -207,7 +208,8 @@ class Management:
     async def _opened(self) -> Repository:
         """Open the repository on first use; calls that come meanwhile wait for it.
 
-        A call that began before ``close`` gets a closed repository: only later calls open another.
+        A call that began before ``close`` gets the closed repository. Only later calls open it
+        again.
         """
         with self._lock:
             closings = self._closings
@@ -238,14 +240,13 @@ class Management:
                 winner = self._repository if is_kept else repository
             self._openings.land(flight, winner, failure)
         assert winner is not None
-        # Closed if the limiter was closed meanwhile, or if this call was taken over and has ended
-        # after all.
+        # The limiter was closed meanwhile, or another call took over this slow opening.
         if not is_kept or winner is not repository:
             await repository.close()
         return winner
 
     def _name_store(self, error: Exception) -> None:
-        """Let an error of opening say which URL could not be opened."""
+        """Add the URL that could not be opened to an error."""
         url = self._store_options.get("url")
         if url is not None and isinstance(error, ZAELimiterError):
             error.args = (f"cannot open {masked_url(url)}: {error}",)

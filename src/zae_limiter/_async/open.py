@@ -1,4 +1,4 @@
-"""Open a repository: from settings to an engine, and to a namespace of it."""
+"""The opening of a repository: settings lead to an engine, and to a namespace of its store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def open_repository(settings: Settings) -> Repository:
 async def migrate_store(
     settings: Settings, *, dry_run: bool, on_progress: Callable[[MigrationProgress], None] | None
 ) -> MigrationReport:
-    """Migrate the DynamoDB table that settings name; files are migrated when they are opened."""
+    """Migrate the DynamoDB table that the settings name. Files are migrated when opened."""
     url = _store_url(settings)
     if url.engine != "dynamodb":
         raise ValidationError(
@@ -59,7 +59,7 @@ async def migrate_store(
 
 
 async def repository_over(engine: Engine, stack_name: str, settings: Settings) -> Repository:
-    """Return a repository over an open engine, which is closed if that fails."""
+    """Return a repository over an open engine; if that fails, close the engine."""
     clock, name = settings.clock or HostClock(), _namespace(settings)
     try:
         parallel = Parallel(settings.parallel_mode, useful=not engine.capabilities.atomic_cascade)
@@ -85,7 +85,7 @@ async def repository_over(engine: Engine, stack_name: str, settings: Settings) -
 
 
 def _config_cache(engine: Engine, ttl_seconds: float) -> ConfigCache:
-    """Return a cache that is small where the store is in the memory of this process."""
+    """Return a cache, which is small if the store is in the memory of this process."""
     capabilities = engine.capabilities
     is_local = not (capabilities.durable or capabilities.shared_between_processes)
     return ConfigCache(ttl_seconds, MAX_LOCAL_ENTRIES if is_local else MAX_ENTRIES)
@@ -98,7 +98,7 @@ def _namespace(settings: Settings) -> str:
 
 
 def _store_url(settings: Settings) -> StoreUrl:
-    """Return where the store is: arguments win over the environment, that over defaults."""
+    """Return the URL of the store. Arguments win over the environment, which wins over defaults."""
     of_stack = {
         name: value
         for name in ("stack", "region", "endpoint_url")
@@ -143,13 +143,13 @@ def stack_to_open(stack: str | None, url: str | None = None) -> str:
 def _contradiction(of_stack: dict[str, str]) -> str:
     names = ", ".join(f"{name}=" for name in of_stack)
     return (
-        f"names a store, and so does {names}: drop either; the URL of a stack is "
+        f"names a store, and so does {names}: drop one of them; the URL of a stack is "
         "dynamodb://STACK?region=…&endpoint_url=…"
     )
 
 
 def _default_clock(engine: str) -> Clock:
-    """Return the clock that all clients of such a store agree on."""
+    """Return the clock for an engine, on which all clients of a store agree."""
     if engine == "dynamodb":
         return ServerClock()
     return SharedClock() if engine == "sqlite" else HostClock()
@@ -176,10 +176,10 @@ async def _open_embedded(url: StoreUrl, settings: Settings) -> EmbeddedEngine:
 
 
 async def _namespace_id(engine: Engine, name: str, register: bool, clock: Clock) -> str:
-    """Return the id of a namespace; the default one is created if it is missing, too.
+    """Return the id of a namespace; the default namespace is always created if it is missing.
 
-    The clock is read after a search: a server's first Date that is far off the host's time counts
-    once a second answer agrees, and until the first reading the clock may jump there.
+    The clock is read after the first calls. If the first Date of a server is far from the host's
+    time, it counts only when a second answer agrees; until the clock is first read, it may jump.
     """
     if name != DEFAULT_NAMESPACE and await engine.namespaces.find(DEFAULT_NAMESPACE) is None:
         await engine.namespaces.register((DEFAULT_NAMESPACE,), clock())

@@ -1,7 +1,7 @@
-"""The one door to ``zae_limiter_ops``: what a repository asks of operations.
+"""The one door from the library to ``zae_limiter_ops``.
 
-Applications that never deploy or apply anything import none of it: each function imports the
-operation that it names when it is called.
+Each function imports the operation that it names when it is called, so applications that never
+deploy or apply anything import no operations.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 async def deploy_missing(client: DynamoClient, settings: Settings) -> None:
-    """Deploy the stack of a table that does not exist; where there are no stacks, the table."""
+    """Deploy the stack of a missing table, or only the table if the endpoint has no stacks."""
     from zae_limiter_ops._async.infra import opening
 
     await opening.deploy_missing(client, settings)
 
 
 async def update_older_functions(client: DynamoClient, record: Mapping[str, Any]) -> None:
-    """Bring functions of an older version up to this one."""
+    """Update functions of an older version to this version."""
     from zae_limiter_ops._async.infra import opening
 
     await opening.update_older_functions(client, record)
 
 
 async def list_deployed(region: str | None, endpoint_url: str | None) -> list[LimiterInfo]:
-    """Return every limiter that is deployed in a region, by name."""
+    """Return every limiter that is deployed in a region, sorted by name."""
     from zae_limiter_ops._async.infra import discovery
 
     return await discovery.list_deployed(region, endpoint_url)

@@ -1,4 +1,4 @@
-"""What an engine must provide. The docstrings are promises that the contract suite checks."""
+"""The interface of an engine. The docstrings are promises that the contract suite checks."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 
 class BucketStore(Protocol):
-    """Buckets. A write is durable when it returns, as far as the engine is durable.
+    """Buckets. A write is durable when it returns, if the engine is durable.
 
-    One bucket changes atomically. Several change atomically where ``atomic_cascade`` is declared;
-    otherwise one write per bucket is made, and undone if a later one fails.
+    One bucket changes atomically. If the engine declares ``atomic_cascade``, several buckets also
+    change atomically; otherwise there is one write per bucket, which is undone if a later one
+    fails.
     """
 
     async def charge(
@@ -47,19 +48,18 @@ class BucketStore(Protocol):
     ) -> ChargeOutcome:
         """Charge every bucket of the request or none, judged at one stamp of its clock.
 
-        Never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
-        is committed, also when the call is cancelled or interrupted. A grant carries the buckets
-        as the charge has left them. Raises
-        RateLimiterUnavailable if the outcome is unknown, PermissionDenied if the store denies
-        access.
+        It never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
+        is committed, even if the call is cancelled or interrupted. A grant carries the buckets as
+        they are after the charge. If the outcome is unknown, RateLimiterUnavailable is raised; if
+        the store denies access, PermissionDenied.
         """
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
-        """Note how an acquire ended, without a call; it is counted once, in the hour it ended.
+        """Note the end of an acquire, without a call. It is counted once, in the hour it ended.
 
         A rejection counts for the entity that asked and for a parent that held too few tokens. The
         counts are stored with the next write to the bucket, within 30 s, or when the engine is
-        closed; those of a process that is killed before are lost.
+        closed. If a process is killed before that, its counts are lost.
         """
 
     async def settle(
@@ -69,25 +69,25 @@ class BucketStore(Protocol):
         clock: Clock,
         receipt: Receipt[None],
     ) -> None:
-        """Write every debt and credit, once, whether or not there are tokens, and free slots.
+        """Write every debt and credit once, whether or not there are tokens, and free slots.
 
-        Once called it is carried out even if the caller is cancelled. ``receipt`` holds an
-        entry if it is committed, or if its outcome is unknown: then it must not be repeated.
+        Once called, it is carried out even if the caller is cancelled. ``receipt`` is committed if
+        the write is committed, and also if its outcome is unknown: it must not be repeated then.
         """
 
     async def renew(
         self, namespace_id: str, renewals: tuple[Renewal, ...], clock: Clock
     ) -> list[RenewalOutcome]:
-        """Renew slots that are held, each renewal on its own; once called it is carried out.
+        """Renew held slots, each renewal on its own. Once called, it is carried out.
 
-        Returns an outcome for each and raises no outage. Slots that have expired are never
-        brought back: another caller may hold them.
+        It returns an outcome for each renewal, and raises no outage. Expired slots are never
+        renewed, since another caller may hold them.
         """
 
     async def get(
         self, namespace_id: str, entity_id: str, resource: str, clock: Clock
     ) -> BucketImage | None:
-        """Return one bucket as it is stored; None means that it is full."""
+        """Return one bucket as it is stored; None if it does not exist, so that it is full."""
 
     async def states(
         self, namespace_id: str, entity_id: str | None, resource: str | None, clock: Clock
@@ -104,16 +104,16 @@ class BucketStore(Protocol):
         limit: int,
         clock: Clock,
     ) -> tuple[list[BucketState], tuple[str, str] | None]:
-        """Return at most ``limit`` buckets after the one of ``after`` (entity and resource).
+        """Return at most ``limit`` buckets after the bucket ``after`` (entity and resource).
 
-        They are in an order that the store chooses and keeps. The second value is the last
-        bucket of the page; None if there are no more.
+        The store chooses an order and keeps it. The second value is the last bucket of the page;
+        None if there are no more buckets.
         """
 
     async def resources(self, namespace_id: str) -> list[str]:
-        """Return the resources in use, sorted: those that buckets were created on.
+        """Return the resources in use, on which buckets were created, sorted.
 
-        A resource stays in use when its buckets are gone, until its namespace is purged.
+        A resource stays in use after its buckets are gone, until its namespace is purged.
         """
 
     async def capacity(
@@ -121,8 +121,8 @@ class BucketStore(Protocol):
     ) -> ResourceCapacity:
         """Sum one limit of a resource over all its entities, or over those without a parent.
 
-        Each entity that has a bucket there counts once: with its stored limit, or, if only calls
-        with limits of their own were made, with the largest limit of that name that they brought.
+        Each entity that has a bucket there counts once: with its configured limit, or, if only
+        calls with limits of their own were made, with the largest of these of that name.
         """
 
     async def reset(
@@ -134,7 +134,7 @@ class BucketStore(Protocol):
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Fill a bucket and log what was forgiven; False if there is no such bucket.
+        """Fill a bucket and log the added tokens; False if there is no such bucket.
 
         Usage stays counted.
         """
@@ -149,7 +149,7 @@ class BucketStore(Protocol):
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Add whole tokens up to the capacity and log how many; False if there is no bucket."""
+        """Add whole tokens up to the capacity and log them; False if there is no such bucket."""
 
     async def pause(
         self,
@@ -162,18 +162,18 @@ class BucketStore(Protocol):
         now_ms: int,
         principal: str | None,
     ) -> bool:
-        """Admit no charge of a bucket until a moment, and log it; levels and usage stay.
+        """Admit no charge of a bucket until a moment, and log the pause; levels and usage stay.
 
-        Of several pauses the latest end holds; one that ends at ``now_ms`` lifts the pause. False
-        if that changes nothing. A bucket that does not exist is created, under ``in_force``.
+        The latest end of several pauses counts; a pause that ends at ``now_ms`` lifts an earlier
+        one. False if nothing changes. A missing bucket is created with the limits ``in_force``.
         """
 
 
 class ConfigStore(Protocol):
     """Stored limits. Each change, its audit event and the version count are one transaction.
 
-    A configuration level is named by ``entity_id`` and ``resource``; the empty string means
-    none: a resource's defaults have no entity, the system's have neither.
+    A configuration level is named by ``entity_id`` and ``resource``. The empty string stands for
+    none: resource defaults have no entity, and system defaults have neither entity nor resource.
     """
 
     async def snapshot(
@@ -186,16 +186,16 @@ class ConfigStore(Protocol):
         fresh: bool = False,
         deadline: Deadline | None = None,
     ) -> ConfigSnapshot:
-        """Return all levels for an (entity, resource), the entity, and the version.
+        """Return all levels of an entity on a resource, the entity, and the version.
 
-        They are read at one moment if ``fresh``. Otherwise the answer may lag a little behind
-        changes made through other clients. ``shared`` is what was read a moment ago for another
-        entity on the resource: a store need not read that again. ``deadline`` is that of the
-        acquire; None gives the read the store's usual time.
+        If ``fresh``, they are read at one moment. Otherwise the answer may lag a little behind
+        changes that other clients make. ``shared`` are levels that were read a moment ago for
+        another entity on the resource; a store need not read them again. ``deadline`` is the
+        deadline of the acquire; with None the read may take the store's usual time.
         """
 
     async def get(self, namespace_id: str, entity_id: str, resource: str) -> LevelConfig | None:
-        """Return the configuration of one level."""
+        """Return the configuration of one level; None if it has none."""
 
     async def put(
         self,
@@ -208,11 +208,11 @@ class ConfigStore(Protocol):
         principal: str | None,
         if_missing: bool = False,
     ) -> StoredLevel:
-        """Replace the configuration of one level, or with ``if_missing`` only a missing one.
+        """Replace the configuration of one level; with ``if_missing``, only if it has no limits.
 
-        A level that has limits is then left alone, also when callers race, and a policy that is
-        stored without limits is kept. A write that changes nothing is not logged and does not
-        count the version.
+        With ``if_missing``, a level that has limits is left alone, even if callers race, and a
+        policy that is stored without limits is kept. A write that changes nothing is not logged and
+        does not increment the version.
         """
 
     async def delete(
@@ -229,25 +229,25 @@ class ConfigStore(Protocol):
     async def get_many(
         self, namespace_id: str, levels: Sequence[ConfigLevel]
     ) -> dict[ConfigLevel, LevelConfig]:
-        """Return those of the levels that are configured; each as it is at a moment of the call."""
+        """Return the levels that are configured, each as at some moment during the call."""
 
     async def write(self, namespace_id: str, batch: ConfigBatch, *, now_ms: int) -> int | None:
-        """Make all changes of a batch or none, with one event each and one count of the version.
+        """Make all changes of a batch or none, with an event for each and one new version.
 
-        Returns how many changes were made: what is stored already is no change and not logged.
+        It returns the number of changes that were made; a no-op is not counted and not logged.
         None if the document of the batch's guard has another revision.
         """
 
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        """Return resources with defaults, sorted."""
+        """Return the resources that have defaults, sorted."""
 
     async def resources_with_entity_configs(self, namespace_id: str) -> list[str]:
-        """Return resources that entities have own limits on, sorted; ``_default_`` included."""
+        """Return the resources on which entities have limits, sorted; ``_default_`` included."""
 
     async def configured_entities(
         self, namespace_id: str, resource: str, after: str, limit: int | None
     ) -> list[str]:
-        """Return ids of entities with own limits on the resource, sorted, after ``after``."""
+        """Return the ids after ``after`` of entities with limits on the resource, sorted."""
 
 
 class EntityStore(Protocol):
@@ -256,13 +256,13 @@ class EntityStore(Protocol):
     async def create(
         self, namespace_id: str, entity: Entity, now_ms: int, principal: str | None
     ) -> None:
-        """Add an entity; raises EntityExistsError, also when two callers race."""
+        """Add an entity; raise EntityExistsError if it exists, even if two callers race."""
 
     async def get(self, namespace_id: str, entity_id: str) -> Entity | None:
         """Return an entity; None if there is none."""
 
     async def get_many(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
-        """Return those of the entities that are registered; each as at a moment of the call."""
+        """Return the registered entities of these, each as at some moment during the call."""
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         """Return the entities directly under a parent, sorted by id."""
@@ -270,11 +270,11 @@ class EntityStore(Protocol):
     async def page(
         self, namespace_id: str, parent_id: str | None, after: str, limit: int | None
     ) -> tuple[list[Entity], str | None]:
-        """Return entities of a parent or of the whole namespace, and where the next page starts.
+        """Return entities of a parent or of the whole namespace, and the cursor of the next page.
 
-        ``after`` is that place, or empty. Children are sorted by id, all entities in an order
-        that the store chooses and keeps. Ids that were never created but have buckets are among
-        all entities, with an empty ``created_at``.
+        ``after`` is a cursor, or empty. Children are sorted by id; all entities come in an order
+        that the store chooses and keeps. They include ids that were never created but have
+        buckets, with an empty ``created_at``.
         """
 
     async def set_parent(
@@ -289,13 +289,16 @@ class EntityStore(Protocol):
     ) -> Entity | None:
         """Give an entity another parent, or none, and return it; its buckets stay as they are.
 
-        None if there is no such entity. What it has already is no change and not logged.
+        None if there is no such entity. A no-op is not logged.
         """
 
     async def delete(
         self, namespace_id: str, entity_id: str, now_ms: int, principal: str | None
     ) -> bool:
-        """Delete an entity with its limits and buckets; usage and audit stay. False if none."""
+        """Delete an entity with its limits and buckets; usage and audit events stay.
+
+        False if there is no such entity.
+        """
 
 
 class NamespaceStore(Protocol):
@@ -304,7 +307,7 @@ class NamespaceStore(Protocol):
     async def register(
         self, names: tuple[str, ...], now_ms: int, principal: str | None = None
     ) -> dict[str, str]:
-        """Return ids by name, creating what is missing; idempotent, also when callers race."""
+        """Return ids by name, and create missing namespaces; idempotent, even if callers race."""
 
     async def find(self, name: str) -> Namespace | None:
         """Return an active namespace; None if there is none."""
@@ -316,16 +319,16 @@ class NamespaceStore(Protocol):
         """Free the name, keep the data, and return the id."""
 
     async def recover(self, namespace_id: str, now_ms: int, principal: str | None = None) -> str:
-        """Undo a soft delete and return the name; NamespaceStateError if the name is in use."""
+        """Undo a soft delete and return the name; raise NamespaceStateError if it is in use."""
 
     async def begin_purge(self, namespace_id: str) -> int:
-        """Mark a namespace as being purged; raises NamespaceStateError unless it is deleted.
+        """Mark a namespace as being purged; raise NamespaceStateError unless it is deleted.
 
-        Returns how many rows that has deleted already.
+        It returns the number of rows that this purge has deleted already.
         """
 
     async def purge_batch(self, namespace_id: str, limit: int) -> int:
-        """Delete up to ``limit`` rows of data and return how many; 0 when none are left."""
+        """Delete up to ``limit`` rows of data and return their number; 0 if there are no more."""
 
     async def finish_purge(
         self, namespace_id: str, now_ms: int, principal: str | None = None
@@ -336,8 +339,8 @@ class NamespaceStore(Protocol):
 class UsageStore(Protocol):
     """Usage by windows of time; every net token is counted exactly once.
 
-    Queries are about an entity, a resource, both, or, with neither, the whole namespace. Acquires
-    that were rejected or have waited are counted as ``BucketStore.count`` says.
+    Queries are about an entity, a resource, or both; with neither, about the whole namespace.
+    Acquires that were rejected or have waited are counted by ``BucketStore.count``.
     """
 
     async def page(
@@ -355,31 +358,34 @@ class UsageStore(Protocol):
     async def summary(
         self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
     ) -> UsageSummary:
-        """Sum all windows of the query; over several entities each token counts once."""
+        """Sum all windows of the query; a sum over several entities counts each token once."""
 
     async def top(
         self, namespace_id: str, resource: str | None, query: UsageQuery, by: str | None, limit: int
     ) -> UsageRanking:
-        """Rank entities by the hours of the query: by a limit, or by admitted acquires."""
+        """Rank entities by their usage in the hours of the query: of a limit, or of acquires."""
 
 
 class AuditLog(Protocol):
-    """Events, written by the stores above in the transaction of the change."""
+    """Audit events, which the stores above write in the transaction of the change."""
 
     async def events(
         self, namespace_id: str, entity_id: str | None, before_event_id: str | None, limit: int
     ) -> list[AuditEvent]:
-        """Return events older than ``before_event_id``, newest first; None: of all subjects."""
+        """Return events older than ``before_event_id``, newest first.
+
+        If ``entity_id`` is None, the events of all subjects are returned.
+        """
 
 
 class DocumentStore(Protocol):
-    """Small JSON documents by key: the version record, the state of the provisioner."""
+    """Small JSON documents by key, such as the version record and the provisioner's state."""
 
     async def get(self, namespace_id: str, key: str) -> dict[str, Any] | None:
         """Return a document; None if there is none."""
 
     async def put(self, namespace_id: str, key: str, value: dict[str, Any]) -> None:
-        """Write a document over what its key held."""
+        """Write a document, and replace the stored one with the same key."""
 
     async def replace(
         self,
@@ -393,19 +399,19 @@ class DocumentStore(Protocol):
         """Write a document if the stored one has this revision; False if it has another.
 
         The revision of a document is its field ``revision``; each write must bring a new one.
-        None stands for a document without one, or for none. ``guard`` is another document that
-        must have the revision that it names.
+        None means that there is no stored document, or one without a revision. ``guard`` names
+        another document and the revision that it must have.
         """
 
 
 class Engine(Protocol):
-    """A store: one port per topic."""
+    """An engine, with one port for each topic."""
 
     @property
     def capabilities(self) -> BackendCapabilities: ...
     @property
     def request_timeout(self) -> float | None:
-        """Seconds that one acquire may take with all its calls; None if it never waits."""
+        """The seconds that one acquire may take with all its calls; None if it never waits."""
 
     @property
     def buckets(self) -> BucketStore: ...
@@ -423,13 +429,13 @@ class Engine(Protocol):
     def documents(self) -> DocumentStore: ...
 
     def stats(self) -> StoreStats:
-        """Count what this client has done so far."""
+        """Return counts of the requests of this client so far."""
 
     async def ping(self) -> None:
-        """Return if the store answers; raise what is wrong otherwise."""
+        """Return if the store answers; raise an error that says what is wrong otherwise."""
 
     async def close(self) -> None:
-        """Finish calls under way and release all connections. May be called twice."""
+        """Finish calls under way and release all connections. It may be called twice."""
 
     async def delete_all(self) -> None:
-        """Delete everything in the store, of all namespaces."""
+        """Delete all data of all namespaces in the store."""

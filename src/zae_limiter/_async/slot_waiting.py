@@ -1,9 +1,9 @@
-"""Acquires that wait for slots: nothing can be reserved, since no call says when it will end.
+"""Acquires that wait for slots. They cannot reserve, since no call knows when it will end.
 
-Callers of a process wait in the order of arrival, those of all children for the slots of their
-parent as well. Only the first of them looks at the buckets, now and then and whenever a lease of
-this process gives slots back, and asks if they are free. A caller whose own bucket refuses it steps
-aside: it does not keep its siblings from slots that it could not use.
+The callers of a process wait in the order of arrival; if they share a parent with slots, this holds
+for the callers of all its children together. Only the first caller looks at the buckets, now and
+then and whenever a lease of this process gives slots back, and asks for slots when they are free. A
+caller that its own bucket rejects steps aside, so that its siblings can take the parent's slots.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.concurrency.waiting_line import Sleeper
 from zae_limiter.models.status import LimitStatus
 
-# Between two looks: short at first, for calls that end soon; each is a read, so then seldom.
+# The time between two looks. It is short at first, for calls that end soon, and then becomes
+# longer, since each look is a read.
 LEAST_LOOK_S, MOST_LOOK_S = 0.05, 2.0
-SPREAD = (0.5, 1.0)  # processes that wait for the same slot do not look at the same moment
+SPREAD = (0.5, 1.0)  # random, so that processes do not look at the same moment
 
 
 class SlotWaiting(WaitingCharge):
-    """A charge that waits for slots, and for the rates of their buckets with them."""
+    """A charge that waits for slots, and for the tokens of the same buckets."""
 
     async def charge(self, scope: Scope) -> Grant:
         """Return when all buckets of the call have granted it; raise at the deadline."""
         lines, queued, pause_s, asks = self._lines, self._arrive(scope), LEAST_LOOK_S, True
         try:
-            if lines.has_queue(queued.key, queued.above):
+            if lines.has_queue(queued.key, queued.parent_key):
                 lines.enter_queue(queued)
             while True:
                 await self._sleep_in_queue(queued, None)
-                waiter = lines.prepare(queued, ALineWaiter)  # first: slots may return meanwhile
+                # Prepared before the look, since slots may return meanwhile.
+                waiter = lines.prepare(queued, ALineWaiter)
                 asks = asks and not queued.is_aside and lines.is_head(queued)
-                outcome = await (self._ask(None, Taken()) if asks else self._seen_all())
+                outcome = await (self._ask(None, Taken()) if asks else self._look_at_all())
                 if isinstance(outcome, Grant):
                     return outcome
                 refusing = {each.entity_id for each in outcome.statuses if each.exceeded}
@@ -54,25 +56,25 @@ class SlotWaiting(WaitingCharge):
                 asks = False
                 if lines.is_head(queued):
                     woken = await self._sleep(waiter, seconds)
-                    asks = self._time.left_s() <= 0  # the deadline is no reason to reject
+                    asks = self._time.left_s() <= 0  # at the deadline it asks for the last time
                     pause_s = LEAST_LOOK_S if woken else min(MOST_LOOK_S, 2 * pause_s)
         finally:
             lines.leave(queued)
 
     def _arrive(self, scope: Scope) -> Sleeper:
-        """Return the sleeper of this caller, which has its number from the moment it arrives."""
+        """Return the sleeper of this caller, with the number of its arrival."""
         queued = self._sleeper((scope.buckets[0][0], scope.resource))
         for entity_id, in_force in scope.buckets[1:]:
             if in_force.slot_keys:
-                queued.above = (entity_id, scope.resource)
+                queued.parent_key = (entity_id, scope.resource)
         self._lines.arrive(queued)
         return queued
 
     def _has_turn(self, queued: Sleeper, listed: Sequence[LimitStatus]) -> bool:
-        """Tell whether a caller may take slots that are free: not if others wait before it.
+        """Tell whether a caller may take free slots: it may if it is the first that waits.
 
-        Raises at the deadline. A caller that took a slot then would pass those before it, and one
-        after the other would starve them.
+        At the deadline, raise RateLimitExceeded if others wait before it. If each caller took a
+        slot at its deadline, those before it would starve.
         """
         self._lines.step_aside(queued, is_aside=False)
         if self._lines.is_head(queued):
@@ -82,7 +84,7 @@ class SlotWaiting(WaitingCharge):
         return False
 
     def _pause_s(self, listed: Sequence[LimitStatus], pause_s: float) -> float:
-        """Return how long to wait; raise if the tokens or slots will not be there in time."""
+        """Return the seconds to wait; raise if the tokens or slots will not be there in time."""
         left_s, shortest_s, paused_s = self._time.left_s(), 0.0, longest_pause_s(listed)
         for status in listed:
             if status.exceeded:
@@ -93,12 +95,12 @@ class SlotWaiting(WaitingCharge):
                 if left_s <= 0 or wait_s > left_s:
                     raise self._rejected(listed)
                 shortest_s = max(shortest_s, wait_s)
-        if paused_s:  # it may be lifted
+        if paused_s:  # the pause may be lifted
             shortest_s = min(shortest_s, PAUSE_LOOK_S)
         return min(left_s, shortest_s)
 
-    async def _seen_all(self) -> Rejection:
-        """Compare all buckets with the charge, without asking for it."""
+    async def _look_at_all(self) -> Rejection:
+        """Read all buckets and compare them with the charge, without making it."""
         charging = self._charging
         scope, now_ms = await charging.scope(self._call, charging.clock())
         images, charges = await charging.images(scope), scope.charges(self._amounts)
@@ -116,7 +118,7 @@ class SlotWaiting(WaitingCharge):
 
 
 def _behind_others(status: LimitStatus) -> LimitStatus:
-    """Return a status as it is for a caller behind others, to which the free slots belong."""
+    """Return a status for a caller behind others, to whom the free slots belong."""
     if not status.limit.is_concurrent or not status.requested:
         return status
     return replace(status, available=0, exceeded=True, retry_after_seconds=RETRY_S)

@@ -1,4 +1,4 @@
-"""Slots that the leases of this process hold: renewed in time, or given up as lost."""
+"""The slots that leases of this process hold. They are renewed in time, or reported as lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from zae_limiter.admission.request import Grant, Renewal, RenewalFailure, RenewalOutcome
+from zae_limiter.admission.request import Charge, Grant, Renewal, RenewalFailure, RenewalOutcome
 from zae_limiter.admission.slots import MARGIN_MS, SlotHold, is_lost, renewal_ms
 from zae_limiter.clock import Clock
 from zae_limiter.concurrency.alarm import AAlarm
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from zae_limiter._async.ports import BucketStore
     from zae_limiter.quiet_logging import QuietLogger
 
-RETRY_MS = 250  # between renewals that fail: a store that does not answer is not asked too often
-RENEWAL_WAIT_S = 10.0  # a block that ends waits so long for its renewal; then the slots expire
+RETRY_MS = 250  # the time between renewals that fail
+RENEWAL_WAIT_S = 10.0  # a block that ends waits this long for its renewal; then the slots expire
 
 _Bucket = tuple[str, str]  # entity and resource
 
@@ -27,8 +27,8 @@ _Bucket = tuple[str, str]  # entity and resource
 class HeldSlots:
     """The slots of one grant, from the acquire to the end of its block.
 
-    The lease holds the only reference that counts: slots of a lease that was never ended, since
-    its block was abandoned, are not renewed and expire.
+    Only the lease refers to this object strongly. If a lease is dropped without an end, because its
+    block was abandoned, its slots are not renewed and expire.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class HeldSlots:
     def __init__(self, grant: Grant, clock: Clock) -> None:
         self.grant = grant
         self.holds = [list(holds) for holds in grant.holds]
-        self.is_unsure = False  # the outcome of a renewal is unknown: it must not be repeated
+        self.is_unsure = False  # if the outcome of a renewal is unknown, it must not be repeated
         self.was_lost = False
         self.on_lost: Callable[[], None] | None = None
         self.renewing: AWaiter | None = None
@@ -57,7 +57,7 @@ class HeldSlots:
 
     @property
     def expires_ms(self) -> int:
-        """When the first of its slots expires."""
+        """The moment at which the first of its slots expires."""
         return min(hold.expires_ms for holds in self.holds for hold in holds)
 
     @property
@@ -66,19 +66,19 @@ class HeldSlots:
         return self.was_lost or self._pid != os.getpid() or is_lost(self.expires_ms, self._clock())
 
     def released(self) -> tuple[tuple[SlotHold, ...], ...]:
-        """Return what the end of the block gives back; nothing if that has expired, or may have."""
+        """Return the slots that the end of the block gives back; none if they may have expired."""
         if self.is_unsure or self.is_lost:
             return ()
         return tuple([tuple(holds) for holds in self.holds])
 
     def renewed(self, bucket: _Bucket, outcome: RenewalOutcome, order: list[SlotHold]) -> None:
-        """Note what a renewal of one of its buckets has brought."""
+        """Note the outcome of a renewal of one of its buckets."""
         if outcome is RenewalFailure.UNKNOWN:
             self.is_unsure = True
         elif not isinstance(outcome, RenewalFailure):
             moments = dict(zip(order, outcome, strict=True))
             for charge, holds in zip(self.grant.charges, self.holds, strict=True):
-                if charge[:2] != bucket:
+                if _bucket_of(charge) != bucket:
                     continue
                 for at, hold in enumerate(holds):
                     moment = moments[_one(hold)]
@@ -89,7 +89,7 @@ class HeldSlots:
 
 
 class _Group:
-    """The slots that one event loop renews; in the sync tree, those of the process."""
+    """The slots that one event loop renews; in the sync tree, all slots of the process."""
 
     __slots__ = ("alarm", "held", "is_renewing")
 
@@ -104,7 +104,7 @@ class _Group:
 
 
 class SlotKeeper:
-    """Renews the slots of all leases of one namespace, those of a bucket in one write."""
+    """Renews the slots of all leases of one namespace, in one write per bucket."""
 
     def __init__(self, buckets: BucketStore, namespace_id: str, clock: Clock) -> None:
         self._buckets = buckets
@@ -115,7 +115,7 @@ class SlotKeeper:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Renew nothing in the child: the slots belong to the parent."""
+        """Renew nothing in the child, since the slots belong to the parent."""
         self._groups = {}
 
     def keep(self, grant: Grant) -> HeldSlots:
@@ -128,12 +128,12 @@ class SlotKeeper:
         return held
 
     def kept(self) -> list[int]:
-        """Return how many leases each event loop renews; in the sync tree there is one number."""
+        """Return the number of leases that each event loop renews; one number in the sync tree."""
         with self._lock:
             return [len(group.alive()) for group in self._groups.values()]
 
     async def end(self, held: HeldSlots) -> tuple[tuple[SlotHold, ...], ...]:
-        """Stop renewing, and return what has to be given back. May be called again."""
+        """Stop renewing slots, and return those to give back. It may be called again."""
         with self._lock:
             for group in self._groups.values():
                 group.held.pop(id(held), None)
@@ -167,10 +167,9 @@ class SlotKeeper:
         return group
 
     async def _renew(self, owner: object) -> None:
-        """Renew what is due and set the alarm again, whatever goes wrong.
+        """Report lost slots, renew the due ones, and set the alarm again after any error.
 
-        Lost slots are found first. The clock may be of the user's, and raise: then the next ring
-        comes soon.
+        A clock of the user may raise. Then the alarm rings again soon.
         """
         with self._lock:
             group = self._groups.get(owner)
@@ -190,8 +189,8 @@ class SlotKeeper:
             with self._lock:
                 lost = self._take_lost(group)
             _report(lost)
-        except Exception:  # noqa: BLE001 - whatever it is, the next ring tries again
-            _logger().exception("could not renew slots, will retry")
+        except Exception:  # noqa: BLE001 - after any error, the next ring tries again
+            _logger().exception("could not renew slots; the next attempt follows soon")
         finally:
             with self._lock:
                 for each in _all_held(due):
@@ -209,9 +208,9 @@ class SlotKeeper:
         return lost
 
     def _due(self, alive: list[HeldSlots]) -> dict[_Bucket, list[HeldSlots]]:
-        """Return the buckets with slots that are due, each with all leases that hold some of it.
+        """Return the buckets with due slots, each with all leases that hold slots of it.
 
-        So the leases of a bucket are renewed together from then on.
+        So all leases of a bucket are renewed together from then on.
         """
         now_ms, by_bucket = self._clock(), dict[_Bucket, list[HeldSlots]]()
         for each in alive:
@@ -233,17 +232,18 @@ class SlotKeeper:
         began_ms = self._clock()
 
         def clock() -> int:
-            """Go back to the beginning if the clock raises: the write must not be given up."""
+            """Return the time at the beginning if the clock raises, so that the write is made."""
             try:
                 return self._clock()
-            except Exception:  # noqa: BLE001 - whatever a clock of the user's raises
+            except Exception:  # noqa: BLE001 - a clock of the user may raise anything
                 return began_ms
 
         outcomes: list[RenewalOutcome] = [RenewalFailure.UNKNOWN] * len(renewals)
         try:
             outcomes = await self._buckets.renew(self._namespace_id, tuple(renewals), clock)
-        except Exception:  # noqa: BLE001 - whatever it is, other buckets go on being renewed
-            _logger().exception("could not renew slots of %s", [each[:2] for each in renewals])
+        except Exception:  # noqa: BLE001 - after any error, other buckets are still renewed
+            buckets = [(each.entity_id, each.resource) for each in renewals]
+            _logger().exception("could not renew the slots of %s", buckets)
         now_ms = clock()
         for (bucket, held), outcome, order in zip(due.items(), outcomes, orders, strict=True):
             for each in held:
@@ -252,7 +252,7 @@ class SlotKeeper:
                 each.renew_at_ms = max(at_ms, now_ms + RETRY_MS)
 
     def _set_alarm(self, group: _Group) -> None:
-        """Ring when the next slots are due, or lost; soon if the clock raises."""
+        """Set the alarm to the moment at which slots are due or lost; soon if the clock raises."""
         moments = [
             each.expires_ms - MARGIN_MS if each.is_unsure else each.renew_at_ms
             for each in group.alive()
@@ -261,7 +261,7 @@ class SlotKeeper:
             return
         try:
             wait_ms = min(moments) - self._clock()
-        except Exception:  # noqa: BLE001 - whatever a clock of the user's raises
+        except Exception:  # noqa: BLE001 - a clock of the user may raise anything
             wait_ms = RETRY_MS
         group.alarm.set(wait_ms / 1000)
 
@@ -274,13 +274,19 @@ def _forget(held: dict[int, weakref.ref[HeldSlots]], key: int) -> Callable[[obje
 
 
 def _one(hold: SlotHold) -> SlotHold:
-    """Return what slots of one limit that expire at one moment have in common."""
+    """Return the same hold with one slot, as a key for all holds with the same expiry."""
     return hold._replace(slots=1)
+
+
+def _bucket_of(charge: Charge) -> _Bucket:
+    return charge.entity_id, charge.resource
 
 
 def _buckets_of(held: HeldSlots) -> set[_Bucket]:
     return {
-        charge[:2] for charge, holds in zip(held.grant.charges, held.holds, strict=True) if holds
+        _bucket_of(charge)
+        for charge, holds in zip(held.grant.charges, held.holds, strict=True)
+        if holds
     }
 
 
@@ -289,28 +295,29 @@ def _all_held(due: dict[_Bucket, list[HeldSlots]]) -> Iterable[HeldSlots]:
 
 
 def _renewal(bucket: _Bucket, held: list[HeldSlots]) -> tuple[Renewal, list[SlotHold]]:
-    """Add up the slots of one bucket by the moment that they expire."""
+    """Return the renewal of one bucket, with its slots added up by expiry, and their order."""
     sums: dict[SlotHold, int] = {}
     charges = []
     for each in held:
         for charge, holds in zip(each.grant.charges, each.holds, strict=True):
-            if charge[:2] == bucket:
+            if _bucket_of(charge) == bucket:
                 charges.append(charge)
                 for hold in holds:
                     sums[_one(hold)] = sums.get(_one(hold), 0) + hold.slots
     holds_of_all = tuple([hold._replace(slots=slots) for hold, slots in sums.items()])
-    return Renewal(*bucket, charges[-1].in_force, holds_of_all), list(sums)
+    entity_id, resource = bucket
+    return Renewal(entity_id, resource, charges[-1].in_force, holds_of_all), list(sums)
 
 
 def _logger() -> QuietLogger:
-    # Not before it is needed: `import zae_limiter` does without logging.
+    # Imported here, so that `import zae_limiter` does not import logging.
     from zae_limiter.quiet_logging import quiet_logger
 
     return quiet_logger(__name__)
 
 
 def _report(lost: list[HeldSlots]) -> None:
-    """Tell of leases that were lost: by their callback, and in the log."""
+    """Report lost leases in the log and by their callbacks."""
     for each in lost:
         charge = each.grant.charges[0]
         _logger().warning(
@@ -322,5 +329,9 @@ def _report(lost: list[HeldSlots]) -> None:
         if each.on_lost is not None:
             try:
                 each.on_lost()
-            except Exception:  # noqa: BLE001 - of the user's: other leases are still to be renewed
-                _logger().exception("what is to be done about a lost lease has failed")
+            except Exception:  # noqa: BLE001 - the other leases must still be renewed
+                _logger().exception(
+                    "the callback for the lost lease of %r on %r has failed",
+                    charge.entity_id,
+                    charge.resource,
+                )

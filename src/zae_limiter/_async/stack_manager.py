@@ -1,4 +1,4 @@
-"""The public place of the class that creates, updates and deletes stacks."""
+"""The documented import path of StackManager, which creates, updates and deletes stacks."""
 
 from __future__ import annotations
 

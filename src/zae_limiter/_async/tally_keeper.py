@@ -1,4 +1,4 @@
-"""Counts how acquires ended, and stores in time what no other write has taken along."""
+"""The keeper of tallies, which stores them in time if no other write has stored them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zae_limiter.concurrency.alarm import AAlarm
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.tallies import BucketKey, NotedTallies
 
-LEAST_PAUSE_S = 0.1  # between two attempts, whatever the clocks say
+LEAST_PAUSE_S = 0.1  # the least time between two attempts
 
 
 class TallyKeeper:
-    """Rings when counts have waited for 30 s, in the event loop or thread that noted some.
+    """Notes tallies, and stores them after 30 s, in the event loop or thread that noted them.
 
-    ``store`` writes the counts of some buckets, as far as that is possible. Counts that were noted
-    in an event loop which has ended are stored by the next one, or when the engine is closed.
+    ``store`` writes the tallies of the given buckets, as far as possible. If the event loop that
+    noted a tally has ended, the next loop stores it, or the engine does when it is closed.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class TallyKeeper:
         self._alarms = {}
 
     def count(self, namespace_id: str, ended: AcquireEnd) -> None:
-        """Note how an acquire ended, for each bucket that counts it."""
-        resource, buckets, statuses, has_waited, clock = ended
-        in_force = dict(buckets)
-        tallies = tallies_of(buckets[0][0], statuses, has_waited=has_waited)
+        """Note the end of an acquire, for each bucket that counts it."""
+        in_force = dict(ended.buckets)
+        own_entity_id = ended.buckets[0][0]
+        tallies = tallies_of(own_entity_id, ended.statuses, has_waited=ended.has_waited)
         for entity_id, tally in tallies.items():
             if entity_id in in_force:
-                bucket = (namespace_id, entity_id, resource)
-                self._noted.note(bucket, tally, in_force[entity_id], clock)
+                bucket = (namespace_id, entity_id, ended.resource)
+                self._noted.note(bucket, tally, in_force[entity_id], ended.clock)
         self._arm()
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop all alarms for good."""
         with self._lock:
             self._is_closed = True
             for alarm in self._alarms.values():
@@ -54,7 +54,7 @@ class TallyKeeper:
             self._alarms = {}
 
     def _arm(self, least_s: float = 0.0) -> None:
-        """Ring in this event loop when the next counts are due."""
+        """Set the alarm of this event loop to the time at which the next tallies are due."""
         seconds = self._noted.next_due_s()
         if seconds is None:
             return
@@ -73,7 +73,7 @@ class TallyKeeper:
         return alarm
 
     async def _ring(self) -> None:
-        """Store what is due, and set the alarm for the rest. No error reaches anybody."""
+        """Store the due tallies, and set the alarm for the others. Errors are only logged."""
         try:
             due = self._noted.due()
             if due:
@@ -83,7 +83,8 @@ class TallyKeeper:
             from zae_limiter.quiet_logging import quiet_logger
 
             quiet_logger(__name__).warning(
-                "could not store how many acquires were rejected or have waited", exc_info=True
+                "could not store the counts of acquires that were rejected or have waited",
+                exc_info=True,
             )
         finally:
             self._arm(LEAST_PAUSE_S)

@@ -1,7 +1,7 @@
-"""Acquires that wait for tokens: reserve, sleep until the reservation is due, go on.
+"""Acquires that wait for tokens. They reserve, sleep until the reservation is due, and go on.
 
-The order of the writes is the order of service, so nothing is asked or written when a caller goes
-on. A caller that cannot reserve yet waits in the local queue of its bucket; only its head asks.
+The order of the writes is the order of service, so a caller goes on without another call. A caller
+that cannot reserve yet waits in the local queue of its bucket, whose head alone asks the store.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from zae_limiter._async.acquire import AcquireCall
@@ -41,24 +42,20 @@ from zae_limiter.concurrency.waiting_line import Sleeper, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
 
-WATCH_S = 1.0  # a caller that is due later than that looks whether tokens were given back
-WATCHED_SHARE = 0.25  # of the wait: the read comes early enough to matter, and seldom
-LONGEST_LOOK_S = 0.5  # a read that takes longer is given up: the caller must not miss its due
-# Processes whose callers all wait for the horizon to come near do not ask at the same moment.
+WATCH_S = 1.0  # a caller that is due later than this looks whether tokens were given back
+WATCHED_SHARE = 0.25  # the part of the wait after which it looks: early enough to be useful
+LONGEST_LOOK_S = 0.5  # a longer read is given up, so that the caller does not miss its due
+# A random pause for callers that wait beyond the horizon, so that processes do not ask at the same
+# moment.
 PAUSE_S = (4.0, 8.0)
-QUICKER_MS = 50  # between two attempts at an amount that several shards hold only together
+QUICKER_MS = 50  # the pause after a rejection although the amount seems to fit
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WaitingCall(AcquireCall):
-    """What an acquire with a timeout asks for; more tokens within its lease are not waited for."""
+    """An acquire with a timeout. A ``consume`` within its lease does not wait."""
 
-    __slots__ = ("timeout", "waited_s")
-
-    def __init__(self, call: AcquireCall, timeout: float) -> None:
-        for name in AcquireCall.__slots__:
-            setattr(self, name, getattr(call, name))
-        self.timeout = timeout
-        self.waited_s = 0.0
+    timeout: float
 
     async def charge(
         self,
@@ -67,7 +64,7 @@ class WaitingCall(AcquireCall):
         *,
         is_acquire: bool = True,
     ) -> Grant:
-        """Charge all buckets or none, each as soon as it is due; raise RateLimitExceeded."""
+        """Charge all buckets, each as soon as it is due, or none and raise RateLimitExceeded."""
         if not is_acquire:
             return await super().charge(amounts, receipt, is_acquire=False)
         scope = await self.scope()
@@ -88,7 +85,7 @@ class WaitingCall(AcquireCall):
             self._count_end(scope, rejected)
 
     def _count_end(self, scope: Scope, rejected: Sequence[LimitStatus]) -> None:
-        """Count the acquire if it ends in a rejection, or has waited."""
+        """Count the acquire if it was rejected or has waited."""
         has_waited = self.waited_s > 0
         if rejected or has_waited:
             charging = self.charging
@@ -102,8 +99,8 @@ class TokenWaiting(WaitingCharge):
     async def charge(self, scope: Scope) -> Grant:
         """Charge all buckets, one after the other, each when it is due; or raise.
 
-        The parent's bucket is not reserved while the child waits: all that its children had
-        reserved before could be used at one moment.
+        The parent's bucket is not reserved while the child waits. Otherwise children could reserve
+        many tokens of the parent before, and use all of them at one moment.
         """
         entity_ids = [entity_id for entity_id, _ in scope.buckets]
         if len(entity_ids) > 1:
@@ -118,9 +115,9 @@ class TokenWaiting(WaitingCharge):
         )
 
     async def _charge_at_once(self) -> Grant | None:
-        """Charge the entity and its parent together, if both hold the amounts; else None.
+        """Charge the entity and its parent together; None if one of them must be waited for.
 
-        Raises RateLimitExceeded if one of them does not even by the deadline.
+        Raise RateLimitExceeded if one of them will not hold the amounts by the deadline.
         """
         outcome = await self._ask(None, Taken())
         if isinstance(outcome, Grant):
@@ -131,8 +128,8 @@ class TokenWaiting(WaitingCharge):
             raise self._rejected(outcome.statuses)
         return None
 
-    async def _seen(self, number: int) -> Rejection:
-        """Compare one bucket with the charge, without asking for it."""
+    async def _look_at(self, number: int) -> Rejection:
+        """Read one bucket and compare it with the charge, without making it."""
         charging, clock = self._charging, self._charging.clock
         scope, now_ms = await charging.scope(self._call, clock())
         self._stamp_ms = now_ms
@@ -146,13 +143,13 @@ class TokenWaiting(WaitingCharge):
     # --- until a caller can reserve
 
     async def _wait_for(self, number: int, entity_id: str) -> Grant:
-        """Return when the tokens of one bucket may be used; raise if they will not be in time."""
+        """Return a grant of one bucket when it may be used; raise if that will be too late."""
         key, lines = (entity_id, self._call.resource), self._lines
         queued = self._sleeper(key)
         try:
             if self._must_queue(key):
                 lines.enter_queue(queued)
-                self._next_try_ms(await self._seen(number))
+                self._next_try_ms(await self._look_at(number))
                 await self._sleep_in_queue(queued, None)
             while True:
                 taken = Taken()
@@ -174,7 +171,7 @@ class TokenWaiting(WaitingCharge):
             lines.leave(queued)
 
     async def _sleep_through_pause(self, queued: Sleeper, number: int, paused_s: float) -> None:
-        """Return when the pause is over or was lifted; what the head sees is for all behind it."""
+        """Sleep until the pause is over or lifted. The head of the queue looks for all others."""
         clock = self._time.clock
         seen_ms = clock()
         while paused_s:
@@ -182,21 +179,21 @@ class TokenWaiting(WaitingCharge):
             await self._sleep_in_queue(queued, seen_ms + round(1000 * PAUSE_LOOK_S))
             if clock() >= queued.paused_until_ms or self._time.left_s() <= 0:
                 return
-            seen = await self._seen(number)
+            seen = await self._look_at(number)
             seen_ms, paused_s = self._stamp_ms, longest_pause_s(seen.statuses)
             if paused_s:
-                self._next_try_ms(seen)  # raises if it was made longer than the caller can wait
+                self._next_try_ms(seen)  # raises if the pause now ends after the deadline
         self._lines.end_pause(queued, clock())
 
     def _must_queue(self, key: Hashable) -> bool:
-        """Tell whether other callers have to ask first: those for the horizon, or after a pause."""
+        """Tell whether other callers ask first: they wait for the horizon, or come from a pause."""
         lines = self._lines
         if self._time.left_s() * 1000 > HORIZON_MS:
             return lines.has_queue(key)
         return lines.resumes(key, self._time.clock())
 
     def _next_try_ms(self, rejection: Rejection) -> int:
-        """Return when to ask again; raise if the tokens will not be there by the deadline."""
+        """Return the moment to ask again; raise if the tokens will not be there in time."""
         now_ms = self._time.clock()
         deadline_ms = self._time.until_ms(now_ms)
         horizon_ms = bound_ms(deadline_ms, now_ms)
@@ -204,9 +201,9 @@ class TokenWaiting(WaitingCharge):
         if again_ms is None or self._time.left_s() <= 0:
             raise self._rejected(rejection.statuses)
         fits_ms = now_ms + round(RateLimitExceeded(rejection.statuses).retry_after_seconds * 1000)
-        if again_ms <= now_ms:  # it seems to fit, and was rejected: other clients were quicker
+        if again_ms <= now_ms:  # the amount seems to fit, so other clients were quicker
             return now_ms + QUICKER_MS
-        if fits_ms > horizon_ms:  # callers of other processes wait for the horizon, too
+        if fits_ms > horizon_ms:  # callers of other processes also wait for the horizon
             pause_ms = int(random.uniform(*PAUSE_S) * 1000)
             again_ms = max(again_ms, min(now_ms + pause_ms, fits_ms))
         return again_ms
@@ -214,10 +211,10 @@ class TokenWaiting(WaitingCharge):
     # --- until the reservation is due
 
     async def _is_usable(self, taken: Taken, grant: Grant) -> bool:
-        """Sleep until a reservation is due; False if it has lapsed and has to be made again."""
+        """Sleep until a reservation is due; False if it has lapsed and must be made again."""
         reservation = grant.reservation
         if reservation is None or reservation.due_ms <= self._stamp_ms:
-            return True  # the tokens are there
+            return True  # the tokens are there already
         charge, time = grant.charges[0], self._time
         sleeper = self._sleeper(line_key(grant), reservation)
         time.synchronize()
@@ -262,20 +259,20 @@ class TokenWaiting(WaitingCharge):
             return
         charging, bucket = self._charging, (charge.entity_id, charge.resource)
         read = partial(charging.buckets.get, charging.namespace_id, *bucket, charging.clock)
-        with suppress(ZAELimiterError, TimeoutError):  # a hint: the reservation is there anyway
+        with suppress(ZAELimiterError, TimeoutError):  # the reservation is valid without this read
             image = await awithin(LONGEST_LOOK_S, read)
             if image is not None and not isinstance(image, CombinedImage):
-                self._lines.see(sleeper, image)
+                self._lines.note_image(sleeper, image)
 
     async def _forfeit(self, taken: Taken, grant: Grant) -> None:
-        """Correct what is counted for a reservation that has lapsed. Its tokens are lost."""
+        """Correct the counted usage of a reservation that has lapsed. Its tokens are lost."""
         settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
         await self._call.settle_quietly(tuple(settlements), taken.settled)
-        taken.settled.outcome = None  # also if that failed: nothing of it is to be given back
+        taken.settled.outcome = None  # even if the write failed, nothing of it is given back
 
 
 def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketImage]]:
-    """Return a bucket without the charges behind the reservation, for what remains at its due."""
+    """Return the bucket at the due of a reservation, without the charges behind it."""
     reservation = grant.reservation
     if reservation is None or reservation.shard is not WHOLE:
         return grant.images

@@ -1,4 +1,4 @@
-"""One charge of a caller that waits: what it has taken, how it asks, sleeps and gives back."""
+"""The base of a charge that waits: it asks the store, sleeps, and gives back its tokens."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from zae_limiter.models.status import LimitStatus
 if TYPE_CHECKING:
     from zae_limiter._async.waiting import WaitingCall
 
-# A pause may be lifted: the first of the callers that wait for its end looks, for all of them.
+# The interval at which the first of the callers that wait for the end of a pause looks whether the
+# pause was lifted.
 PAUSE_LOOK_S = 5.0
 
 
 class Taken:
-    """What was charged for one bucket, unless it was given back or has lapsed since."""
+    """A charge that was asked for, and the settlement that gives it back or forfeits it."""
 
     __slots__ = ("receipt", "settled")
 
@@ -46,15 +47,15 @@ class Taken:
         self.settled: Receipt[None] = Receipt()
 
     def grant(self) -> Grant | None:
-        """Return the grant that is still in force."""
+        """Return the grant if it was not given back and has not lapsed; otherwise None."""
         outcome = self.receipt.outcome
         return outcome if type(outcome) is Grant and not self.settled.is_committed else None
 
 
 class WaitingCharge:
-    """One charge that waits: what it has taken so far, of the entity's bucket and the parent's.
+    """The base of a charge that waits; it keeps the charges made so far for its buckets.
 
-    How it waits depends on what for: see ``TokenWaiting`` and ``SlotWaiting``.
+    ``TokenWaiting`` waits for tokens, and ``SlotWaiting`` waits for slots.
     """
 
     def __init__(self, call: WaitingCall, amounts: Mapping[str, int]) -> None:
@@ -67,8 +68,8 @@ class WaitingCharge:
         self._sleepers: list[Sleeper] = []
 
     async def give_back(self) -> None:
-        """Refund what was taken; callers behind it move up. For one that was stopped, or failed."""
-        for sleeper in self._sleepers:  # before the credit is sent, see WaitingLine
+        """Refund the charges of a caller that was stopped or failed. Callers behind it move up."""
+        for sleeper in self._sleepers:  # before the credit is sent, see WaitingLine.note_credit
             self._lines.leave(sleeper)
         settlements: list[Settlement] = []
         settled: Receipt[None] = Receipt()
@@ -89,14 +90,14 @@ class WaitingCharge:
         finally:
             if settled.is_committed:
                 for grant in returned:
-                    self._lines.given_back(grant)
+                    self._lines.note_credit(grant)
                     if grant.holds:
                         self._lines.slots_returned(grant)
 
     # --- asking
 
     async def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
-        """Reserve in one bucket, or charge all of them at once (None)."""
+        """Reserve in the bucket with this number, or charge all buckets at once (None)."""
         self._taken.append(taken)
         charging = self._charging
         breaker, timeout_s = charging.breaker, charging.request_timeout
@@ -124,17 +125,16 @@ class WaitingCharge:
         if number is not None:
             charges = charges[number : number + 1]
             until_ms = self._time.until_ms(self._stamp_ms)
-            if not charges:  # the entity has no parent any more
+            if not charges:  # the entity has lost its parent meanwhile
                 return Grant(())
         request = ChargeRequest(
-            charges,
-            clock,
-            self._stamp_ms,
-            fresh is not None,
-            True,
-            self._call.speculative,
-            deadline,
-            until_ms,
+            charges=charges,
+            clock=clock,
+            now_ms=self._stamp_ms,
+            refreshed=fresh is not None,
+            speculative=self._call.speculative,
+            deadline=deadline,
+            until_ms=until_ms,
         )
         return await charging.buckets.charge(charging.namespace_id, request, taken.receipt)
 
@@ -142,7 +142,7 @@ class WaitingCharge:
 
     def _sleeper(self, key: Hashable, reservation: Reservation | None = None) -> Sleeper:
         sleeper = Sleeper(key, reservation)
-        self._sleepers.append(sleeper)  # before it joins a line: an interrupt may come
+        self._sleepers.append(sleeper)  # before it joins a line, since an interrupt may come
         return sleeper
 
     async def _sleep_in_queue(self, queued: Sleeper, again_ms: int | None) -> None:
@@ -153,7 +153,7 @@ class WaitingCharge:
             if self._lines.is_head(queued):
                 if again_ms is None:
                     return
-                if queued.paused_until_ms:  # it is moved back if the pause is lifted
+                if queued.paused_until_ms:  # it becomes earlier if the pause is lifted
                     again_ms = min(again_ms, queued.paused_until_ms)
                 seconds = min(seconds, self._time.seconds_to(again_ms))
             if seconds <= 0:
@@ -184,7 +184,7 @@ class WaitingCharge:
         return [each._replace(admitted=-1) for each in grant.settlements(refund, grant.holds)]
 
     def _rejected(self, listed: Sequence[LimitStatus]) -> RateLimitExceeded:
-        """Return the error with every limit in force, those of a bucket charged before first."""
+        """Return the error with every limit in force; a bucket that was charged before is first."""
         now_ms, before = self._time.clock(), []
         for taken in self._taken:
             grant = taken.grant()

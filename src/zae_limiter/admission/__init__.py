@@ -1,1 +1,5 @@
-"""Every decision about a bucket, pure: state, request and stamp in, decision and new state out."""
+"""Every decision about a bucket, as pure functions.
+
+They take the state of the bucket, the request and the stamp, and return the decision and the new
+state.
+"""

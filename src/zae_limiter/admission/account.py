@@ -1,7 +1,8 @@
-"""The account of a lease: what it has written, what it costs, and what of that a failure keeps.
+"""The account of a lease: the written amounts, the cost of success, and the cost of failure.
 
-Three numbers per limit. W is what is written to the buckets, T is what the block costs if it
-succeeds, K is what it costs if it fails. At its end a block writes T - W, or K - W.
+The account has three numbers per limit. W is the amount that is written to the buckets, T is the
+cost of the block if it succeeds, and K is its cost if it fails. At its end a block writes T - W, or
+K - W if it failed.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ NOTHING: Mapping[str, int] = {}
 
 
 class HeldCharge(NamedTuple):
-    """One charge of a lease; ``amounts`` is what is written of it and was not given back.
+    """One charge of a lease.
 
-    ``written`` is what the whole lease had written when the charge was answered.
+    ``amounts`` are the written amounts of this charge, less those that were given back. ``written``
+    are the amounts that the whole lease had written when the store answered the charge.
     """
 
     grant: Grant
@@ -30,21 +32,21 @@ class HeldCharge(NamedTuple):
 
 
 class ChargeShare(NamedTuple):
-    """Debts (positive) and credits (negative) that belong to the buckets of one charge."""
+    """Debts (positive) and credits (negative) for the buckets of one charge."""
 
-    position: int  # of the charge, among those of the lease
+    position: int  # the index of the charge among the charges of the lease
     amounts: Mapping[str, int]
 
 
 class LeaseAccount(NamedTuple):
     """The charges of a lease, the oldest first, and its three numbers per limit.
 
-    It never changes: every operation returns the account after it, so that an interrupt finds the
-    account from before an operation or from after it, and nothing in between.
+    An account never changes: every operation returns a new account. So an interrupt finds either
+    the account before an operation or the account after it.
 
-    W is the sum of what the charges hold. T is W and ``unwritten``. K is ``kept``: of the limits
-    that were settled; of every other limit a failure keeps nothing. A lease that keeps everything
-    on an error ends as if its block had succeeded, so its K is T and needs no number.
+    W is the sum of the amounts of all charges. T is W plus ``unwritten``. K is ``kept``, which has
+    an entry for each limit that was settled; for every other limit K is 0. A lease that keeps
+    everything on an error ends as if its block had succeeded, so its K is T and needs no number.
     """
 
     charges: tuple[HeldCharge, ...] = ()
@@ -64,15 +66,15 @@ class LeaseAccount(NamedTuple):
         return frozenset[str]().union(*[charge.grant.names() for charge in self.charges])
 
     def has_slots(self, name: str) -> bool:
-        """Whether a limit of that name bounds the calls in flight."""
+        """Tell whether a limit of that name bounds the calls in flight."""
         charges = [charge for held in self.charges for charge in held.grant.charges]
         return any(name in charge.in_force.name_set for charge in charges) and (
             name not in self.names()
         )
 
     def statuses(self, now_ms: int) -> tuple[LimitStatus, ...]:
-        """Return what is left of every limit, by the newest answer about its bucket."""
-        from zae_limiter.admission.report import statuses_after  # not before it is needed
+        """Return the remaining tokens of every limit, from the newest answer about its bucket."""
+        from zae_limiter.admission.report import statuses_after  # most leases never ask
 
         cost, latest = self.cost(), {}
         for charge in self.charges:
@@ -82,8 +84,8 @@ class LeaseAccount(NamedTuple):
         return tuple(latest.values())
 
     def holds(self, outcome: ChargeOutcome) -> bool:
-        """Whether a charge is booked; by identity, since two charges may well be equal."""
-        for charge in self.charges:  # noqa: SIM110 - a generator that an interrupt ends complains
+        """Tell whether a charge is booked. Charges are compared by identity: two may be equal."""
+        for charge in self.charges:  # noqa: SIM110 - an interrupted generator prints a warning
             if charge.grant is outcome:
                 return True
         return False
@@ -91,17 +93,17 @@ class LeaseAccount(NamedTuple):
     # --- operations
 
     def charged(self, grant: Grant, amounts: Mapping[str, int]) -> LeaseAccount:
-        """Book a charge that was granted: T and W grow."""
+        """Book a granted charge: T and W grow."""
         written = sum_amounts([self.written(), amounts])
         return self._replace(charges=(*self.charges, HeldCharge(grant, amounts, written)))
 
     def adjusted(self, amounts: Mapping[str, int]) -> LeaseAccount:
-        """Change T."""
+        """Add the amounts to T."""
         changed = self._replace(unwritten=sum_amounts([self.unwritten, amounts]))
         return changed.kept_at_most_the_cost(amounts)
 
     def released(self, amounts: Mapping[str, int]) -> Booking:
-        """Take from T and W; no more than W of a limit can be released."""
+        """Subtract the amounts from T and W; raise if an amount is larger than W."""
         written = self.written()
         for name, amount in amounts.items():
             if amount > written.get(name, 0):
@@ -110,11 +112,11 @@ class LeaseAccount(NamedTuple):
                     amount,
                     f"is more than this lease holds ({written.get(name, 0)})",
                 )
-        parts = self.parts(negated(amounts))
-        return Booking(self, self.changed_by(parts).kept_at_most_the_cost(amounts), parts)
+        shares = self.shares(negated(amounts))
+        return Booking(self, self.changed_by(shares).kept_at_most_the_cost(amounts), shares)
 
     def settled(self, amounts: Mapping[str, int]) -> LeaseAccount:
-        """Set T and K."""
+        """Set T and K to the amounts."""
         written = self.written()
         unwritten = {name: cost - written.get(name, 0) for name, cost in amounts.items()}
         return self._replace(
@@ -124,23 +126,23 @@ class LeaseAccount(NamedTuple):
     def written_out(self, names: Iterable[str]) -> Booking:
         """Make W equal to T for these limits."""
         changes = {name: self.unwritten.get(name, 0) for name in names}
-        parts = self.parts(changes)
+        shares = self.shares(changes)
         unwritten = sum_amounts([self.unwritten, negated(changes)])
-        return Booking(self, self.changed_by(parts)._replace(unwritten=unwritten), parts)
+        return Booking(self, self.changed_by(shares)._replace(unwritten=unwritten), shares)
 
     # --- the end
 
     def at_end(self, failed: bool) -> Mapping[str, int]:
-        """Return what is to be written at the end of the block: T - W, or K - W if it failed."""
+        """Return the amounts to write at the end of the block: T - W, or K - W if it failed."""
         if not failed:
             return self.unwritten
         return {name: self.kept.get(name, 0) - amount for name, amount in self._owned().items()}
 
-    def parts(self, changes: Mapping[str, int]) -> list[ChargeShare]:
+    def shares(self, changes: Mapping[str, int]) -> list[ChargeShare]:
         """Divide debts and credits among the charges.
 
-        A credit goes to the newest charge that still holds some. A debt, and a credit of more
-        than the lease holds, go to the first charge with the limit.
+        A credit goes to the newest charge that still holds tokens of the limit. A debt, and the
+        part of a credit that exceeds all held tokens, go to the first charge with the limit.
         """
         divided: dict[int, dict[str, int]] = {}
         for name, change in changes.items():
@@ -156,36 +158,36 @@ class LeaseAccount(NamedTuple):
                 amounts[name] = amounts.get(name, 0) + left
         return [ChargeShare(position, amounts) for position, amounts in divided.items()]
 
-    def settlements(self, parts: Iterable[ChargeShare]) -> tuple[Settlement, ...]:
-        """Return what to write to each bucket."""
+    def settlements(self, shares: Iterable[ChargeShare]) -> tuple[Settlement, ...]:
+        """Return the settlement of each bucket."""
         return tuple(
             [
                 settlement
-                for position, amounts in parts
+                for position, amounts in shares
                 for settlement in self.charges[position].grant.settlements(amounts)
             ]
         )
 
     def _owned(self) -> dict[str, int]:
-        """Return W, with 0 for limits that were settled without a charge."""
+        """Return W, with a 0 for each limit that was settled without a charge."""
         return sum_amounts([self.written(), dict.fromkeys(self.kept, 0)])
 
     def _first_with(self, name: str) -> int:
         for position, charge in enumerate(self.charges):
             if name in charge.grant.names():
                 return position
-        raise AssertionError(f"{name} was checked when it was named")
+        raise AssertionError(f"no charge of the lease has the limit {name}")
 
-    def changed_by(self, parts: Iterable[ChargeShare]) -> LeaseAccount:
-        """Change what the charges hold."""
+    def changed_by(self, shares: Iterable[ChargeShare]) -> LeaseAccount:
+        """Add the shares to the amounts of their charges."""
         charges = list(self.charges)
-        for position, amounts in parts:
+        for position, amounts in shares:
             charge = charges[position]
             charges[position] = charge._replace(amounts=sum_amounts([charge.amounts, amounts]))
         return self._replace(charges=tuple(charges))
 
     def kept_at_most_the_cost(self, changed: Iterable[str]) -> LeaseAccount:
-        """Lower K to T, where T fell below it: a failure costs no more than a success."""
+        """Lower K to T where T fell below K: a failure costs at most as much as a success."""
         if not self.kept:
             return self
         cost, kept = self.cost(), dict(self.kept)
@@ -196,26 +198,26 @@ class LeaseAccount(NamedTuple):
 
 
 class Booking(NamedTuple):
-    """A change that is booked before it is written, and how to undo that.
+    """A change of an account that is booked before it is written.
 
-    It is undone only if the write certainly did not happen; one of which nothing is known counts
-    as written.
+    The booking is undone only if the write was certainly not made. A write with an unknown outcome
+    counts as made.
     """
 
     before: LeaseAccount
     after: LeaseAccount
-    parts: list[ChargeShare]
+    shares: list[ChargeShare]
 
     def settlements(self) -> tuple[Settlement, ...]:
-        """Return what to write."""
-        return self.after.settlements(self.parts)
+        """Return the settlements to write."""
+        return self.after.settlements(self.shares)
 
     def undone_in(self, account: LeaseAccount) -> LeaseAccount:
-        """Return the account without this booking; others may have been made since."""
+        """Return the account without this booking, but with all that was booked since."""
         before, after = self.before, self.after
         if account is after or account is before:
             return before
-        returned = [ChargeShare(position, negated(amounts)) for position, amounts in self.parts]
+        returned = [ChargeShare(position, negated(amounts)) for position, amounts in self.shares]
         unwritten = [account.unwritten, before.unwritten, negated(after.unwritten)]
         kept = [account.kept, before.kept, negated(after.kept)]
         restored = account.changed_by(returned)._replace(
@@ -224,15 +226,15 @@ class Booking(NamedTuple):
         return restored.kept_at_most_the_cost(restored.kept)
 
 
-def sum_amounts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def sum_amounts(mappings: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Add amounts by limit."""
     total: dict[str, int] = {}
-    for part in parts:
-        for name, amount in part.items():
+    for amounts in mappings:
+        for name, amount in amounts.items():
             total[name] = total.get(name, 0) + amount
     return total
 
 
 def negated(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Turn charges into credits."""
+    """Return the amounts with the opposite sign, so that charges become credits."""
     return {name: -amount for name, amount in amounts.items()}

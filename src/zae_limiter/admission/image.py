@@ -1,9 +1,9 @@
-"""The state of one bucket, and what can be read from it at a moment.
+"""The state of one bucket, and its level at a given moment.
 
-A bucket holds every limit of one entity on one resource. Per limit there is a balance relative to
-a constant epoch: the level at a moment is the balance plus all that has accrued since the epoch,
-but at most the capacity. Nothing is written as time passes, so nothing can be lost or refilled
-twice. A bucket that does not exist is full.
+A bucket holds every limit of one entity on one resource. Each limit has a balance that is relative
+to a constant epoch: the level at a moment is the balance plus the tokens that have accrued since
+the epoch, but at most the capacity. Nothing is written as time passes, so no refill can be lost or
+made twice. A bucket that does not exist is full.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 
 EPOCH_MS = 1_577_836_800_000  # 2020-01-01T00:00Z; stored balances depend on it: never change it
 HOUR_MS = 3_600_000
-
-
-# Far enough: what does not refill never reaches anything by itself. Fits a column of SQLite.
+# The moment at which a limit without refill reaches a higher level. It fits a column of SQLite.
 NEVER_MS = 2**62
-Holds = Mapping[str, Mapping[int, int]]  # slots by stored name and the moment that they expire
+Holds = Mapping[str, Mapping[int, int]]  # held slots by stored name and moment of expiry
 
 
 class Rate(NamedTuple):
     """Capacity and refill of a limit in stored units.
 
-    A limit on calls in flight refills 0; its period is how long a slot is held without renewal.
+    A limit on calls in flight has a refill of 0; its period is the time for which a slot is held
+    without renewal.
     """
 
     capacity_milli: int
@@ -44,8 +43,8 @@ class Rate(NamedTuple):
 class LimitState(NamedTuple):
     """One limit of a bucket.
 
-    ``consumed_milli`` is net consumption since the bucket began; ``counted_milli`` is its value
-    when the current usage window began.
+    ``consumed_milli`` is the net consumption since the bucket was created, and ``counted_milli`` is
+    the value of ``consumed_milli`` at the beginning of the current usage window.
     """
 
     balance_milli: int
@@ -57,20 +56,21 @@ class LimitState(NamedTuple):
 class BucketImage(NamedTuple):
     """A whole bucket; ``limits`` is keyed by stored name (see ``InForce.keys``).
 
-    ``through_children`` and ``tally`` count in the current usage window: millitokens, by plain
-    name, that children of the entity have counted, too; and acquires that were rejected or have
-    waited, as far as clients have reported them. ``holds`` are the slots that are taken, of limits
-    on calls in flight: the balance of such a limit is what is free. None if the bucket has no such
-    limit.
-    ``paused_until_ms`` is until when no charge is admitted, whatever the bucket holds; it may be
-    over, since the next charge removes it. ``life`` tells a bucket from one of the same key that
-    was deleted before: slots belong to the life in which they were taken. Empty if none ever were.
+    Two fields count in the current usage window. ``through_children`` are the millitokens, by plain
+    name, that children of the entity count as well. ``tally`` counts the acquires that were
+    rejected or have waited, as far as clients have reported them.
+
+    ``holds`` are the taken slots of limits on calls in flight, whose balance is the number of free
+    slots; None if the bucket has no such limit. ``paused_until_ms`` is the end of a pause, during
+    which no charge is admitted. This moment may have passed: the next charge removes it. ``life``
+    distinguishes the bucket from a deleted bucket with the same key, since slots belong to the life
+    in which they were taken; it is empty if the bucket never had slots.
     """
 
     limits: dict[str, LimitState]
-    config_version: int  # the newest configuration it has seen; 0: only limits of calls
-    expires_ms: int | None  # TTL: may be deleted from then on, once it is full; None: never
-    window_hour: int  # the hour that usage is counted for
+    config_version: int  # the newest that the bucket has seen; 0 if it has limits of calls only
+    expires_ms: int | None  # TTL: from this moment on a full bucket may be deleted; None: never
+    window_hour: int  # the hour of the current usage window
     admitted: int = 0
     admitted_counted: int = 0
     writes: int = 0
@@ -82,22 +82,22 @@ class BucketImage(NamedTuple):
 
 
 def is_slots(rate: Rate) -> bool:
-    """Whether a limit bounds the calls in flight."""
+    """Tell whether a limit bounds the calls in flight."""
     return rate.refill_milli == 0
 
 
 def is_paused(image: BucketImage, now_ms: int) -> bool:
-    """Whether the bucket admits nothing at the moment, whatever it holds."""
+    """Tell whether a pause stops every charge at this moment."""
     return image.paused_until_ms is not None and now_ms < image.paused_until_ms
 
 
 def running_pause_ms(image: BucketImage, now_ms: int) -> int | None:
-    """Return until when the bucket is paused; None if it is not, or not any more."""
+    """Return the end of a pause that is still running; None if the bucket is not paused now."""
     return image.paused_until_ms if is_paused(image, now_ms) else None
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
-    """Return what has accrued since the epoch at a rate."""
+    """Return the millitokens that have accrued since the epoch at a rate."""
     return accrued_milli(now_ms - EPOCH_MS, rate.refill_milli, rate.period_ms)
 
 
@@ -121,14 +121,14 @@ def reaches_ms(state: LimitState, wanted_milli: int) -> int:
 
 
 def is_full(state: LimitState, now_ms: int) -> bool:
-    """Whether a limit is full, which is the same as absent."""
+    """Tell whether a limit is full. A full limit and an absent one are the same."""
     return state.balance_milli >= full_balance(state.rate, now_ms)
 
 
 def full_at_ms(image: BucketImage) -> int:
-    """Return when the bucket is as good as absent.
+    """Return the moment from which on the bucket is the same as an absent one.
 
-    Every limit is full again by then, debts are repaid, slots expired, and its pause is over.
+    By then every limit is full, debts are repaid, slots have expired and the pause is over.
     """
     moments = [
         reaches_ms(state, state.rate.capacity_milli)

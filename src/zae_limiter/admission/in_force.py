@@ -14,22 +14,25 @@ from zae_limiter.models.timestamps import MILLI
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
-CENTURY_MS = 100 * 366 * 86_400_000  # a TTL that far away means: never
-WEEK_MS = 7 * 86_400_000  # beyond what usage needs: a busy bucket's TTL is written once a week
-ALIAS = "~"  # between name and digest of a call's limit; no limit name contains it
+CENTURY_MS = 100 * 366 * 86_400_000  # a bucket with a TTL as far away as this never expires
+WEEK_MS = 7 * 86_400_000  # added to the retention of usage: so the TTL is written once a week
+ALIAS = "~"  # separates name and digest of a call's limit; no limit name contains it
 
 
 class InForce:
     """Limits in force for one entity on one resource.
 
-    ``version`` is the configuration version of the namespace when they were resolved. ``keys`` are
-    the names under which a bucket stores them: their own, except where a call brings a limit
-    that the ``governing`` configuration has with other parameters. Then the call's limit is stored
-    beside the configured one, since switching one balance back and forth would give each the
-    other's tokens. ``slot_keys`` are those of limits on calls in flight, ``token_names`` the names
-    of all others. ``keep_ms`` is the TTL of an unused bucket; None for ever. ``fill_ms`` is how
-    long the slowest limit takes from empty to full. In ``digests`` a store notes which stored
-    forms of a bucket were seen to hold exactly these limits.
+    ``version`` is the configuration version of the namespace when the limits were resolved.
+
+    ``keys`` are the names under which a bucket stores the limits. A limit is stored under its own
+    name, unless a call brings a limit that the ``governing`` configuration has with other
+    parameters. Then the call's limit is stored under a key of its own, beside the configured one:
+    with one shared balance, each of the two would get the other's tokens.
+
+    ``slot_keys`` are the keys of limits on calls in flight, ``token_names`` the names of all other
+    limits. ``keep_ms`` is the TTL of an unused bucket; with None the bucket is kept for ever.
+    ``fill_ms`` is the time that the slowest limit takes from empty to full. In ``digests`` a store
+    notes the digests of stored buckets that hold exactly these limits.
     """
 
     __slots__ = (
@@ -66,7 +69,7 @@ class InForce:
         self.rates = tuple(Rate.of(limit) for limit in limits)
         self.keys = self.names if governing is None else self._keys_beside(governing)
         self._named_keys = tuple(zip(self.names, self.keys, strict=True))
-        self.keyed_rates = tuple(zip(self.keys, self.rates, strict=True))  # every charge asks
+        self.keyed_rates = tuple(zip(self.keys, self.rates, strict=True))
         self.slot_keys = tuple(key for key, rate in self.keyed_rates if is_slots(rate))
         self.token_names = self.name_set - {plain_name(key) for key in self.slot_keys}
         self.fill_ms = max((limit.time_to_fill_ms for limit in limits), default=0)
@@ -76,11 +79,11 @@ class InForce:
 
     @property
     def governing_version(self) -> int:
-        """The configuration version that a bucket notes; 0 for a call's limits."""
+        """The configuration version that is stored in a bucket; 0 for a call's limits."""
         return 0 if self.source is ConfigSource.OVERRIDE else self.version
 
     def at(self, shard: Shard) -> InForce:
-        """Return the same limits at the rates of a shard, which has no TTL of its own."""
+        """Return the same limits with the rates of a shard. A shard has no TTL of its own."""
         if shard.n == 1:
             return self
         share = self._shares.get(shard)
@@ -98,41 +101,38 @@ class InForce:
         return self.rates[self.keys.index(key)]
 
     def amounts_milli(self, consume: Mapping[str, int]) -> dict[str, int]:
-        """Return the amount of every limit by stored name; 0 for limits the call does not name."""
+        """Return the amount of every limit by stored name; 0 if the call does not name a limit."""
         return {key: consume.get(name, 0) * MILLI for name, key in self._named_keys}
 
     def add_slots(self, amounts_milli: dict[str, int], consume: Mapping[str, int]) -> None:
-        """Add a slot of each limit on calls in flight that an acquire does not name."""
+        """Add one slot for each limit on calls in flight that an acquire does not name."""
         for key in self.slot_keys:
             if plain_name(key) not in consume:
                 amounts_milli[key] = MILLI
 
     def extended_ttl(self, expires_ms: int | None, now_ms: int, usage_ms: int = 0) -> int | None:
-        """Return the TTL of a bucket; extended when less than half of the time is left.
+        """Return the TTL of a bucket, extended if less than half of its time remains.
 
-        Extending it with every charge would make each of them larger. A bucket whose last hour of
-        usage lives in it is kept for ``usage_ms`` after the end of that hour.
+        The TTL is not extended with every charge, since that would make every write larger. If the
+        bucket itself stores its last hour of usage, it is kept for ``usage_ms`` after that hour.
         """
         keep_ms = self.keep_ms
         if keep_ms is None:
             return None
         least_ms = keep_ms // 2
         if usage_ms:
-            usage_ms += HOUR_MS  # until the hour ends
-            # Without max(), which takes 1,200 instructions.
-            if least_ms < usage_ms:
-                least_ms = usage_ms
-            if keep_ms < usage_ms + WEEK_MS:
-                keep_ms = usage_ms + WEEK_MS
+            usage_ms += HOUR_MS  # the retention begins at the end of the hour
+            least_ms = max(least_ms, usage_ms)
+            keep_ms = max(keep_ms, usage_ms + WEEK_MS)
         if expires_ms is not None and expires_ms - now_ms > least_ms:
             return expires_ms
         return now_ms + keep_ms if keep_ms < CENTURY_MS else None
 
     def outlasts_refill(self, until_ms: int | None, limit_count: int, now_ms: int) -> bool:
-        """Tell without a look at the levels that a bucket without debts is full by ``until_ms``.
+        """Tell whether a bucket without debts is certainly full by ``until_ms``, at any level.
 
-        ``limit_count`` is how many limits the bucket holds: others than those in force may take
-        longer to fill.
+        ``limit_count`` is the number of limits in the bucket. If the bucket holds more than the
+        limits in force, the others may take longer to fill.
         """
         return until_ms is None or (
             until_ms - now_ms >= self.fill_ms and limit_count == len(self.keys)
@@ -153,26 +153,29 @@ class InForce:
 
 def alias_of(name: str, rate: Rate) -> str:
     """Return the stored name of a call's limit beside a configured one of the same name."""
-    from hashlib import blake2s  # not before it is needed: it adds 2 ms to the import
+    from hashlib import blake2s  # imported here, since it adds 2 ms to the import of the package
 
-    # Limits with the same digest would share a balance. With 64 bits the chance that any two of a
-    # million different ones do is 1 in 37 million.
+    # Two limits with the same digest would share a balance. With 64 bits, the chance that this
+    # happens among a million different limits is 1 in 37 million.
     digest = blake2s(",".join(map(str, rate)).encode(), digest_size=8).hexdigest()
     return f"{name}{ALIAS}{digest}"
 
 
 def plain_name(key: str) -> str:
-    """Return the name that users know, from a stored name."""
+    """Return the name of a limit as users know it, from its stored name."""
     return key.partition(ALIAS)[0]
 
 
 def is_alias(key: str) -> bool:
-    """Whether a stored name belongs to a limit that a call brought."""
+    """Tell whether a stored name belongs to a limit that a call brought."""
     return ALIAS in key
 
 
 def expires_ms(image: BucketImage, in_force: InForce, now_ms: int, usage_ms: int = 0) -> int | None:
-    """Return when the bucket may expire; None for never. ``usage_ms`` is how long usage is kept."""
+    """Return the moment at which the bucket may expire; None if it never does.
+
+    ``usage_ms`` is the retention of usage.
+    """
     until = in_force.extended_ttl(image.expires_ms, now_ms, usage_ms)
     if until is None:
         return None

@@ -1,4 +1,4 @@
-"""Re-basing: a bucket is brought to the limits in force, without creating or losing a token."""
+"""Re-basing: bringing a bucket to the limits in force without creating or losing a token."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zae_limiter.admission.moves import rebase_move
 from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.exceptions import ValidationError
 
-MAX_STORED = 64  # twice what one call may bring; bounds the size of an item
+MAX_STORED = 64  # twice the limits that one call may bring; it bounds the size of an item
 
 
 def full_bucket(in_force: InForce, now_ms: int) -> BucketImage:
-    """Return a full bucket, which is the same as an absent one."""
+    """Return a full bucket. A full bucket and an absent one are the same."""
     limits = {
         key: full_limit(rate, now_ms)
         for key, rate in zip(in_force.keys, in_force.rates, strict=True)
@@ -36,10 +36,11 @@ def full_limit(rate: Rate, now_ms: int) -> LimitState:
 
 
 def has_limits(image: BucketImage, in_force: InForce) -> bool:
-    """Whether the bucket holds exactly the limits in force.
+    """Tell whether the bucket holds every limit in force, with the same parameters.
 
-    Balances count from the epoch at the limit's own rate: charging one with another rate would
-    be off by years of accrual, so no charge goes past this check. Extra limits do not matter.
+    A balance counts from the epoch at the limit's own rate. A charge at another rate would be off
+    by years of accrual, so every charge makes this check first. The bucket may hold other limits
+    as well.
     """
     limits = image.limits
     for key, rate in in_force.keyed_rates:
@@ -50,14 +51,15 @@ def has_limits(image: BucketImage, in_force: InForce) -> bool:
 
 
 def is_newer(image: BucketImage, in_force: InForce) -> bool:
-    """Whether the bucket has seen a newer configuration than the caller."""
+    """Tell whether the bucket has seen a newer configuration than the caller."""
     return image.config_version > in_force.version
 
 
 def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
-    """Return the bucket with the limits in force: others keep their level, missing ones are full.
+    """Return the bucket with the limits in force.
 
-    Limits that are not in force stay, unchecked; those of earlier calls are dropped once full.
+    A limit with other parameters keeps its level, and a missing limit is added full. Limits that
+    are not in force stay in the bucket, but those that earlier calls brought are dropped once full.
     """
     limits = dict(image.limits)
     for key, rate in zip(in_force.keys, in_force.rates, strict=True):
@@ -77,7 +79,7 @@ def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
 
 
 def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
-    """Return one limit at another rate, with the same level."""
+    """Return a limit with another rate and the same level."""
     if state.rate == rate:
         return state
     balance = rebase_move("", state, rate, now_ms).applied(state.balance_milli)
@@ -85,7 +87,7 @@ def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
 
 
 def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
-    """Drop full limits of earlier calls; their usage is added to another limit of that name."""
+    """Drop full limits of earlier calls, and add their usage to another limit of the same name."""
     for key in [key for key in limits if is_alias(key) and key not in wanted]:
         if namesake(key, limits) is not None and is_full(limits[key], now_ms):
             _drop(key, limits)
@@ -94,14 +96,14 @@ def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], n
 def _drop(key: str, limits: dict[str, LimitState]) -> None:
     dropped = limits.pop(key)
     heir = namesake(key, limits)
-    assert heir is not None, "what it has used needs another limit of the name"
+    assert heir is not None, "the usage of a dropped limit needs another limit of the same name"
     uncounted = dropped.consumed_milli - dropped.counted_milli
     kept = limits[heir]
     limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
 
 
 def namesake(key: str, limits: Collection[str]) -> str | None:
-    """Return the stored name of another limit that users know under the same name."""
+    """Return the stored name of another limit with the same plain name; None if there is none."""
     name = plain_name(key)
     if name in limits:
         return name
@@ -109,9 +111,9 @@ def namesake(key: str, limits: Collection[str]) -> str | None:
 
 
 def without_drops(before: BucketImage, target: BucketImage, *, allowed: int = 0) -> BucketImage:
-    """Return ``target`` with the limits that it drops from ``before``, except the first few.
+    """Return ``target`` with the dropped limits of ``before`` put back, except ``allowed`` of them.
 
-    Some writes cannot drop any, or one at most.
+    Some writes cannot drop limits at all, and others can drop one.
     """
     dropped = [key for key in before.limits if key not in target.limits]
     if len(dropped) <= allowed:

@@ -50,10 +50,10 @@ def bucket_states(
 def counted_state(
     entity_id: str, resource: str, image: BucketImage, limit_name: str, now_ms: int
 ) -> BucketState | None:
-    """Return the state with which a bucket counts towards the capacity of its resource.
+    """Return the state that a bucket contributes to the capacity of its resource.
 
-    That is the state of its stored limit, or of the largest limit of that name that calls
-    brought if the stored one was never used there; None if the bucket has no such limit.
+    This is the state of the configured limit. If the configured limit was never used there, it is
+    the state of the largest limit of that name that calls brought. None if there is no such limit.
     """
     states = [
         state
@@ -68,10 +68,11 @@ def counted_state(
 def statuses_after(
     grant: Grant, since: Mapping[str, int], cost: Mapping[str, int], now_ms: int
 ) -> list[LimitStatus]:
-    """Return what a charge has left of every limit, by its own answer, with what accrued since.
+    """Return the remaining tokens of every limit, from the store's answer to a charge.
 
-    ``since`` are the tokens that the lease has taken (or given back) after that charge, ``cost`` is
-    all that it costs. A limit in debt is exceeded: no call is admitted until the debt is repaid.
+    Tokens that have accrued since the answer are included. ``since`` are the tokens that the lease
+    has taken (negative: given back) after this charge, and ``cost`` is the cost of the whole lease.
+    A limit in debt is exceeded: no call is admitted until the debt is repaid.
     """
     statuses = []
     for charge, answered in zip(grant.charges, grant.images, strict=False):
@@ -82,7 +83,7 @@ def statuses_after(
             state, taken_milli = image.limits[key], since.get(limit.name, 0) * MILLI
             left = state._replace(balance_milli=state.balance_milli - taken_milli)
             level, requested = level_milli(left, now_ms), cost.get(limit.name, 0)
-            if limit.is_concurrent:  # slots are held, and cost nothing
+            if limit.is_concurrent:  # slots are held and are no part of the cost
                 requested = charge.amounts_milli[key] // MILLI
                 retry_after = retry_after_s(image, key, 0, now_ms)
             else:

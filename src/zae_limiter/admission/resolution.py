@@ -1,4 +1,4 @@
-"""Which limits are in force: those of the first configuration level that has any, as a whole."""
+"""The choice of the limits in force: all limits of the first configuration level that has any."""
 
 from __future__ import annotations
 
@@ -22,71 +22,61 @@ from zae_limiter.models.limit import Limit
 
 
 class Scope:
-    """The buckets that one acquire concerns: the entity's, and its parent's if it cascades."""
+    """The buckets that one acquire charges: the entity's, and its parent's if it cascades.
+
+    ``buckets`` holds the entity id and the limits in force of each of them, the entity first.
+    """
 
     __slots__ = ("_through_child", "buckets", "has_slots", "names", "resource")
 
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
-        self.names = names = buckets[0][1].name_set
-        self._through_child = tokens = buckets[0][1].token_names
-        self.has_slots = bool(buckets[0][1].slot_keys)
-        if len(buckets) > 1:
-            parent = buckets[1][1]
-            self.has_slots = self.has_slots or bool(parent.slot_keys)
-            if parent.name_set is not names:  # they often have the same limits
-                self.names = names | parent.name_set
-                self._through_child = tokens & parent.token_names
+        limits = [in_force for _, in_force in buckets]
+        self.names = frozenset[str]().union(*[each.name_set for each in limits])
+        self.has_slots = any(each.slot_keys for each in limits)
+        # The parent counts the limits that its child has as well.
+        self._through_child = limits[0].token_names.intersection(
+            *[each.token_names for each in limits[1:]]
+        )
 
     def charges(
         self, amounts: Mapping[str, int], field: str = "consume", takes_slot: bool = True
     ) -> tuple[Charge, ...]:
-        """Return the charge of each bucket: the amounts of the limits that it has.
+        """Return the charge of each bucket: the amounts of the limits that the bucket has.
 
-        An acquire (``takes_slot``) takes a slot of each limit on calls in flight, unless
-        ``amounts`` says otherwise.
+        An acquire (``takes_slot``) takes one slot of each limit on calls in flight, unless
+        ``amounts`` names another number.
         """
         for name in amounts:
             if name not in self.names:
                 self._raise_unknown(amounts, field)
-        resource = self.resource
-        entity_id, in_force = self.buckets[0]
-        taken = in_force.amounts_milli(amounts)
-        takes_slot = takes_slot and self.has_slots
-        if takes_slot:
-            in_force.add_slots(taken, amounts)
-        charge = Charge(
-            entity_id=entity_id,
-            resource=resource,
-            in_force=in_force,
-            amounts_milli=taken,
-            through_child=NO_NAMES,
-        )
-        if len(self.buckets) == 1:
-            return (charge,)
-        parent_id, above = self.buckets[1]
-        through_child = self._through_child
-        taken = above.amounts_milli(amounts)
-        if takes_slot:
-            above.add_slots(taken, amounts)
-        return charge, Charge(
-            entity_id=parent_id,
-            resource=resource,
-            in_force=above,
-            amounts_milli=taken,
-            through_child=through_child,
-        )
+        charges: list[Charge] = []
+        for entity_id, in_force in self.buckets:
+            taken = in_force.amounts_milli(amounts)
+            if takes_slot:
+                in_force.add_slots(taken, amounts)
+            is_parent = bool(charges)
+            charges.append(
+                Charge(
+                    entity_id=entity_id,
+                    resource=self.resource,
+                    in_force=in_force,
+                    amounts_milli=taken,
+                    through_child=self._through_child if is_parent else NO_NAMES,
+                )
+            )
+        return tuple(charges)
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:
-        """Whether one of the buckets has seen newer configuration and holds other limits."""
+        """Tell whether a bucket has seen a newer configuration and holds other limits."""
         return any(
             image is not None and is_newer(image, in_force) and not has_limits(image, in_force)
             for image, (_, in_force) in zip(images, self.buckets, strict=True)
         )
 
     def _raise_unknown(self, amounts: Mapping[str, int], field: str) -> None:
-        """Raise for a limit that no bucket of this scope has: it would be ignored silently."""
+        """Raise for a limit that no bucket of this scope has; its amount would have no effect."""
         unknown = min(amounts.keys() - self.names)
         raise ValidationError(
             f"{field}.{unknown}",
@@ -98,7 +88,7 @@ class Scope:
 class Resolved(NamedTuple):
     """The configuration of one entity on one resource.
 
-    ``in_force`` is None where no level has limits.
+    ``in_force`` is None if no configuration level has limits.
     """
 
     in_force: InForce | None
@@ -106,8 +96,8 @@ class Resolved(NamedTuple):
     parent_id: str | None
     cascade: bool
     version: int  # the configuration version of the namespace
-    alone: Scope | None  # the stored limits without a parent, prepared for many calls
-    shared: SharedConfig  # the levels that hold for other entities on the resource, too
+    alone: Scope | None  # the scope of an acquire that does not cascade, prepared for many calls
+    shared: SharedConfig  # the levels that apply to other entities on the resource as well
 
 
 def resolve(
@@ -137,7 +127,7 @@ def levels(snapshot: ConfigSnapshot) -> tuple[tuple[ConfigSource, LevelConfig | 
 
 
 def override(limits: tuple[Limit, ...], resolved: Resolved, ttl_multiplier: int) -> InForce:
-    """Return the limits that a call brings, stored beside configured ones that differ."""
+    """Return the limits that a call brings, in force in place of the configured ones."""
     return InForce(
         limits, ConfigSource.OVERRIDE, resolved.version, ttl_multiplier, resolved.in_force
     )
@@ -150,7 +140,7 @@ def _winning(snapshot: ConfigSnapshot, ttl_multiplier: int) -> InForce | None:
     return None
 
 
-@lru_cache(maxsize=1024)  # more than a namespace has different limits
+@lru_cache(maxsize=1024)  # a namespace has fewer different sets of limits
 def _in_force(
     limits: tuple[Limit, ...], source: ConfigSource, version: int, ttl_multiplier: int
 ) -> InForce:

@@ -16,7 +16,7 @@ from zae_limiter.models.timestamps import MILLI
 
 
 def settle(image: BucketImage | None, settlement: Settlement, now_ms: int) -> BucketImage | None:
-    """Return the bucket after its debts and credits; None if it is absent and there is no debt."""
+    """Return the bucket after its debts and credits; None if it is absent and gets only credits."""
     in_force, amounts = settlement.in_force, settlement.amounts_milli
     if image is None:
         if all(amount <= 0 for amount in amounts.values()):
@@ -50,7 +50,10 @@ def _with_released(image: BucketImage, released: Iterable[SlotHold], now_ms: int
 def renew(
     image: BucketImage | None, renewal: Renewal, now_ms: int
 ) -> tuple[BucketImage | None, tuple[int | None, ...]]:
-    """Return the bucket after slots were renewed, and when each hold expires; None: it had."""
+    """Return the bucket after a renewal, and the new expiry of each hold.
+
+    The expiry is None for a hold that had expired before the renewal.
+    """
     if image is None or image.holds is None:
         return image, (None,) * len(renewal.holds)
     ledger = SlotLedger(image, now_ms)
@@ -61,9 +64,9 @@ def renew(
 
 
 def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) -> LimitState:
-    """Take a debt or add a credit; a debt is taken from the capacity, not from an overflow.
+    """Take a debt or add a credit. An overflow is cut off before a debt is taken.
 
-    What is forfeited is no longer counted as consumed; the balance stays.
+    A forfeited credit changes only the count of consumed tokens; the balance stays.
     """
     balance = state.balance_milli
     if forfeits:
@@ -77,13 +80,13 @@ def _shift(state: LimitState, amount_milli: int, now_ms: int, forfeits: bool) ->
 
 
 def reset(image: BucketImage, now_ms: int) -> tuple[BucketImage, list[Move]]:
-    """Fill every limit; consumption stays counted. Return the moves, too."""
+    """Return the bucket with every limit full, and the moves. Consumption stays counted."""
     moves = reset_moves(image, now_ms)
     return _moved(image, moves), moves
 
 
 def reset_moves(image: BucketImage, now_ms: int) -> list[Move]:
-    """Return the moves of a reset. Slots stay held: they come back when the blocks end."""
+    """Return the moves of a reset. Slots stay held: they become free when their blocks end."""
     return [
         reset_move(key, state, now_ms)
         for key, state in image.limits.items()
@@ -94,7 +97,10 @@ def reset_moves(image: BucketImage, now_ms: int) -> list[Move]:
 def top_up(
     image: BucketImage, amounts: Mapping[str, int], now_ms: int
 ) -> tuple[BucketImage, list[Move]]:
-    """Add whole tokens, up to the capacity; consumption stays counted. Return the moves, too."""
+    """Return the bucket with whole tokens added, up to the capacity, and the moves.
+
+    Consumption stays counted.
+    """
     check_topped(image.limits, amounts)
     moves = [
         top_up_move(name, image.limits[name], amount * MILLI, now_ms)
@@ -104,10 +110,10 @@ def top_up(
 
 
 def paused_until(before_ms: int | None, until_ms: int, now_ms: int) -> int | None:
-    """Return the end of a pause after another one was asked for; None if the bucket is not paused.
+    """Return the end of a bucket's pause after a new pause was requested; None if it is lifted.
 
-    Of two that overlap the later end holds: clients that pause a bucket at the same time need not
-    know of each other. One that ends now lifts the pause.
+    The later end of two pauses counts, so that clients can pause a bucket without knowing of each
+    other. A pause that ends now lifts the one before.
     """
     if until_ms <= now_ms:
         return None
@@ -123,9 +129,9 @@ def _moved(image: BucketImage, moves: Iterable[Move]) -> BucketImage:
 
 
 def added_milli(moves: Iterable[Move]) -> dict[str, int]:
-    """Sum what moves add, by limit, for the audit event of a reset or top-up.
+    """Sum the millitokens that moves add, by limit, for the audit event of a reset or top-up.
 
-    A limit that calls brought beside the configured one of its name is called ``name (of calls)``.
+    A limit that calls brought is listed as ``name (of calls)``, apart from the configured limit.
     """
     added: dict[str, int] = {}
     for move in moves:
@@ -135,7 +141,7 @@ def added_milli(moves: Iterable[Move]) -> dict[str, int]:
 
 
 def check_topped(stored: Mapping[str, LimitState], amounts: Mapping[str, int]) -> None:
-    """Raise unless the bucket has all limits that are to be topped up, and they hold tokens."""
+    """Raise unless the bucket has all limits that are to be topped up, and none has slots."""
     for name in amounts:
         if name in stored and is_slots(stored[name].rate):
             raise ValidationError("amounts", name, "has slots, which come back by themselves")

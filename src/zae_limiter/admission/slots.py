@@ -1,11 +1,11 @@
-"""Slots: limits on calls in flight, each held until its block ends or its lease expires.
+"""Slots, which bound the calls in flight. A call holds a slot until its block or its lease ends.
 
-Such a limit does not refill: its balance is the number of free slots. The slots that are taken are
-counted by the moment at which they expire, in steps of a sixth of the lease's TTL, so that
-thousands of holders are a handful of numbers. Free slots and held ones always add up to the
-capacity. A lease is renewed by moving its slots to a later moment. Slots that have expired become
-free with the next write that takes or renews some (they are swept). All slots of a bucket that has
-been split are in its first shard: what one shard has lent, no other could call in.
+A limit with slots does not refill: its balance is the number of free slots. Taken slots are counted
+by the moment at which they expire, in steps of a sixth of the lease's TTL, so that thousands of
+holders are a handful of numbers. Free slots and held slots always add up to the capacity. A lease
+is renewed by moving its slots to a later moment. Expired slots are swept: the next write that takes
+or renews slots makes them free. If a bucket is split, its first shard keeps all slots, since no
+shard could take back a slot that another shard has given out.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from zae_limiter.admission.image import BucketImage, is_slots
 from zae_limiter.admission.moves import Move
 from zae_limiter.models.timestamps import MILLI
 
-STEPS = 6  # in the TTL of a lease: at most eight numbers per limit, and a lease lives 5/6 of it
-# A lease is lost that long before its slots expire in the store. Clocks may differ by half of it.
+STEPS = 6  # per TTL of a lease: at most eight numbers per limit; a lease lives at least 5/6 of it
+# A client gives up a lease this long before its slots expire in the store, since the clocks of two
+# clients may differ by half of it.
 MARGIN_MS = 1000
-RETRY_S = 1.0  # until a rejected caller should ask again: the end of a block cannot be foretold
+RETRY_S = 1.0  # a rejected caller asks again after this time: nobody knows when a block will end
 
 
 class SlotHold(NamedTuple):
-    """Slots of one limit, by stored name, that are held until ``expires_ms``.
+    """Slots of one limit, given by its stored name, that are held until ``expires_ms``.
 
-    ``life`` is that of the bucket they were taken from: one that was created again since has given
-    its slots to others.
+    ``life`` is the life of the bucket in which they were taken. If the bucket was deleted and
+    created again since, its slots belong to others.
     """
 
     key: str
@@ -37,23 +38,23 @@ class SlotHold(NamedTuple):
 
 
 def expiry_ms(lease_ttl_ms: int, now_ms: int) -> int:
-    """Return when slots expire that are taken now: a whole number of steps and of seconds."""
+    """Return the expiry of slots that are taken now, rounded down to a whole step."""
     step_ms = -(-lease_ttl_ms // (STEPS * MILLI)) * MILLI
     return (now_ms + lease_ttl_ms) // step_ms * step_ms
 
 
 def renewal_ms(expires_ms: int, now_ms: int) -> int:
-    """Return when to renew: half way to the moment at which the lease is lost."""
+    """Return the moment of the next renewal: half way to the moment at which the lease is lost."""
     return now_ms + max(0, expires_ms - MARGIN_MS - now_ms) // 2
 
 
 def is_lost(expires_ms: int, now_ms: int) -> bool:
-    """Whether slots may be swept by another client, whose clock may be ahead of this one."""
+    """Tell whether another client, whose clock may be ahead of this one, may sweep the slots."""
     return now_ms >= expires_ms - MARGIN_MS
 
 
 def swept(image: BucketImage, now_ms: int) -> BucketImage:
-    """Return the bucket with the slots free that have expired."""
+    """Return the bucket after its expired slots became free."""
     holds = image.holds
     if not holds or all(moment > now_ms for held in holds.values() for moment in held):
         return image
@@ -61,7 +62,10 @@ def swept(image: BucketImage, now_ms: int) -> BucketImage:
 
 
 def retry_after_s(image: BucketImage, key: str, amount_milli: int, now_ms: int) -> float:
-    """Return when a caller should ask again: soon, or once enough slots have expired by then."""
+    """Return the seconds until a caller should ask again.
+
+    This is when enough slots have expired, but at most ``RETRY_S``: blocks may end earlier.
+    """
     free = image.limits[key].balance_milli
     if free >= amount_milli:
         return 0.0
@@ -73,10 +77,11 @@ def retry_after_s(image: BucketImage, key: str, amount_milli: int, now_ms: int) 
 
 
 class SlotWrite(NamedTuple):
-    """What one write does to the slots of one limit, besides the number of free ones.
+    """The changes that one write makes to the held slots of one limit.
 
-    ``expired`` are removed, and must be as they were seen. From the moments in ``removed`` slots
-    are taken away, so many must be there; to those in ``added`` they are added.
+    All three map moments of expiry to numbers of slots. ``expired`` slots are deleted, and the
+    stored numbers must be the same. ``removed`` numbers are subtracted, and at least as many slots
+    must be stored. ``added`` numbers are added.
     """
 
     key: str
@@ -86,7 +91,7 @@ class SlotWrite(NamedTuple):
 
 
 class _Changes:
-    """What a write changes about one limit, while it is planned."""
+    """The changes of a planned write to the slots of one limit."""
 
     __slots__ = ("added", "expired", "freed", "removed", "taken")
 
@@ -98,7 +103,7 @@ class _Changes:
 
 
 class SlotLedger:
-    """The slots of a bucket while one write is planned. Expired ones are swept first."""
+    """The slots of a bucket while one write is planned. Expired slots are swept first."""
 
     __slots__ = ("_changes", "_held", "_image", "_now_ms")
 
@@ -116,20 +121,20 @@ class SlotLedger:
                     del held[moment]
 
     def release(self, hold: SlotHold) -> bool:
-        """Free slots; False if they have expired, and are free or held by another caller."""
+        """Free the slots of a hold; return False if the hold has expired."""
         if not self._remove(hold):
             return False
         self._of(hold.key).freed += hold.slots
         return True
 
     def renew(self, hold: SlotHold) -> int | None:
-        """Move slots to a later moment and return it; None if they have expired."""
+        """Move the slots of a hold to a later expiry and return it; None if they have expired."""
         if not self._remove(hold):
             return None
         return self._add(hold.key, hold.slots)
 
     def take(self, key: str, count: int) -> int:
-        """Take slots, whether or not they are free, and return when they expire."""
+        """Take slots, whether or not they are free, and return their expiry."""
         self._of(key).taken += count
         return self._add(key, count)
 
@@ -143,13 +148,16 @@ class SlotLedger:
         return self._image._replace(limits=limits, holds=self._held)
 
     def move(self, key: str, *, asked: bool) -> Move:
-        """Return the move of the number of free slots; refused if too few are, where ``asked``."""
+        """Return the move of the number of free slots.
+
+        If ``asked``, the write is refused if too few slots are free.
+        """
         changes = self._changes.get(key) or _Changes()
         net = (changes.freed - changes.taken) * MILLI
         return Move(key, -net if asked else None, None, net, None)
 
     def writes(self) -> list[SlotWrite]:
-        """Return the rest of the write, for each limit that it changes."""
+        """Return the changes of the held slots, for each limit that the write changes."""
         return [
             SlotWrite(key, each.expired, each.removed, each.added)
             for key, each in self._changes.items()
@@ -184,7 +192,7 @@ class SlotLedger:
 def take_slots(
     image: BucketImage, amounts_milli: Mapping[str, int], keys: Iterable[str], now_ms: int
 ) -> tuple[BucketImage, tuple[SlotHold, ...]]:
-    """Return the bucket after slots were taken that are free, and the holds."""
+    """Return the bucket after free slots were taken, and the holds."""
     ledger = SlotLedger(image, now_ms)
     holds = tuple(
         SlotHold(key, count, ledger.take(key, count), image.life)
@@ -195,7 +203,7 @@ def take_slots(
 
 
 def with_slot_limits(image: BucketImage) -> BucketImage:
-    """Return the bucket with holds of just those limits that bound the calls in flight."""
+    """Return the bucket with ``holds`` for exactly the limits that bound the calls in flight."""
     keys = [key for key, state in image.limits.items() if is_slots(state.rate)]
     if not keys:
         return image if image.holds is None else image._replace(holds=None)

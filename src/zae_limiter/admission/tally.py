@@ -15,9 +15,10 @@ NO_ASKED: Mapping[str, int] = MappingProxyType({})
 class Tally(NamedTuple):
     """Counts of one bucket in one hour.
 
-    ``rejected`` are acquires that ended in a rejection; ``through_children`` of them were acquires
-    of children, which count them, too. ``waited`` are acquires that waited, however they ended.
-    ``asked`` is the largest rejected amount of each limit, in whole tokens by plain name.
+    ``rejected`` counts acquires that ended in a rejection. ``through_children`` of them were
+    acquires of children, which the children count as well. ``waited`` counts acquires that waited,
+    whether they were granted or rejected. ``asked`` is the largest rejected amount of each limit,
+    in whole tokens by plain name.
     """
 
     rejected: int = 0
@@ -27,11 +28,11 @@ class Tally(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no acquire was counted."""
+        """Tell whether no acquire was counted."""
         return not (self.rejected or self.waited)
 
     def plus(self, other: Tally) -> Tally:
-        """Return the sum of both, with the larger of their amounts."""
+        """Return the sum of the counts, with the larger amount of each limit."""
         return Tally(
             self.rejected + other.rejected,
             self.through_children + other.through_children,
@@ -54,7 +55,7 @@ def largest(first: Mapping[str, int], second: Mapping[str, int]) -> Mapping[str,
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """Return the sum of several."""
+    """Return the sum of tallies."""
     summed = NO_TALLY
     for tally in tallies:
         summed = summed.plus(tally)
@@ -64,11 +65,12 @@ def total(tallies: Iterable[Tally]) -> Tally:
 def tallies_of(
     entity_id: str, statuses: Sequence[LimitStatus], *, has_waited: bool
 ) -> dict[str, Tally]:
-    """Return what an acquire of an entity counts, by the entity whose bucket counts it.
+    """Return the tallies of one acquire, by the entity whose bucket counts them.
 
-    ``statuses`` are those of its rejection; there are none if it was not rejected. The entity that
-    asked always counts its acquire, also a caller that woke after its deadline, when no limit is
-    exceeded any more. A parent counts the rejection if it held too few tokens.
+    ``statuses`` come from the rejection of the acquire; they are empty if it was granted. The
+    entity that asked always counts its acquire, even if the caller woke after its deadline, when no
+    limit is exceeded any more. A parent counts the rejection if the parent's bucket held too few
+    tokens.
     """
     exceeded = [status for status in statuses if status.exceeded]
     rejected, waited = 1 if statuses else 0, 1 if has_waited else 0
@@ -82,7 +84,7 @@ def tallies_of(
 
 
 def _asked(exceeded: Iterable[LimitStatus]) -> dict[str, int]:
-    """Return the amounts that were too large; an amount of 0 is stopped by a debt or a pause."""
+    """Return the rejected amounts. An amount of 0 is left out: a debt or a pause stopped it."""
     amounts: dict[str, int] = {}
     for status in exceeded:
         if status.requested:

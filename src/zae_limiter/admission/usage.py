@@ -1,8 +1,8 @@
 """Usage by the hour, from the counters of the buckets themselves.
 
-Every write first closes the window of an earlier hour, so that all that a bucket has consumed since
-``counted_milli`` belongs to ``window_hour``. Nothing is counted twice and nothing is missed: the
-counters are written together with the balance.
+Every write first closes the window of an earlier hour, so that all consumption since
+``counted_milli`` belongs to ``window_hour``. The counters are written together with the balance, so
+every token is counted exactly once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NO_TOKENS: Mapping[str, int] = MappingProxyType({})
 
 
 class WindowUsage(NamedTuple):
-    """What one bucket used in one hour, in whole tokens, net of refunds.
+    """The usage of one bucket in one hour, in whole tokens, net of refunds.
 
-    ``through_children`` is the part of ``counters`` that cascaded from children, which count it,
-    too. ``events`` counts admitted acquires, ``tally`` those that were rejected or have waited
-    (approximate).
+    ``through_children`` is the part of ``counters`` that cascaded from children, which the children
+    count as well. ``events`` counts admitted acquires; ``tally`` counts rejected and waiting ones
+    and is approximate.
     """
 
     hour: int
@@ -35,16 +35,16 @@ class WindowUsage(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was used or given back, and no acquire was rejected or has waited."""
-        return not (
-            self.events
-            or not self.tally.is_empty
-            or any(self.counters.values())
-            or any(self.through_children.values())
+        """Tell whether no token was used or given back, and no acquire was counted."""
+        return (
+            not self.events
+            and self.tally.is_empty
+            and not any(self.counters.values())
+            and not any(self.through_children.values())
         )
 
     def plus(self, other: WindowUsage) -> WindowUsage:
-        """Return the sum of both."""
+        """Return the sum of the two usages."""
         return WindowUsage(
             self.hour,
             added(self.counters, other.counters),
@@ -55,7 +55,7 @@ class WindowUsage(NamedTuple):
 
 
 def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Return the sums by name."""
+    """Return the sum of the amounts of each name."""
     sums = dict(first)
     for name, amount in second.items():
         sums[name] = sums.get(name, 0) + amount
@@ -63,7 +63,7 @@ def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]
 
 
 class BucketHour(NamedTuple):
-    """One hour of one bucket, as usage reports add them up."""
+    """One hour of one bucket. Usage reports are sums of these."""
 
     entity_id: str
     resource: str
@@ -73,9 +73,9 @@ class BucketHour(NamedTuple):
 def with_through_child(
     before_milli: Mapping[str, int] | None, amounts_milli: Mapping[str, int], names: Collection[str]
 ) -> Mapping[str, int] | None:
-    """Return what came through children, with amounts by stored name; None for nothing.
+    """Return the usage through children with more amounts (by stored name) added; None if empty.
 
-    ``names`` are the limits that the child counts, too.
+    ``names`` are the limits that the child counts as well.
     """
     sums = {} if before_milli is None else dict(before_milli)
     for key, amount_milli in amounts_milli.items():
@@ -88,25 +88,25 @@ def with_through_child(
 def late_credit(
     amounts_milli: Mapping[str, int], now_ms: int, through_child: Collection[str] = ()
 ) -> WindowUsage:
-    """Return what a credit to a deleted bucket takes back from the usage already counted."""
+    """Return the negative usage that a credit to a deleted bucket adds to the counted usage."""
     return WindowUsage(
         now_ms // HOUR_MS,
-        _whole_tokens(_named_alike(amounts_milli, None)),
+        _whole_tokens(_by_plain_name(amounts_milli, None)),
         0,
-        _whole_tokens(_named_alike(amounts_milli, through_child)),
+        _whole_tokens(_by_plain_name(amounts_milli, through_child)),
     )
 
 
 def open_window(image: BucketImage) -> WindowUsage | None:
-    """Return the usage of the window that is still open; None if there is none."""
+    """Return the usage of the window that is still open; None if it is empty."""
     used_milli = {
         key: state.consumed_milli - state.counted_milli
         for key, state in image.limits.items()
-        if not is_slots(state.rate)  # slots are no usage
+        if not is_slots(state.rate)  # slots are not counted as usage
     }
     window = WindowUsage(
         image.window_hour,
-        _whole_tokens(_named_alike(used_milli, None)),
+        _whole_tokens(_by_plain_name(used_milli, None)),
         image.admitted - image.admitted_counted,
         _whole_tokens(image.through_children or NO_TOKENS),
         image.tally,
@@ -115,9 +115,9 @@ def open_window(image: BucketImage) -> WindowUsage | None:
 
 
 def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | None]:
-    """Return the bucket with its window moved to ``now_ms``, and the window that this closed.
+    """Return the bucket with its window moved to ``now_ms``, and the usage of the closed window.
 
-    A stamp earlier than the window (a clock that went back) counts for the open window.
+    If the stamp is earlier than the window, because a clock went back, the window stays open.
     """
     hour = now_ms // HOUR_MS
     if hour <= image.window_hour:
@@ -136,8 +136,10 @@ def roll(image: BucketImage, now_ms: int) -> tuple[BucketImage, WindowUsage | No
     return rolled, open_window(image)
 
 
-def _named_alike(amounts_milli: Mapping[str, int], names: Collection[str] | None) -> dict[str, int]:
-    """Sum amounts by stored name under their plain names; only those of ``names``, if given."""
+def _by_plain_name(
+    amounts_milli: Mapping[str, int], names: Collection[str] | None
+) -> dict[str, int]:
+    """Sum amounts under their plain names. If ``names`` is given, other names are left out."""
     sums: dict[str, int] = {}
     for key, amount_milli in amounts_milli.items():
         name = plain_name(key)

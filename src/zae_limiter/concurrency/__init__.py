@@ -1,5 +1,4 @@
-"""Paired primitives: the ``a…`` form for the async tree, the plain one for its sync mirror.
+"""Paired primitives: the form ``a…`` is for the async tree, the plain form for its sync mirror.
 
-Modules here import asyncio only where they need it: it is half of what importing this package
-would cost.
+The modules import asyncio inside of functions where they can: it would double the import time.
 """

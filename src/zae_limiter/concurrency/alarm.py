@@ -1,4 +1,4 @@
-"""Calls at a later moment that no caller waits for: in a task of an event loop, or in a thread."""
+"""Alarms: they make a call at a later moment, in a task of an event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class AAlarm:
-    """Rings in a task of the event loop that it was made in. Nothing is left of it in between."""
+    """Rings in a task of the event loop that it was made in. Until then it is only a timer."""
 
     def __init__(
         self, ring: Callable[[], Coroutine[Any, Any, None]], name: str = "zael-slots"
@@ -24,22 +24,22 @@ class AAlarm:
         self._ring = ring
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()  # a loop alone does not keep its tasks alive
+        self._tasks: set[asyncio.Task[None]] = set()  # a loop itself refers to its tasks weakly
 
     @staticmethod
     def owner() -> object:
-        """Return what an alarm made here would belong to: the running event loop."""
+        """Return the owner of an alarm that is made here: the running event loop."""
         import asyncio
 
         return asyncio.get_running_loop()
 
     @property
     def is_dead(self) -> bool:
-        """Whether it can never ring again: its event loop was closed."""
+        """Tell whether the alarm can never ring again, because its event loop was closed."""
         return self._loop.is_closed()
 
     def set(self, seconds: float) -> None:
-        """Ring after that time, or earlier if it was set before. Call it in its event loop."""
+        """Ring after that time, or earlier if it was set so before. Call this in its own loop."""
         at = self._loop.time() + max(seconds, 0.0)
         if self._timer is not None:
             if self._timer.when() <= at:
@@ -61,24 +61,24 @@ class AAlarm:
 
 
 class Alarm:
-    """Rings in a daemon thread, or a greenlet, that ends when nothing is set."""
+    """Rings in a daemon thread, or a greenlet, which ends when the alarm is not set."""
 
     def __init__(self, ring: Callable[[], None], name: str = "zael-slots") -> None:
         self._ring = ring
-        self._name = name  # of its thread
+        self._thread_name = name
         self._at: float | None = None
         self._thread: threading.Thread | None = None
-        self._changed = threading.Condition()  # re-entrant: a signal handler may set it, too
+        self._changed = threading.Condition()  # re-entrant, since a signal handler may set it
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start again: the thread is not in the child."""
+        """Start again: the child does not have the thread."""
         self._changed = threading.Condition()
         self._at, self._thread = None, None
 
     @staticmethod
     def owner() -> object:
-        """Return what an alarm made here would belong to: the process."""
+        """Return the owner of an alarm that is made here; None stands for the process."""
         return None
 
     @property
@@ -86,14 +86,16 @@ class Alarm:
         return False
 
     def set(self, seconds: float) -> None:
-        """Ring after that time, or earlier if it was set before."""
+        """Ring after that time, or earlier if it was set so before."""
         at = time.monotonic() + max(seconds, 0.0)
         with self._changed:
             if self._at is None or at < self._at:
                 self._at = at
                 self._changed.notify()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, daemon=True, name=self._name)
+                self._thread = threading.Thread(
+                    target=self._run, daemon=True, name=self._thread_name
+                )
                 self._thread.start()
 
     def stop(self) -> None:
@@ -107,21 +109,21 @@ class Alarm:
             while self._wait():
                 self._ring_once()
         except BaseException:
-            self._thread = None  # the next call of `set` starts another one
+            self._thread = None  # the next call of `set` starts another thread
             raise
 
     def _ring_once(self) -> None:
-        """Ring, and go on whatever that raises, `sys.exit` in a callback of the user's included."""
+        """Ring, and go on after any error, even after `sys.exit` in a callback of the user."""
         try:
             self._ring()
         except (Exception, SystemExit):  # noqa: BLE001 - the thread must outlive any call
-            # Not before it is needed: `import zae_limiter` does without logging.
+            # Imported here, so that `import zae_limiter` does not import logging.
             from zae_limiter.quiet_logging import quiet_logger
 
             quiet_logger(__name__).exception("a call in the background has failed")
 
     def _wait(self) -> bool:
-        """Wait until it is time to ring; False if nothing is set, which ends the thread."""
+        """Wait until it is time to ring; return False, which ends the thread, if no time is set."""
         with self._changed:
             while self._at is not None:
                 left = self._at - time.monotonic()

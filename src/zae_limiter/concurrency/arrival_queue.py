@@ -1,4 +1,4 @@
-"""A queue in the order of arrival that callers may leave at any moment, from any place."""
+"""A queue in the order of arrival, which callers may leave at any moment from any place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Numbered(Protocol):
-    """A caller; ``number`` is that of its arrival, and no other caller has the same."""
+    """A caller; ``number`` counts arrivals, and no two callers have the same number."""
 
     number: int
 
@@ -17,15 +17,16 @@ N = TypeVar("N", bound=Numbered)
 
 
 class ArrivalQueue(Generic[N]):
-    """Callers by their number. To join, to leave and to find the first one takes O(log n).
+    """Callers in the order of their numbers. Joining, leaving and finding the first take O(log n).
 
-    Of 16,000 callers all may leave in one moment. A caller that leaves stays in the heap until it
-    is at the top: ``_members`` says who is in the queue.
+    16,000 callers may leave at one moment. So a caller that leaves is only removed from
+    ``_members``; its number stays in the heap until it reaches the top.
     """
 
     def __init__(self) -> None:
         self._members: dict[int, N] = {}
-        self._heap: list[tuple[bool, int]] = []  # whether others may pass the caller, its number
+        # Whether preferred callers come before this one, and its number.
+        self._heap: list[tuple[bool, int]] = []
 
     def __len__(self) -> int:
         return len(self._members)
@@ -37,7 +38,7 @@ class ArrivalQueue(Generic[N]):
         return iter(self._members.values())
 
     def add(self, caller: N) -> None:
-        """Let a caller join at the place of its arrival."""
+        """Add a caller at the place that its number gives."""
         self._members[caller.number] = caller
         heappush(self._heap, (True, caller.number))
 
@@ -47,7 +48,7 @@ class ArrivalQueue(Generic[N]):
             del self._members[caller.number]
 
     def first(self) -> N | None:
-        """Return the caller whose turn it is."""
+        """Return the caller whose turn it is; None if the queue is empty."""
         heap, members = self._heap, self._members
         while heap:
             caller = members.get(heap[0][1])
@@ -57,6 +58,6 @@ class ArrivalQueue(Generic[N]):
         return None
 
     def prefer(self, is_preferred: Callable[[N], bool]) -> None:
-        """Let callers pass all others; those that join later do not."""
+        """Put preferred callers before all others. Callers that join later are not preferred."""
         self._heap = [(not is_preferred(each), number) for number, each in self._members.items()]
         heapify(self._heap)

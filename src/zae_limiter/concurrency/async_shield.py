@@ -1,4 +1,4 @@
-"""The shield of the async tree; apart from `shield` because it imports asyncio."""
+"""The shield of the async tree. It has a module of its own because it imports asyncio."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 def ashield(call: Callable[[], Coroutine[Any, Any, T]]) -> Awaitable[T]:
-    """Run the call to completion; a cancellation of the caller is raised after that."""
+    """Run the call to its end; a cancellation of the caller is raised afterwards."""
     return Shield().run(call)
 
 
 class ShieldedFuture(asyncio.Future[T]):
-    """A future that is not cancelled together with the task that awaits it under a shield.
+    """A future that stays pending if the task that awaits it under a shield is cancelled.
 
-    ``Task.cancel`` cancels the future that the task awaits. Under a shield this future returns
-    True and stays pending; the shield notes the cancellation and raises it later.
+    ``Task.cancel`` cancels the future that the task awaits. Under a shield, ``cancel`` of this
+    future returns True, and the shield notes the cancellation and raises it later.
     """
 
     __slots__ = ("_shield",)
@@ -40,16 +40,16 @@ class ShieldedFuture(asyncio.Future[T]):
 class Shield:
     """Runs a coroutine to its end in the caller's task, without the cost of a task of its own.
 
-    That works while it awaits ShieldedFutures only; as soon as it awaits anything else, it is
-    continued in another task. So a coroutine under a shield must not depend on the task that it
-    started in: an ``asyncio.timeout`` needs a task of its own.
+    This works as long as the coroutine awaits only ShieldedFutures. As soon as it awaits anything
+    else, it is continued in another task. So a coroutine under a shield must not depend on the task
+    that it started in: an ``asyncio.timeout``, for example, needs a task of its own.
     """
 
     cancellation: asyncio.CancelledError | None = None
 
     @coroutine
     def run(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Generator[Any, Any, T]:
-        """Return the result of the call; raises a cancellation that came meanwhile instead."""
+        """Return the result of the call, or raise a cancellation that came meanwhile."""
         work = call()
         try:
             awaited = work.send(None)
@@ -60,11 +60,11 @@ class Shield:
                         yield awaited
                     except asyncio.CancelledError as error:
                         self.cancellation = error
-                    except Exception:  # noqa: BLE001 - the future's: raised by `send` below
+                    except Exception:  # noqa: BLE001 - `send` below raises the future's error
                         pass
                     if awaited.done():
                         break
-                    next(awaited.__await__())  # a task accepts only what was just awaited
+                    next(awaited.__await__())  # a task accepts a future only after a new await
                 awaited = work.send(None)
             result: T = yield from _continue_in_task(work, awaited).__await__()
         except StopIteration as end:
@@ -87,7 +87,7 @@ class Shield:
 
 
 async def _continue_in_task(work: Coroutine[Any, Any, T], awaited: Any) -> T:
-    """Continue in a task of its own; a cancellation of the caller is raised when that has ended."""
+    """Continue a coroutine in a new task; a cancellation of the caller is raised at its end."""
     task = asyncio.ensure_future(_as_coroutine(work, awaited))
     try:
         return await asyncio.shield(task)
@@ -96,7 +96,7 @@ async def _continue_in_task(work: Coroutine[Any, Any, T], awaited: Any) -> T:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
         if not task.cancelled():
-            task.exception()  # else asyncio logs that it was never retrieved
+            task.exception()  # otherwise asyncio logs that the exception was never retrieved
         raise
 
 
@@ -124,7 +124,7 @@ def _continue(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any,
 async def agather_shielded(
     parallel: Parallel, *calls: Callable[[], Coroutine[Any, Any, T]]
 ) -> list[T]:
-    """Run the calls side by side, as ``agather``, where the caller is under a shield.
+    """Run the calls side by side, as ``agather`` does, for a caller that is under a shield.
 
     Each call has a shield of its own, since the end of an event loop cancels every task.
     """

@@ -1,4 +1,4 @@
-"""Calls that no caller waits for: tasks, threads or greenlets."""
+"""Calls that no caller waits for, in tasks, threads or greenlets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class ABackground:
-    """Runs calls in tasks of the loop that starts them. ``parallel`` matters to threads only."""
+    """Runs calls in tasks of the loop that starts them. Only the sync form uses ``parallel``."""
 
     def __init__(self, parallel: Parallel) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def running(self) -> int:
-        """How many calls have not ended. Those of a loop that was closed never will."""
+        """The number of running calls. Calls of a closed loop never end and are left out."""
         self._tasks -= {task for task in self._tasks if task.get_loop().is_closed()}
         return len(self._tasks)
 
@@ -30,7 +30,7 @@ class ABackground:
         import asyncio
 
         task = asyncio.ensure_future(call())
-        self._tasks.add(task)  # a loop alone does not keep its tasks alive
+        self._tasks.add(task)  # a loop itself refers to its tasks weakly
         task.add_done_callback(self._tasks.discard)
 
     async def wait(self, seconds: float) -> None:
@@ -44,7 +44,7 @@ class ABackground:
 
 
 class Background:
-    """Runs calls in threads or greenlets, or at once where ``parallel`` has neither."""
+    """Runs calls in threads or greenlets, or at once if ``parallel`` has neither."""
 
     def __init__(self, parallel: Parallel) -> None:
         self._parallel = parallel
@@ -52,12 +52,12 @@ class Background:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Forget calls of the parent: their threads are not in this process."""
+        """Forget the calls of the parent, whose threads do not exist in the child."""
         self._futures.clear()
 
     @property
     def running(self) -> int:
-        """How many calls have not ended."""
+        """The number of running calls."""
         return len(self._futures)
 
     def start(self, call: Callable[[], None]) -> None:

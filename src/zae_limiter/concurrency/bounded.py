@@ -11,14 +11,13 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """Keeps the entries written last; ``put`` evicts the one written longest ago.
+    """Keeps the entries that were written last; ``put`` evicts the oldest one.
 
-    Eviction takes constant time. In a plain dict the first key is searched for among the places
-    of deleted ones, which takes 17 µs and more at 50,000 entries. Tasks, threads and signal
-    handlers may use it without a lock: each step is one call in C, and any order of them is fine.
+    Eviction takes constant time. A plain dict would search for its first key among the places of
+    deleted keys, which takes 17 µs and more at 50,000 entries. Tasks, threads and signal handlers
+    may use this dict without a lock: each step is one call in C, and they may come in any order.
     """
 
-    # Not __slots__: an instance of an OrderedDict's subclass has a dict anyway.
     def __init__(self, max_size: int) -> None:
         super().__init__()
         self.max_size = max_size
@@ -28,5 +27,5 @@ class BoundedDict(OrderedDict[K, V]):
         self.pop(key, None)
         self[key] = value
         if len(self) > self.max_size:
-            with suppress(KeyError):  # another thread has evicted the last one
+            with suppress(KeyError):  # another thread has evicted the last entry
                 self.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Calls that block, calls that may take too long, and calls that outlive their caller."""
+"""Helpers for calls that block, that may take too long, or that outlive their caller."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ C = TypeVar("C", bound=Closeable)
 
 
 class Opening(Coroutine[Any, Any, C], Generic[C]):
-    """A call that opens something: await it, or enter it to have that closed at the end.
+    """A call that opens a resource. Await it, or use it in ``async with``, which also closes it.
 
-    It is a coroutine like any other: ``asyncio.run`` and ``create_task`` take it, too.
+    It is a coroutine, so ``asyncio.run`` and ``create_task`` accept it.
     """
 
     def __init__(self, call: Coroutine[Any, Any, C]) -> None:
@@ -51,14 +51,14 @@ class Opening(Coroutine[Any, Any, C], Generic[C]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._opened is not None, "entered before it is left"
+        assert self._opened is not None, "__aenter__ runs before __aexit__"
         await self._opened.close()
 
 
 async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
     """Run a call that blocks without blocking the event loop.
 
-    If the caller is cancelled, the call's result is passed to ``undo`` once it has ended.
+    If the caller is cancelled, the result of the call is passed to ``undo`` when the call ends.
     """
     import asyncio
 
@@ -71,19 +71,22 @@ async def ablocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None
 
 
 def blocking(call: Callable[..., T], *args: Any, undo: Callable[[T], None]) -> T:
-    """Run the call; on an interrupt, which strikes inside of it, it cleans up after itself."""
+    """Run the call. An interrupt is raised inside of the call, which cleans up by itself."""
     return call(*args)
 
 
 async def awithin(seconds: float, call: Callable[[], Awaitable[T]]) -> T:
-    """Raises TimeoutError if the call takes longer."""
+    """Return the result of the call; raise TimeoutError if it takes longer."""
     import asyncio
 
     return await asyncio.wait_for(call(), seconds)
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """Raises TimeoutError if the call takes longer; it then ends in its thread, unheard."""
+    """Return the result of the call; raise TimeoutError if it takes longer.
+
+    After a timeout the call still ends in its thread, and its result is dropped.
+    """
     from queue import Empty, SimpleQueue
 
     results: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
@@ -105,14 +108,14 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
 
 def acaller_id() -> int:
-    """Return a number that tells the running task from all others that run now."""
+    """Return a number that is different for each task that runs now."""
     import asyncio
 
     return id(asyncio.current_task())
 
 
 def caller_id() -> int:
-    """Return a number that tells the running thread from all others that run now."""
+    """Return a number that is different for each thread that runs now."""
     return threading.get_ident()
 
 
@@ -124,7 +127,7 @@ async def apause() -> None:
 
 
 def pause() -> None:
-    """Do nothing: the interpreter switches threads by itself."""
+    """Do nothing, since the interpreter switches threads by itself."""
 
 
 async def aturn() -> None:
@@ -139,48 +142,50 @@ def turn() -> None:
 
 
 async def aclose_quietly(source: Any) -> None:
-    """Close what another library has opened, by ``aclose`` or ``close``; its errors are logged."""
-    from inspect import isawaitable  # slow to import, and seldom needed
+    """Close an object of another library by ``aclose`` or ``close``; its errors are logged."""
+    from inspect import isawaitable  # imported here, since its import is slow
 
     close = getattr(source, "aclose", None) or getattr(source, "close", None)
     try:
         closing = close() if callable(close) else None
         if isawaitable(closing):
             await closing
-    except Exception as error:  # noqa: BLE001 - of the other library, which may raise anything
+    except Exception as error:  # noqa: BLE001 - the other library may raise anything
         _log_close(source, error)
 
 
 def close_quietly(source: Any) -> None:
-    """Close what another library has opened; its errors are logged."""
+    """Close an object of another library; its errors are logged."""
     close = getattr(source, "close", None)
     try:
         if callable(close):
             close()
-    except Exception as error:  # noqa: BLE001 - of the other library, which may raise anything
+    except Exception as error:  # noqa: BLE001 - the other library may raise anything
         _log_close(source, error)
 
 
 def _log_close(source: Any, error: Exception) -> None:
-    # Not before it is needed: `import zae_limiter` does without logging.
+    # Imported here, so that `import zae_limiter` does not import logging.
     from zae_limiter.quiet_logging import quiet_logger
 
     quiet_logger(__name__).debug("could not close %r: %r", source, error)
 
 
-# Of the loop, after which the calls of owners that were dropped just now have begun. A generator
-# that was dropped takes the first ones: asyncio closes it in a task, which drops its stream.
-_TURNS: Final = 5
+# The steps of the event loop after which the last calls of owners that were just dropped have
+# begun. A dropped generator takes the first steps: asyncio closes it in a task, which then drops
+# the stream that the generator held.
+_LOOP_STEPS: Final = 5
 
 
 class ALastCalls:
     """Runs a call after its owner was dropped, on the event loop that the owner was used on.
 
-    Made while that loop runs; ``run`` may be called in any thread, by the garbage collector, too.
+    It is made while that loop runs. ``run`` may be called in any thread, even by the garbage
+    collector.
     """
 
-    _tasks: ClassVar[set[Any]] = set()  # an event loop itself refers to its tasks weakly
-    _loops: ClassVar[WeakSet[Any]] = WeakSet()  # that owners were used on
+    _tasks: ClassVar[set[Any]] = set()  # a loop itself refers to its tasks weakly
+    _loops: ClassVar[WeakSet[Any]] = WeakSet()  # the loops that owners were used on
 
     def __init__(self) -> None:
         import asyncio
@@ -192,17 +197,17 @@ class ALastCalls:
     async def wait(cls, seconds: float) -> None:
         """Return when all calls of this loop have ended, or after that long.
 
-        On a loop that no owner has used, and without a loop, it returns at once.
+        It returns at once without a running loop, or if no owner was used on the loop.
         """
         import asyncio
 
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # no loop, so no owner
+        except RuntimeError:  # no loop runs here
             return
         if loop not in cls._loops:
             return
-        for _ in range(_TURNS):
+        for _ in range(_LOOP_STEPS):
             await asyncio.sleep(0)
         caller = asyncio.current_task()
         own = [task for task in cls._tasks if task.get_loop() is loop and task is not caller]
@@ -210,10 +215,10 @@ class ALastCalls:
             await asyncio.wait(own, timeout=seconds)
 
     def run(self, call: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Start the call; return False if the loop has ended."""
+        """Start the call; return False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(self._start, call)
-        except RuntimeError:  # closed
+        except RuntimeError:  # the loop is closed
             return False
         return True
 
@@ -226,11 +231,11 @@ class ALastCalls:
 class LastCalls:
     """Runs a call after its owner was dropped, in a thread of its own.
 
-    The garbage collector may drop the owner while this very thread holds a lock that the call
-    needs, so the call must not run where the owner was dropped.
+    The garbage collector may drop the owner in a thread that holds a lock which the call needs. So
+    the call must run in another thread.
     """
 
-    # Changed without a lock, which the garbage collector might find held.
+    # Changed without a lock, since the garbage collector may run in a thread that holds the lock.
     _threads: ClassVar[set[threading.Thread]] = set()
 
     @classmethod
@@ -242,7 +247,7 @@ class LastCalls:
                 thread.join(max(0.0, end_s - monotonic()))
 
     def run(self, call: Callable[[], None]) -> bool:
-        """Start the call; return False if no thread can be started any more."""
+        """Start the call; return False if no thread can be started."""
         thread = threading.Thread(
             target=self._run, args=(call,), daemon=True, name="zael-background"
         )

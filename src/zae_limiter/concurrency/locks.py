@@ -1,7 +1,7 @@
-"""A lock, and a counter, for what tasks, threads, signal handlers and forked children share.
+"""A lock and counters that tasks, threads, signal handlers and forked children may share.
 
-A fork copies memory, but only the thread that forks: locks that other threads held stay locked in
-the child, and what those threads were doing is never finished.
+A fork copies the memory, but only the thread that forks. So a lock that another thread held would
+stay locked in the child, and nobody would finish the work of that thread.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-if TYPE_CHECKING:  # making a Protocol takes a millisecond of every import
+if TYPE_CHECKING:  # at run time, making a Protocol would add a millisecond to the import
     from typing import Protocol
 
     class Forkable(Protocol):
         def after_fork(self) -> None:
-            """Reset what must not be shared with the parent; called first of all in the child."""
+            """Reset the state that the child must not share; called first of all in the child."""
 
     class ForkAware(Forkable, Protocol):
         def before_fork(self) -> None:
-            """Come to rest: called in the thread that forks, which waits for it."""
+            """Stop all activity; called in the thread that forks, which waits for the return."""
 
         def after_fork_in_parent(self) -> None:
-            """Go on in the process that has forked."""
+            """Go on in the parent process."""
 
 
 _forkables: WeakSet[Forkable] = WeakSet()
@@ -45,9 +45,9 @@ def rest_during_fork(aware: ForkAware) -> None:
 
 def _before() -> None:
     for aware in list(_aware):
-        try:  # noqa: SIM105 - functions do without contextlib
+        try:  # noqa: SIM105 - the import of this module does without contextlib
             aware.before_fork()
-        except Exception:  # noqa: BLE001 - Python prints an error of a hook and forks anyway
+        except Exception:  # noqa: BLE001 - Python would print the error and fork all the same
             pass
 
 
@@ -66,7 +66,7 @@ if hasattr(os, "register_at_fork"):
 
 if TYPE_CHECKING:
 
-    class _RLock:  # the stubs call the real class final, which it is not
+    class _RLock:  # in the type stubs the real class is final, although it can be subclassed
         def __enter__(self) -> bool: ...
         def __exit__(self, *exc_info: object) -> None: ...
         def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
@@ -78,11 +78,11 @@ else:
 
 
 class SignalSafeLock(_RLock):
-    """Re-entrant, and released in a forked child.
+    """A re-entrant lock that is free in a forked child.
 
-    A signal handler runs in a thread that may hold the lock already: with a plain lock it would
-    wait for itself. A fork copies the lock as it is, and the thread that holds it does not exist
-    in the child.
+    A signal handler may run in the thread that holds the lock: with a plain lock, the thread would
+    wait for itself. A fork copies the lock in its state, but the thread that holds it does not
+    exist in the child.
     """
 
     def __init__(self) -> None:
@@ -90,17 +90,15 @@ class SignalSafeLock(_RLock):
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        # What `threading`, `logging` and `queue` call for their own locks. Subclassing keeps `with`
-        # at C speed: a wrapper around the lock costs 0.2 µs more each time.
-        self._at_fork_reinit()
+        self._at_fork_reinit()  # as `threading`, `logging` and `queue` do with their own locks
 
     def is_held_here(self) -> bool:
-        """Whether the calling thread holds the lock."""
+        """Tell whether the calling thread holds the lock."""
         return self._is_owned()
 
 
 class Counter:
-    """A count that threads and signal handlers may add to."""
+    """A count to which threads and signal handlers may add."""
 
     __slots__ = ("_due", "_lock", "value")
 
@@ -124,9 +122,9 @@ class Counter:
 
 
 class LockFreeCount:
-    """A counter for events of every acquire: ``add`` is one C call and takes no lock.
+    """A counter for events of every acquire, exact even if an interrupt comes at any moment.
 
-    With the lock of ``Counter.add`` an event costs 0.6 µs more, and an interrupt between two
+    ``add`` is a single call in C and takes no lock. In ``Counter.add``, an interrupt between two
     steps would leave a wrong count.
     """
 
@@ -137,6 +135,6 @@ class LockFreeCount:
         self.add: Callable[[], int] = self._numbers.__next__
 
     def value(self) -> int:
-        # A count cannot be read without advancing it; its repr, "count(7)", is documented and
-        # has not changed since Python 2.3. tests/unit/test_locks.py fails if it does.
+        # An `itertools.count` has no method that reads it without advancing it. Its repr,
+        # "count(7)", is documented; tests/unit/dynamodb/test_counters.py fails if it changes.
         return int(repr(self._numbers)[6:-1])

@@ -1,7 +1,7 @@
-"""Cancellations of many tasks at one moment, which come through one by one.
+"""Paced cancellation: tasks that a program cancels at one moment are cancelled one by one.
 
-All tasks that a program cancels together would otherwise clean up in one step of the event loop:
-16,000 callers that give back their tokens would stop every other task for seconds.
+Otherwise all of them would clean up in one step of the event loop: 16,000 callers that give back
+their tokens would stop every other task for seconds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from zae_limiter.concurrency.locks import SignalSafeLock
 class PacedFuture(asyncio.Future[None]):
     """A future whose cancellation waits for its turn among those of its event loop.
 
-    ``Task.cancel`` cancels the future that the task awaits. This one returns True, and is cancelled
-    a little later; a result that comes before that is ignored.
+    ``Task.cancel`` cancels the future that the task awaits. ``cancel`` of this future returns True,
+    and the future is cancelled a little later. A result that comes before that is ignored.
     """
 
     _is_cancelling = False
@@ -39,7 +39,7 @@ class PacedFuture(asyncio.Future[None]):
             super().set_result(result)
 
     def cancel_now(self) -> None:
-        """Cancel it, unless that has happened already."""
+        """Cancel the future at once, unless it is done."""
         super().cancel(self._message)
 
 

@@ -1,4 +1,4 @@
-"""Independent calls side by side: tasks, threads or greenlets."""
+"""Independent calls that run side by side, in tasks, threads or greenlets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Calls wait for a store, not for the CPU; more only compete for the interpreter.
+# Calls wait for a store, so many threads are useful; still more would compete for the interpreter.
 MAX_THREADS = 32
 PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
 
 
 class Parallel:
-    """How the sync tree runs independent calls; chosen once, when the repository is opened."""
+    """Runs independent calls of the sync tree, in a mode that is chosen at the opening."""
 
     def __init__(self, mode: str = "auto", *, useful: bool = True) -> None:
         if mode not in PARALLEL_MODES:
@@ -30,16 +30,17 @@ class Parallel:
                 "parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}"
             )
         self.mode = mode
-        if mode == "auto":  # a store that takes one call at a time gains nothing
+        if mode == "auto":
+            # For a store that takes one call at a time, threads are not useful.
             self.mode = _best_mode() if useful else "serial"
-        if mode != "auto":
+        else:
             _warn_if_unsuited(mode)
         self._pool: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
         self._lock = SignalSafeLock()
 
     def run(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Return results in order; the first error in order is raised after all have ended."""
+        """Return the results in order. After all calls have ended, raise the first error."""
         if len(calls) <= 1:
             return [call() for call in calls]
         if self.mode == "threadpool":
@@ -49,7 +50,7 @@ class Parallel:
         return [call() for call in calls]
 
     def start(self, call: Callable[[], None]) -> Future[None] | None:
-        """Start a call that no caller waits for; None if it had to run at once, and has ended."""
+        """Start a call that no caller waits for; return None if it ran at once and has ended."""
         if self.mode == "threadpool":
             with self._lock:
                 try:
@@ -68,7 +69,7 @@ class Parallel:
             pool.shutdown()
 
     def _threads(self) -> ThreadPoolExecutor:
-        """Return the pool of this process; the caller holds the lock."""
+        """Return the thread pool of this process; the caller holds the lock."""
         from concurrent.futures import ThreadPoolExecutor
 
         if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
@@ -81,11 +82,11 @@ class Parallel:
             pool, futures = self._threads(), []
             try:
                 for call in calls[1:]:
-                    futures.append(pool.submit(call))  # noqa: PERF401 - keeps those that started
-            except RuntimeError:  # the interpreter ends: there are no more threads
+                    futures.append(pool.submit(call))  # noqa: PERF401 - keeps the started calls
+            except RuntimeError:  # the interpreter ends and starts no more threads
                 pass
         try:
-            first = calls[0]()  # this thread works, too
+            first = calls[0]()  # the calling thread works as well
         finally:
             for future in futures:
                 future.exception()
@@ -108,11 +109,11 @@ def _warn_if_unsuited(mode: str) -> None:
     if mode == "gevent" and not _gevent_is_patched():
         _warn("parallel_mode='gevent' without gevent's monkey-patching runs calls one by one")
     if mode == "threadpool" and (os.cpu_count() or 1) == 1:
-        _warn("parallel_mode='threadpool' on a single CPU gains nothing and costs switches")
+        _warn("parallel_mode='threadpool' on a single CPU is slower than 'serial'")
 
 
 def _warn(message: str) -> None:
-    """Warn on behalf of the first caller outside of this package."""
+    """Warn; the warning names the first caller outside of this package."""
     from inspect import currentframe
 
     # `skip_file_prefixes` of `warnings.warn` does this from Python 3.12 on.
@@ -123,7 +124,7 @@ def _warn(message: str) -> None:
 
 
 def _is_own(module_globals: dict[str, Any]) -> bool:
-    """Return whether code is this package's; code that a program runs by ``exec`` has no name."""
+    """Tell whether code belongs to this package. Code that ``exec`` runs may have no name."""
     return str(module_globals.get("__name__", "")).startswith("zae_limiter.")
 
 
@@ -145,7 +146,7 @@ def _start_greenlet(call: Callable[[], None]) -> Future[None]:
     def run() -> None:
         try:
             call()
-        finally:  # else it would seem to run for ever
+        finally:  # otherwise the call would seem to run for ever
             future.set_result(None)
 
     gevent.spawn(run)
@@ -153,9 +154,9 @@ def _start_greenlet(call: Callable[[], None]) -> Future[None]:
 
 
 async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> list[T]:
-    """Run the calls side by side; the first error in order is raised after all have ended.
+    """Run the calls side by side. After all have ended, raise the first error in their order.
 
-    ``parallel`` matters to the sync tree only.
+    Only the sync form uses ``parallel``.
     """
     import asyncio
 
@@ -164,7 +165,7 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
     outcomes = await asyncio.gather(*(_outcome(call) for call in calls), return_exceptions=True)
     results: list[Any] = []
     for outcome in outcomes:
-        if isinstance(outcome, BaseException):  # it was cancelled
+        if isinstance(outcome, BaseException):  # the call was cancelled
             raise outcome
         result, error = outcome
         if error is not None:
@@ -174,7 +175,7 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
 
 
 async def _outcome(call: Callable[[], Awaitable[T]]) -> tuple[T | None, Exception | None]:
-    """Return (result, None) or (None, error); a result may be an exception, too."""
+    """Return (result, None) or (None, error), since even a result may be an exception."""
     try:
         return await call(), None
     except Exception as error:  # noqa: BLE001 - raised by `agather`

@@ -1,4 +1,4 @@
-"""Calls that run to completion although the caller is cancelled or interrupted."""
+"""Shields: a call under a shield runs to its end even if its caller is interrupted."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from zae_limiter.concurrency.parallel import Parallel
 
 T = TypeVar("T")
-# How often an interrupted caller checks whether the call has ended. It cannot rely on the lock: an
-# interrupt may have come right after the lock was acquired.
+# The interval at which an interrupted caller checks whether the call has ended. The lock does not
+# tell, since the interrupt may have come right after the caller had acquired it.
 _POLL_S = 0.05
 
 
 def shield(call: Callable[[], T]) -> T:
-    """Run the call to completion; an interrupt of the caller is raised after that.
+    """Run the call to its end; an interrupt of the caller is raised afterwards.
 
-    Signals interrupt the main thread only, so only there the call runs in another thread. With
-    gevent a timeout or a kill interrupts any greenlet, so each call runs in a greenlet of its own.
+    Signals interrupt only the main thread, so a call of the main thread runs in another thread.
+    With gevent, a timeout or a kill interrupts any greenlet, so each call runs in a greenlet of its
+    own.
     """
     if "gevent.monkey" in sys.modules and _threads_are_greenlets():
         return _in_greenlet(call)
-    if (
-        threading.get_ident() != threading.main_thread().ident or sys.is_finalizing()
-    ):  # when it ends, no other thread runs any more
+    # While the interpreter ends, no other thread runs.
+    if threading.get_ident() != threading.main_thread().ident or sys.is_finalizing():
         return call()
     job = _Job(call)
     try:
@@ -40,18 +40,18 @@ def shield(call: Callable[[], T]) -> T:
             job.wait_or_withdraw()
             raise
     except BaseException:
-        job.wait_or_withdraw()  # again, if another interrupt came during the first one
+        job.wait_or_withdraw()  # again, since another interrupt may have ended the first call
         raise
     return job.outcome()  # type: ignore[no-any-return]
 
 
 def gather_shielded(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:
-    """Run the calls as ``parallel`` says. The counterpart of ``agather_shielded``."""
+    """Run the calls as ``parallel`` says; the sync form of ``agather_shielded``."""
     return parallel.run(calls)
 
 
 class _Job:
-    """A call on its way to the thread that runs it, unless its caller withdraws it before."""
+    """A call on its way to the thread that runs it. Its caller may withdraw it before it starts."""
 
     __slots__ = ("_claimants", "call", "ended", "error", "has_ended", "result")
 
@@ -65,8 +65,8 @@ class _Job:
         self._claimants: list[str] = []
 
     def claim(self, claimant: str) -> bool:
-        """Return True to the first claimant, also if it asks again: list.append is atomic."""
-        self._claimants.append(claimant)
+        """Return True to the first claimant, every time that it asks."""
+        self._claimants.append(claimant)  # list.append is atomic
         return self._claimants[0] == claimant
 
     def run(self) -> None:
@@ -94,7 +94,7 @@ class _Job:
 
 
 class _Runner:
-    """The thread that runs the main thread's calls; one is enough."""
+    """The one thread that runs all calls of the main thread."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -105,7 +105,7 @@ class _Runner:
         while True:
             job = self.jobs.get()
             job.run()
-            del job  # else its result would live until the next call
+            del job  # otherwise its result would stay in memory until the next call
 
 
 _runner: _Runner | None = None
@@ -127,13 +127,13 @@ def _threads_are_greenlets() -> bool:
     return bool(sys.modules["gevent.monkey"].is_module_patched("threading"))
 
 
-# Threads, here greenlets, that run a shielded call: only this module knows them, so nothing
-# interrupts them, and a shield inside of another one needs no greenlet.
+# The greenlets that run a shielded call. Only this module knows them, so nothing interrupts them,
+# and a shield inside of another one needs no greenlet.
 _shielded: set[int] = set()
 
 
 def _in_greenlet(call: Callable[[], T]) -> T:
-    """Run the call in a greenlet of its own; the last interrupt of the caller wins."""
+    """Run the call in a greenlet of its own; then raise the last interrupt of the caller."""
     if threading.get_ident() in _shielded:
         return call()
     from gevent import spawn_raw
@@ -145,7 +145,7 @@ def _in_greenlet(call: Callable[[], T]) -> T:
         try:
             job.ended.acquire(timeout=-1 if interrupt is None else _POLL_S)
         except BaseException as error:  # noqa: BLE001 - raised below
-            interrupt = error  # also before it has started: a refund must not be withdrawn
+            interrupt = error  # wait even if the call has not started: a refund must be made
     if interrupt is not None:
         try:
             raise interrupt

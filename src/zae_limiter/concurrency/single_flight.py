@@ -1,4 +1,4 @@
-"""One call in flight for each key: callers that want the same result wait for it."""
+"""At most one call in flight for each key. Callers that want the same result wait for that call."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Generic, TypeVar
 from zae_limiter.concurrency.locks import SignalSafeLock, renew_after_fork
 from zae_limiter.concurrency.waiter import Wakeable
 
-# A call that takes longer is made once more by another caller: its event loop may be closed, or its
-# thread gone. A quarter of the default request_timeout leaves time for that.
+# If a call takes longer than this, another caller makes it once more: the event loop of the first
+# caller may be closed, or its thread gone. A quarter of the default request_timeout leaves time for
+# the second call.
 TAKE_OVER_S = 0.5
-# So many waiters look after that time whether the call has ended; the rest wait until their own
-# deadlines. With a timer each, a crowd that keeps the loop busy for so long would time out at once.
+# The first waiters check after that time whether the call has ended; all others wait until their
+# own deadlines. With a timer for each, a crowd that keeps the loop busy would time out at once.
 WATCHERS = 3
-# A caller that comes later takes over only after so many times that: starting a crowd may keep the
-# loop busy for longer than a read takes, and as a rule a watcher has taken over by then.
+# A caller that comes later takes over only after this many times TAKE_OVER_S. Starting a crowd may
+# keep the loop busy for longer than a read takes, and a watcher has usually taken over by then.
 LATE_FACTOR = 10
-# A watcher that is woken so much too late was itself kept waiting, and so was the answer.
+# If a watcher is woken this much too late, the loop was busy, and the answer was delayed as well.
 STALL_S = 0.05
 
 T = TypeVar("T")
@@ -27,9 +28,10 @@ W = TypeVar("W", bound=Wakeable)
 
 
 class Flight(Generic[T]):
-    """One call in flight. It has a result, an error, or neither if its caller was cancelled.
+    """One call in flight. It ends with a result, an error, or neither if its caller was cancelled.
 
-    ``edition`` says what the result is good for: a caller of another edition does not wait for it.
+    ``edition`` tells which callers may use the result: a caller of another edition makes a call of
+    its own.
     """
 
     __slots__ = (
@@ -54,19 +56,19 @@ class Flight(Generic[T]):
         self._waiters: list[Wakeable] = []
 
     def patience_s(self, waiter: Wakeable) -> float:
-        """Return after how many seconds a waiter looks whether to make the call itself."""
+        """Return the seconds after which a waiter checks whether to make the call itself."""
         if any(waiter is watcher for watcher in self._waiters[:WATCHERS]):
             return max(self._attempt_s + self._take_over_s - time.monotonic(), 0.0)
         return math.inf
 
     def take_over(self, factor: int = 1) -> bool:
-        """Return True for one caller if the last attempt of the call is too old."""
+        """Return True, to one caller only, if the last attempt of the call is too old."""
         now_s = time.monotonic()
         late_s = now_s - self._attempt_s - self._take_over_s * factor
         if late_s < 0:
             return False
         if factor == 1 and late_s > STALL_S:
-            self._attempt_s = now_s  # the answer has had no chance yet: wait once more
+            self._attempt_s = now_s  # the loop was busy, so the answer gets the same time again
             return False
         self._attempt_s = now_s
         return True
@@ -80,9 +82,9 @@ class Flight(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """The calls in flight. Shared by all tasks and threads of a process.
+    """The calls in flight, shared by all tasks and threads of a process.
 
-    A call that takes longer than ``take_over_s`` is made once more by another caller.
+    If a call takes longer than ``take_over_s``, another caller makes it once more.
     """
 
     def __init__(self, take_over_s: float = TAKE_OVER_S) -> None:
@@ -97,7 +99,7 @@ class SingleFlight(Generic[T]):
     def join(
         self, key: Hashable, edition: Hashable, waiter: Callable[[], W]
     ) -> tuple[Flight[T], W | None]:
-        """Return a flight and what to wait with; None if the caller makes the call itself."""
+        """Return a flight and a waiter for it; None if the caller must make the call itself."""
         with self._lock:
             flight = self._flights.get(key)
             if flight is None or flight.edition != edition:
@@ -117,7 +119,7 @@ class SingleFlight(Generic[T]):
     def land(
         self, flight: Flight[T], result: T | None = None, error: Exception | None = None
     ) -> None:
-        """End a call and wake its waiters; the first of two attempts to end decides."""
+        """End a call and wake its waiters. If two attempts were made, the first to end decides."""
         with self._lock:
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]

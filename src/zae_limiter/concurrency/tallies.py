@@ -1,9 +1,9 @@
-"""Counts that this client has noted and not stored yet.
+"""Tallies of buckets that this client has noted and not stored yet.
 
-A rejected acquire writes nothing, and the fact that an acquire has waited is not worth a write
-either. This client notes both, and stores them with its next write to the bucket, after
-``STORE_AFTER_S`` without one, or when it is closed. So the counts are approximate: what a process
-that dies has noted is missing.
+A rejected acquire writes nothing, and an acquire that has waited makes no write for that fact. This
+client notes both. It stores them with its next write to the bucket, after ``STORE_AFTER_S`` without
+such a write, or when it is closed. So the counts are approximate: the notes of a process that dies
+are lost.
 """
 
 from __future__ import annotations
@@ -22,40 +22,41 @@ if TYPE_CHECKING:
     from zae_limiter.admission.in_force import InForce
     from zae_limiter.clock import Clock
 
-STORE_AFTER_S = 30.0  # a promise of the documentation
-MAX_BUCKETS = 10_000  # bounds memory; the bucket that was noted longest ago is forgotten
+STORE_AFTER_S = 30.0  # the documentation promises this time
+MAX_BUCKETS = 10_000  # bounds the memory; the oldest notes are forgotten first
 
 BucketKey = tuple[str, str, str]  # namespace, entity and resource
 
 
 class NotedTally(NamedTuple):
-    """What was noted of one bucket by hour, and since when.
+    """The noted tallies of one bucket by hour, and the time of the first note.
 
-    ``in_force`` and ``clock`` are those of the acquire that was noted first.
+    ``in_force`` and ``clock`` come from the acquire that was noted first.
     """
 
     by_hour: dict[int, Tally]
     in_force: InForce
     clock: Clock
-    since_s: float  # by the monotonic clock
+    since_s: float  # on the monotonic clock
 
     def total(self) -> Tally:
         """Return the sum over all hours."""
         return total(self.by_hour.values())
 
     def is_due(self, after_s: float) -> bool:
-        """Whether it has waited that long.
+        """Tell whether the first note is that old.
 
-        In the time of the process: clocks of tests that are set ahead start nothing unforeseen.
+        The age is measured by the monotonic clock, so that a test which advances its fake clock
+        starts no write in the background.
         """
         return time.monotonic() - self.since_s >= after_s
 
 
 class NotedTallies:
-    """Counts by bucket, those that were noted first at the front.
+    """The noted tallies by bucket, in the order of their first note.
 
-    Callers may look whether ``by_bucket`` is empty, without the lock. ``after_s`` is when counts
-    are due to be stored.
+    Callers may check without the lock whether ``by_bucket`` is empty. A tally is due to be stored
+    ``after_s`` seconds after its first note.
     """
 
     def __init__(self, after_s: float = STORE_AFTER_S) -> None:
@@ -65,11 +66,11 @@ class NotedTallies:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Forget what the parent has noted: the parent stores it."""
+        """Forget the notes of the parent process, which stores them itself."""
         self.by_bucket.clear()
 
     def note(self, bucket: BucketKey, tally: Tally, in_force: InForce, clock: Clock) -> None:
-        """Add to the counts of a bucket, in the hour of the clock."""
+        """Add a tally to the notes of a bucket, in the present hour."""
         now_ms = clock()
         with self._lock:
             noted = self.by_bucket.get(bucket)
@@ -79,12 +80,12 @@ class NotedTallies:
             _add(noted, {now_ms // HOUR_MS: tally})
 
     def take(self, bucket: BucketKey) -> NotedTally | None:
-        """Remove and return what was noted of a bucket; ``put_back`` what was not stored."""
+        """Remove and return the notes of a bucket. If they are not stored, ``put_back`` them."""
         with self._lock:
             return self.by_bucket.pop(bucket, None)
 
     def take_first(self, count: int) -> dict[BucketKey, NotedTally]:
-        """Remove and return the buckets that were noted first."""
+        """Remove and return the notes of the buckets that were noted first."""
         with self._lock:
             first = dict(islice(self.by_bucket.items(), count))
             for bucket in first:
@@ -92,7 +93,7 @@ class NotedTallies:
             return first
 
     def put_back(self, bucket: BucketKey, noted: NotedTally) -> None:
-        """Note what was taken and not stored; it is due when it was to be before."""
+        """Return notes that were taken and not stored. They stay due at the same time."""
         with self._lock:
             since = self.by_bucket.pop(bucket, None)
             if since is not None:
@@ -101,14 +102,14 @@ class NotedTallies:
             self.by_bucket.move_to_end(bucket, last=False)
 
     def postpone(self, bucket: BucketKey) -> None:
-        """Let the next attempt to store a bucket be due after the usual time."""
+        """Make the notes of a bucket due after the usual time from now."""
         with self._lock:
             noted = self.by_bucket.pop(bucket, None)
             if noted is not None:
                 self.by_bucket.put(bucket, noted._replace(since_s=time.monotonic()))
 
     def due(self) -> list[BucketKey]:
-        """Return the buckets whose counts have waited long enough."""
+        """Return the buckets whose notes are due to be stored."""
         due: list[BucketKey] = []
         with self._lock:
             for bucket, noted in self.by_bucket.items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Wakeable(Protocol):
-    """A waiter of either tree."""
+    """A waiter of the async tree or of the sync tree."""
 
     def wake(self) -> bool: ...
 
@@ -43,7 +43,7 @@ def _paced_future_type() -> type[PacedFuture]:
 
 
 class AWaiter:
-    """An event that one task awaits once; may be set from any thread."""
+    """An event that one task awaits once; any thread may set it."""
 
     __slots__ = ("_expired", "_future", "_loop", "_woken")
 
@@ -53,7 +53,7 @@ class AWaiter:
         self._woken = self._expired = False
 
     async def wait(self, seconds: float) -> None:
-        """Wait until woken; may be called again after a cancellation. Raises TimeoutError."""
+        """Wait until woken; raise TimeoutError after that long. May be called again."""
         self._expired = seconds <= 0
         timer = self._loop.call_later(seconds, self._expire)
         try:
@@ -67,7 +67,7 @@ class AWaiter:
             timer.cancel()
 
     def wake(self) -> bool:
-        """Return False if the waiter's loop is closed, so that nothing waits any more."""
+        """Wake the task; return False if its loop is closed, so that it waits no more."""
         try:
             is_own_loop = _get_running_loop()() is self._loop
         except RuntimeError:  # no loop runs in this thread
@@ -96,7 +96,7 @@ class AWaiter:
 
 
 class ALineWaiter(AWaiter):
-    """An event of one of many tasks that wait: if all are cancelled, they end one by one."""
+    """An event for one of many waiting tasks. If all are cancelled, they end one by one."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class ALineWaiter(AWaiter):
 
 
 class Waiter:
-    """An event that one thread waits for once; may be set from any thread."""
+    """An event that one thread waits for once; any thread may set it."""
 
     __slots__ = ("_lock",)
 
@@ -114,11 +114,11 @@ class Waiter:
         self._lock.acquire()
 
     def wait(self, seconds: float) -> None:
-        """Wait until woken. Raises TimeoutError."""
+        """Wait until woken; raise TimeoutError after that long."""
         if not self._lock.acquire(timeout=max(seconds, 0)):
             raise TimeoutError
 
     def wake(self) -> bool:
-        with suppress(RuntimeError):  # it was woken already
+        with suppress(RuntimeError):  # the lock is free, since the waiter was woken already
             self._lock.release()
         return True

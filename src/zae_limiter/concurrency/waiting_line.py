@@ -1,12 +1,13 @@
 """The callers of this process that wait for tokens or slots of a bucket.
 
-A caller with a reservation sleeps until that is due. Dues only move forward: when tokens are given
-back before it, or when a later image of the bucket shows that they were. A caller that cannot
-reserve yet waits in the local queue of its bucket; only the head of the queue asks the store.
+A caller with a reservation sleeps until its reservation is due. A due only ever becomes earlier:
+after a caller ahead has given back its tokens, or after a later image of the bucket has shown that
+tokens were given back. A caller that cannot reserve yet waits in the local queue of its bucket;
+only the head of the queue asks the store.
 
-Thousands of callers may wait for one bucket, and all may be cancelled in one moment. So a caller
-joins and leaves in constant time, and the dues of a line are moved for many credits together, in
-short steps, by a caller that waits anyway.
+Thousands of callers may wait for one bucket, and all may be cancelled at one moment. So a caller
+joins and leaves in constant time, and one of the waiting callers moves the dues of a line, for many
+credits together and in short steps.
 """
 
 from __future__ import annotations
@@ -26,33 +27,34 @@ from zae_limiter.concurrency.waiter import Wakeable
 
 W = TypeVar("W", bound=Wakeable)
 
-# Callers whose dues are moved at a time. To move one takes 5 µs, to let it sleep again 15 µs.
+# The number of dues that one step moves. Moving a due takes 5 µs, and its caller's new sleep 15 µs.
 STEP = 200
-# After the dues of a line were moved, the line rests for that many times as long: moving dues takes
-# a small part of the CPU, however many callers give back one by one.
+# After the dues of a line were moved, the line rests for this many times as long. So moving dues
+# takes a small part of the CPU, even if many callers give back their tokens one by one.
 REST = 24
 
 
 class Sleeper:
-    """A caller that sleeps: until its reservation is due, or until it is the head of its queue.
+    """A caller that sleeps until its reservation is due, or until it is the head of its queue.
 
-    ``key`` is that of its line. It is made before it joins that, so that a caller which is
-    interrupted meanwhile can leave. ``paused_until_ms`` is that of the pause that it waits for in
-    the queue; 0 if there is none. ``number`` is that of its arrival in the queue.
+    A sleeper is made before it joins its line, so that a caller which is interrupted meanwhile can
+    leave. ``key`` is the key of its line. ``number`` counts arrivals in the queue.
+    ``paused_until_ms`` is the end of the pause that it waits for in the queue; 0 if there is none.
 
-    A caller that waits for slots of its parent, too, has the key of the parent's line in ``above``.
-    It ``is_aside`` while its own bucket refuses it: then it stands in no sibling's way.
+    If the caller also waits for slots of its parent, ``parent_key`` is the key of the parent's
+    line. It ``is_aside`` while its own bucket rejects it, so that its siblings can pass it.
 
-    ``missed_milli`` are credits that its line had noted before it came: its own image shows them.
+    ``missed_milli`` are the credits that the line had noted before the sleeper joined. They must
+    not move its due, since the image of its own reservation includes them.
     """
 
     __slots__ = (
-        "above",
         "due_ms",
         "is_aside",
         "key",
         "missed_milli",
         "number",
+        "parent_key",
         "paused_until_ms",
         "reservation",
         "waiter",
@@ -60,7 +62,7 @@ class Sleeper:
 
     def __init__(self, key: Hashable, reservation: Reservation | None = None) -> None:
         self.key = key
-        self.above: Hashable | None = None
+        self.parent_key: Hashable | None = None
         self.is_aside = False
         self.reservation = reservation
         self.due_ms = 0 if reservation is None else reservation.due_ms
@@ -73,9 +75,9 @@ class Sleeper:
             self.waiter.wake()
 
     def move_up(self, raised: Reservation, now_ms: int) -> None:
-        """Move the due forward to that of the reservation with other balances.
+        """Make the caller due earlier, at the due of a reservation with higher balances.
 
-        That may be a moment in the past, at which the caller could not know it: it is due now.
+        If that moment has passed, the caller is due now.
         """
         due_ms = max(now_ms, raised.due_ms)
         if due_ms < self.due_ms:
@@ -84,7 +86,7 @@ class Sleeper:
 
 
 class _Shown(NamedTuple):
-    """An image of the bucket, and the callers that waited when it came."""
+    """An image of the bucket, and the callers that waited when the image was noted."""
 
     image: BucketImage
     sleepers: Sequence[Sleeper]
@@ -93,11 +95,11 @@ class _Shown(NamedTuple):
 class WaitingLine:
     """Callers that wait for one bucket or shard: those with a reservation, and the local queue.
 
-    ``watcher`` is the caller with a reservation that reads the bucket now and then, for all.
+    ``watcher`` is a caller with a reservation that reads the bucket now and then, for all others.
 
-    ``given_back`` and ``see`` only note what has happened. ``move_up`` moves the dues by it, in
-    steps, called by one of the callers, the ``mover``. Until then a due is later than it could be,
-    never earlier.
+    ``note_credit`` and ``note_image`` only take notes. One of the callers, the ``mover``, calls
+    ``move_up``, which moves the dues in steps. Until then a due may be later than necessary, but
+    never too early.
     """
 
     def __init__(self, now_s: Callable[[], float] = monotonic, step: int = STEP) -> None:
@@ -108,16 +110,16 @@ class WaitingLine:
         self.watcher: Sleeper | None = None
         self.mover: Sleeper | None = None
         self.may_be_paused = False
-        self._last: Sleeper | None = None  # of those that came so far, the last one by its place
+        self._last: Sleeper | None = None  # the one with the last place of all that have joined
         self._credits: list[Reservation] = []
         self._credits_milli: dict[str, int] = {}
         self._shown: _Shown | None = None
         self._steps: Iterator[None] | None = None
         self._took_s = self._rests_until_s = 0.0
-        self._now_ms = 0  # at the current step
+        self._now_ms = 0  # the time of the current step
 
     def add(self, sleeper: Sleeper) -> None:
-        """Add a reservation. Its image may show that tokens were given back before."""
+        """Add a caller with a reservation, whose image may show that tokens were given back."""
         reservation, last = sleeper.reservation, self._last
         assert reservation is not None
         sleeper.missed_milli = dict(self._credits_milli)
@@ -126,10 +128,10 @@ class WaitingLine:
         if last is None or _place(last) < reservation.place:
             self._last = sleeper
         if shows_more:
-            self.see(reservation.image)
+            self.note_image(reservation.image)
 
     def remove(self, sleeper: Sleeper) -> None:
-        """Remove a caller that goes on, or gives up. Another one watches in its place."""
+        """Remove a caller that goes on or gives up. If it was the watcher, another one is woken."""
         self.reserved.pop(sleeper, None)
         if self.watcher is sleeper:
             self.watcher = None
@@ -139,23 +141,23 @@ class WaitingLine:
             self.mover = None
             self._call_mover()
 
-    def see(self, image: BucketImage) -> None:
+    def note_image(self, image: BucketImage) -> None:
         """Note an image of the bucket, which may show that tokens were given back.
 
-        What this process has charged behind a caller does not count against it. What other
-        processes have charged there does, since the image does not show their order: a due may
-        stay later than it could be, and never moves too far forward. An image that is older than a
-        reservation says nothing of it, nor does one with other limits.
+        Charges that this process has made behind a caller do not delay the caller. Charges of other
+        processes do, since the image does not show their order. So a due may stay later than
+        necessary, but never becomes too early. An image that is older than a reservation, or that
+        has other limits, does not move its due.
         """
         self._shown = _Shown(image, tuple(self.reserved))
         self._call_mover()
 
-    def given_back(self, withdrawn: Reservation) -> None:
-        """Note a reservation whose tokens were credited: callers behind it are due earlier.
+    def note_credit(self, withdrawn: Reservation) -> None:
+        """Note a reservation whose tokens were given back: callers behind it are due earlier.
 
-        It has been removed before the credit was sent: an image that shows the credit must not
-        count its charge as one that is still behind others. What images have shown is not added up
-        with this: they may show the same credit.
+        The caller has left the line before the credit was sent, since an image that shows the
+        credit must not count the charge as one that is still behind others. Notes of images and of
+        credits are not added up, since an image may show the same credit.
         """
         if not self.reserved:
             return
@@ -164,7 +166,7 @@ class WaitingLine:
         self._call_mover()
 
     def _call_mover(self) -> None:
-        """Let a caller move the dues of all: the one that does, else the one that came last."""
+        """Wake the caller that moves the dues of all. If there is none, the last one does it."""
         if self.mover is None and self.reserved:
             self.mover = next(reversed(self.reserved))
         if self.mover is not None:
@@ -172,15 +174,15 @@ class WaitingLine:
 
     @property
     def has_news(self) -> bool:
-        """Whether dues are to be moved."""
+        """Tell whether there are notes that may move dues."""
         return bool(self._credits) or self._shown is not None or self._steps is not None
 
     def _rest_s(self) -> float:
-        """Return for how long the line still rests; negative if it does not."""
+        """Return the seconds for which the line still rests; negative if the rest is over."""
         return self._rests_until_s - self._now_s()
 
     def wait_s(self, sleeper: Sleeper) -> float | None:
-        """Return how soon a caller has to move dues; None if it has not."""
+        """Return the seconds after which a caller must move dues; None if it need not."""
         if sleeper is not self.mover:
             return None
         if not self.has_news:
@@ -189,7 +191,7 @@ class WaitingLine:
         return 0.0 if self._steps is not None else max(0.0, self._rest_s())
 
     def move_up(self, now_ms: int) -> bool:
-        """Move dues by what was noted, one step of it; return whether there is more to do now."""
+        """Move dues by the notes, in one step; return whether there are more steps."""
         self._now_ms = now_ms
         if self._steps is None:
             if not self.has_news or self._rest_s() > 0:
@@ -205,14 +207,15 @@ class WaitingLine:
     def _moving(self) -> Iterator[None]:
         """Move the dues of all callers.
 
-        What was noted is taken first: if a step is interrupted, dues stay later than they could be.
+        All notes are taken at the beginning. So if a step is interrupted, some dues stay later than
+        necessary.
         """
         shown, self._shown = self._shown, None
         withdrawn, self._credits, self._credits_milli = self._credits, [], {}
         sleepers = sorted(self.reserved, key=_place)
         if self._last not in self.reserved and sleepers:
             self._last = sleepers[-1]
-        yield  # to sort them was a step
+        yield  # sorting was one step
         if withdrawn:
             yield from self._credit(sorted(withdrawn, key=lambda each: each.place), sleepers)
         if shown is not None:
@@ -220,7 +223,7 @@ class WaitingLine:
             yield from self._compare(shown.image, in_order)
 
     def _credit(self, withdrawn: list[Reservation], sleepers: list[Sleeper]) -> Iterator[None]:
-        """Add to the balances of callers what was given back ahead of them."""
+        """Add the tokens that were given back ahead of a caller to the balances of the caller."""
         ahead: dict[str, int] = {}
         given = iter(withdrawn)
         following = next(given, None)
@@ -243,7 +246,7 @@ class WaitingLine:
                 yield
 
     def _compare(self, image: BucketImage, sleepers: list[Sleeper]) -> Iterator[None]:
-        """Move dues as far as an image allows. Callers come in the reverse order of service."""
+        """Move dues as far as an image allows. ``sleepers`` are in reverse order of service."""
         behind: dict[str, int] = {}
         for at, sleeper in enumerate(sleepers, 1):
             reservation = sleeper.reservation
@@ -268,10 +271,10 @@ class WaitingLine:
             sleeper.move_up(raised, self._now_ms)
 
     def _shows_more(self, last: Sleeper, newer: Reservation) -> bool:
-        """Tell whether the caller before a new reservation would move up by its image.
+        """Tell whether the image of a new reservation moves the due of the caller before it.
 
-        If not, no caller further ahead would either: what was given back before the last one has
-        been seen with its own image, or noted since.
+        Otherwise no caller further ahead would move up either: earlier credits are in the image of
+        the last caller, or were noted since.
         """
         assert last.reservation is not None
         if newer.place < last.reservation.place:
@@ -300,16 +303,16 @@ def _add(total_milli: dict[str, int], amounts_milli: Mapping[str, int]) -> None:
 
 
 def line_key(grant: Grant) -> Hashable:
-    """Return the key of the line of a shard; the local queue of a bucket has one without it."""
+    """Return the key of the line of a shard. The key of a local queue has no shard number."""
     charge, reservation = grant.charges[0], grant.reservation
     number = 0 if reservation is None else reservation.shard.number
     return charge.entity_id, charge.resource, number
 
 
 class WaitingLines:
-    """The lines of all buckets that callers of this process wait for. Shared by tasks and threads.
+    """The lines of all buckets that callers of this process wait for, shared by tasks and threads.
 
-    What is done under the lock takes microseconds, a step of moving dues some milliseconds.
+    The lock is held for microseconds, and for some milliseconds in a step that moves dues.
     """
 
     def __init__(self) -> None:
@@ -332,32 +335,32 @@ class WaitingLines:
             self._line(sleeper.key).add(sleeper)
 
     def watches(self, sleeper: Sleeper) -> bool:
-        """Tell whether a caller watches the bucket; it does if no other one does."""
+        """Tell whether a caller is the watcher of its bucket. It becomes so if there is none."""
         with self._lock:
             line = self._line(sleeper.key)
             if line.watcher is None:
                 line.watcher = sleeper
             return line.watcher is sleeper
 
-    def given_back(self, grant: Grant) -> None:
-        """Let the callers behind a charge that was credited move up."""
+    def note_credit(self, grant: Grant) -> None:
+        """Note that the tokens of a charge were given back, so that callers behind it move up."""
         with self._lock:
             line = self._lines.get(line_key(grant))
             if line is not None and grant.reservation is not None:
-                line.given_back(grant.reservation)
+                line.note_credit(grant.reservation)
 
-    def see(self, sleeper: Sleeper, image: BucketImage) -> None:
-        """Show an image of the bucket to its line."""
+    def note_image(self, sleeper: Sleeper, image: BucketImage) -> None:
+        """Note an image of the bucket in the line of a caller."""
         with self._lock:
-            self._line(sleeper.key).see(image)
+            self._line(sleeper.key).note_image(image)
 
     def moves_in_s(self, sleeper: Sleeper) -> float | None:
-        """Return how soon a caller has to move the dues of its line; None if it has not."""
+        """Return the seconds after which a caller must move the dues of its line; None if never."""
         with self._lock:
             return self._line(sleeper.key).wait_s(sleeper)
 
     def move_up(self, sleeper: Sleeper, now_ms: int) -> None:
-        """Move dues of the line of a caller, one step."""
+        """Move dues in the line of a caller, in one step."""
         with self._lock:
             self._line(sleeper.key).move_up(now_ms)
 
@@ -369,10 +372,10 @@ class WaitingLines:
             sleeper.number = next(self._arrivals)
 
     def enter_queue(self, sleeper: Sleeper) -> None:
-        """Add a caller to the local queue, unless it is in it.
+        """Add a caller to the local queue of its bucket, unless it is in the queue.
 
-        It asks after those before it, and so waits for the same pause as their head. The head of a
-        queue stands in that of the parent's bucket, too, if it waits for the slots of both.
+        The caller asks after those before it, so it waits for the same pause as the head. If the
+        callers wait for slots of the parent as well, the head also joins the parent's queue.
         """
         with self._lock:
             queue = self._line(sleeper.key).queue
@@ -383,23 +386,23 @@ class WaitingLines:
                 if head is not None:
                     sleeper.paused_until_ms = head.paused_until_ms
                 queue.add(sleeper)
-            self._send_head_up(sleeper.key)
+            self._add_head_to_parents_queue(sleeper.key)
 
     def step_aside(self, sleeper: Sleeper, *, is_aside: bool) -> None:
-        """Let siblings pass a caller in the queue of the parent's bucket, or no longer."""
+        """Remove a caller that ``is_aside`` from the parent's queue, or let it join again."""
         with self._lock:
             sleeper.is_aside = is_aside
-            if sleeper.above is not None:
+            if sleeper.parent_key is not None:
                 if is_aside:
-                    self._line(sleeper.above).queue.discard(sleeper)
-                    self._wake_head(sleeper.above)
+                    self._line(sleeper.parent_key).queue.discard(sleeper)
+                    self._wake_head(sleeper.parent_key)
                 else:
-                    self._send_head_up(sleeper.key)
+                    self._add_head_to_parents_queue(sleeper.key)
 
     def let_pass(self, sleeper: Sleeper, now_ms: int) -> None:
-        """Let callers whose pause is over ask before one that cannot reserve yet, pause or not.
+        """Let callers whose pause is over ask before a caller that still cannot reserve.
 
-        Otherwise the order is that of arrival.
+        All other callers stay in the order of arrival.
         """
         with self._lock:
             sleeper.paused_until_ms = 0
@@ -417,42 +420,42 @@ class WaitingLines:
             self._line(sleeper.key).may_be_paused = True
 
     def end_pause(self, sleeper: Sleeper, now_ms: int) -> None:
-        """Let the callers of a queue ask in turn, after one has seen that a pause was lifted."""
+        """End the pause of all callers of a queue, after one has seen that it was lifted."""
         with self._lock:
             for each in self._line(sleeper.key).queue:
                 each.paused_until_ms = min(each.paused_until_ms, now_ms)
 
     def has_queue(self, *keys: Hashable) -> bool:
-        """Tell whether callers are in one of these queues."""
+        """Tell whether a caller is in one of these queues."""
         return any(self.waiting(key) for key in keys)
 
     def resumes(self, key: Hashable, now_ms: int) -> bool:
-        """Tell whether a pause is over, and callers that it has held back ask one by one."""
+        """Tell whether a pause is over whose callers still ask one by one."""
         with self._lock:
             head = self._head(key)
             return head is not None and 0 < head.paused_until_ms <= now_ms
 
     def waiting(self, key: Hashable) -> int:
-        """Return how many callers are in a local queue."""
+        """Return the number of callers in a local queue."""
         line = self._lines.get(key)
         return 0 if line is None else len(line.queue)
 
     def is_head(self, sleeper: Sleeper) -> bool:
-        """Tell whether no other caller is before this one in a queue that it stands in."""
+        """Tell whether a caller is the first in each queue that it has joined."""
         with self._lock:
             if not self._is_first(sleeper, sleeper.key):
                 return False
-            return sleeper.is_aside or self._is_first(sleeper, sleeper.above)
+            return sleeper.is_aside or self._is_first(sleeper, sleeper.parent_key)
 
     def _is_first(self, sleeper: Sleeper, key: Hashable | None) -> bool:
         line = self._lines.get(key)
         return line is None or sleeper not in line.queue or line.queue.first() is sleeper
 
     def slots_returned(self, grant: Grant) -> None:
-        """Wake the callers that look for slots of the buckets of a grant.
+        """Wake the heads of the queues for slots of the buckets of a grant.
 
-        One that had stepped aside comes back first: a sibling that came later must not take the
-        parent's slot before it.
+        A head that had stepped aside joins the parent's queue again before anyone is woken: a
+        sibling that came later must not take the parent's slot.
         """
         keys = [(charge.entity_id, charge.resource) for charge in grant.charges]
         with self._lock:
@@ -460,22 +463,22 @@ class WaitingLines:
                 head = self._head(key)
                 if head is not None and head.is_aside:
                     head.is_aside = False
-                    self._send_head_up(key)
+                    self._add_head_to_parents_queue(key)
             for key in keys:
                 self._wake_head(key)
 
     # --- all callers
 
     def prepare(self, sleeper: Sleeper, waiter: Callable[[], W]) -> W:
-        """Return the event that will wake a caller; to be made before its due is looked at."""
+        """Return the event that will wake a caller. Call this before the due is read."""
         with self._lock:
             sleeper.waiter = event = waiter()
             return event
 
     def leave(self, sleeper: Sleeper) -> None:
-        """Remove a caller from its line and queues, if present, and wake those whose turn it is.
+        """Remove a caller from its line and queues, if present, and wake the next callers.
 
-        May be called again after an interrupt: then it wakes them once more.
+        It may be called again after an interrupt, and then wakes them once more.
         """
         with self._lock:
             line = self._lines.get(sleeper.key)
@@ -484,25 +487,25 @@ class WaitingLines:
                     line.queue.discard(sleeper)
                 else:
                     line.remove(sleeper)
-            above = None if sleeper.above is None else self._lines.get(sleeper.above)
-            if above is not None:
-                above.queue.discard(sleeper)
-            self._send_head_up(sleeper.key)
-            for key in (sleeper.key, sleeper.above):
+            parent_line = self._lines.get(sleeper.parent_key)
+            if parent_line is not None:
+                parent_line.queue.discard(sleeper)
+            self._add_head_to_parents_queue(sleeper.key)
+            for key in (sleeper.key, sleeper.parent_key):
                 self._wake_head(key)
                 if key in self._lines and self._lines[key].is_empty():
                     del self._lines[key]
 
-    def _send_head_up(self, key: Hashable) -> None:
-        """Let the head of a queue stand in that of the parent's bucket, in its order of arrival.
+    def _add_head_to_parents_queue(self, key: Hashable) -> None:
+        """Add the head of a queue to the parent's queue, at the place of its arrival.
 
-        The heads of all children stand there, so the first of them is the first of all callers.
+        The heads of all children are there, so the first of them is the first of all callers.
         """
         head = self._head(key)
-        if head is not None and head.above is not None and not head.is_aside:
-            above = self._line(head.above).queue
-            if head not in above:
-                above.add(head)
+        if head is not None and head.parent_key is not None and not head.is_aside:
+            parents_queue = self._line(head.parent_key).queue
+            if head not in parents_queue:
+                parents_queue.add(head)
 
     def _wake_head(self, key: Hashable | None) -> None:
         head = self._head(key)

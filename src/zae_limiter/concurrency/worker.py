@@ -1,4 +1,4 @@
-"""Runs operations on a store that only one thread may use at a time."""
+"""Workers that run operations on a store which only one thread may use at a time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Operations in one transaction: enough to spread the cost of a commit, and short enough that the
-# last one does not wait much longer than the first.
+# The most operations in one transaction: enough to spread the cost of a commit, and few enough that
+# the last one waits hardly longer than the first.
 MAX_BATCH = 256
-# How many times longer an operation that must run waits for the lock: a settlement is lost if it
-# is not written.
+# An operation that must run waits this many times longer for the lock, since a settlement would be
+# lost otherwise.
 MUST_RUN_FACTOR = 5
 
 
 class StoreOperation:
     """One operation on its way to the thread that may run it.
 
-    ``receipt`` holds the result if and only if the operation is committed, whatever happens to the
-    caller: an interrupted caller looks there to see what it has to undo.
+    ``receipt`` holds the result if and only if the operation is committed. An interrupted caller
+    looks there to see whether it has to undo the operation.
     """
 
     __slots__ = (
@@ -68,16 +68,13 @@ class StoreOperation:
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Return True once: to the thread that runs it, or to the caller that withdraws it.
-
-        list.pop is atomic.
-        """
+        """Return True to the first that asks, who may run or withdraw the operation."""
         with suppress(IndexError):
-            return self._unclaimed.pop()
+            return self._unclaimed.pop()  # list.pop is atomic
         return False
 
     def start(self, now: float) -> bool:
-        """Return whether it is in time; an operation that must run has all its time from now on."""
+        """Return whether it is in time. The time of an operation that must run begins only now."""
         if self.must_run:
             self.deadline = now + self.wait_s
         return self.deadline > now
@@ -98,10 +95,10 @@ class StoreOperation:
 
 
 class AWorker:
-    """Runs operations in one thread, all that are queued in one batch.
+    """Runs operations in one thread; all that are queued run as one batch.
 
-    A cancelled caller's operation is withdrawn if it has not started; otherwise the caller waits
-    until it has ended, so that its receipt is complete.
+    If a caller is cancelled, its operation is withdrawn unless it has started. If it has started,
+    the caller waits for its end, so that the receipt is complete.
     """
 
     def __init__(
@@ -119,7 +116,7 @@ class AWorker:
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start again: neither the thread nor the callers that wait for it are in the child."""
+        """Start again: the child has neither the thread nor the callers that wait for it."""
         self._queue = SimpleQueue()
         self._thread = None
 
@@ -135,9 +132,9 @@ class AWorker:
     ) -> T:
         """Run ``function(target, *args)`` and return its result.
 
-        With ``must_run`` a cancelled caller's operation is not withdrawn. With ``abandon`` a
-        cancelled caller does not wait for its end: it only reads. It begins by the ``deadline``,
-        or within the timeout of this worker.
+        With ``must_run``, the operation runs even if its caller is cancelled. With ``abandon``,
+        for operations that only read, a cancelled caller does not wait for the end. The operation
+        must begin by the ``deadline``, or within the timeout of this worker.
         """
         operation = StoreOperation(function, args, receipt, self._timeout_s, must_run, deadline)
         operation.future = asyncio.get_running_loop().create_future()
@@ -174,7 +171,7 @@ class AWorker:
             thread.start()
         except RuntimeError as error:
             raise RateLimiterUnavailable(
-                f"the thread that writes was not started: {error}; try again", cause=error
+                f"the thread for the store could not be started: {error}; try again", cause=error
             ) from error
         return thread
 
@@ -202,7 +199,7 @@ class AWorker:
 
 
 def _next_batch(queue: SimpleQueue[StoreOperation | None]) -> tuple[list[StoreOperation], bool]:
-    """Wait for an operation; return all that are queued, and whether to stop after them."""
+    """Wait for an operation; return all queued operations, and whether to stop after them."""
     batch: list[StoreOperation] = []
     entry = queue.get()
     with suppress(Empty):
@@ -222,7 +219,7 @@ def _deliver(operations: list[StoreOperation]) -> None:
         assert operation.future is not None
         loops.setdefault(operation.future.get_loop(), []).append(operation)
     for loop, waiting in loops.items():
-        with suppress(RuntimeError):  # the loop is closed, and its tasks with it
+        with suppress(RuntimeError):  # the loop is closed, so its tasks have ended
             loop.call_soon_threadsafe(_wake, waiting)
 
 
@@ -243,7 +240,7 @@ async def _end_of(operation: StoreOperation) -> None:
 def one_by_one(
     run_one: Callable[[StoreOperation], None],
 ) -> Callable[[Sequence[StoreOperation]], None]:
-    """Make a function that runs a batch without a common transaction."""
+    """Return a function that runs the operations of a batch without a common transaction."""
 
     def run_batch(operations: Sequence[StoreOperation]) -> None:
         for operation in operations:
@@ -266,13 +263,10 @@ class Worker:
     ) -> None:
         self._run_one = run_one
         self._timeout_s = timeout_s
-        # Re-entrant because such a lock knows its owner: an interrupt may come between taking a
-        # plain lock and noting that it was taken. A forked child finds it released, although a
-        # thread of the parent may have held it: what it protects is opened anew in the child.
+        # A re-entrant lock knows its owner. With a plain lock, an interrupt could come after it was
+        # taken and before that was noted. In a forked child the lock is free, although a thread of
+        # the parent may have held it: the child opens its own connection to the store.
         self._lock = SignalSafeLock()
-        # Private, but what `threading.Condition` asks of any lock that is given to it. The owner in
-        # the lock's repr is the same, and takes 1 µs instead of 0.03.
-        self._is_owned: Callable[[], bool] = getattr(self._lock, "_is_owned", self._owner_in_repr)
         self._closed = False
 
     def run(
@@ -286,8 +280,10 @@ class Worker:
         deadline: Deadline | None = None,
     ) -> T:
         """Run ``function(target, *args)``; an interrupt is raised after its commit or rollback."""
-        if self._is_owned():
-            raise InfrastructureError("a signal handler must not use a store that it interrupts")
+        if self._lock.is_held_here():
+            raise InfrastructureError(
+                "a signal handler must not use a store whose operation it interrupts"
+            )
         operation = StoreOperation(function, args, receipt, self._timeout_s, must_run, deadline)
         wait_s = self._timeout_s * (MUST_RUN_FACTOR if must_run else 1)
         try:
@@ -298,7 +294,7 @@ class Worker:
             finally:
                 self._leave()
         finally:
-            self._leave()  # again, if another interrupt came during the first one
+            self._leave()  # again, since another interrupt may have ended the first call
         return receipt.outcome
 
     def _enter(self, timeout_s: float) -> None:
@@ -308,13 +304,10 @@ class Worker:
             raise InfrastructureError("the repository is closed; open it again")
 
     def _leave(self) -> None:
-        while self._is_owned():
+        while self._lock.is_held_here():
             self._lock.release()
 
-    def _owner_in_repr(self) -> bool:
-        return f" owner={threading.get_ident()} " in repr(self._lock)
-
     def close(self) -> None:
-        """Wait for the operation that runs; refuse any further one."""
+        """Wait for the running operation; refuse all later ones."""
         with self._lock:
             self._closed = True

@@ -1,8 +1,8 @@
-"""LLM calls under limits: reserve an estimate, then charge what the call has really used.
+"""LLM calls under limits: an estimate is charged first, and corrected to the real usage later.
 
-``async with llm.reserve(limiter, "key-1", "gpt-4", request) as call:`` charges an estimate and
-replaces it at the end by the usage that the provider reports, also if the block fails or its client
-disconnects. Responses are read by their fields: no SDK is imported.
+``async with llm.reserve(limiter, "key-1", "gpt-4", request) as call:`` charges an estimate. At the
+end of the block the usage that the provider reports replaces the estimate, even if the block fails
+or its client disconnects. Responses are read by the names of their fields, so no SDK is imported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         usage_of,
     )
 
-_MODULES = {  # every other name is one of ``usage``
+_MODULES = {  # all other names are in ``usage``
     "LlmCall": "._async.llm",
     "LlmReservation": "._async.llm",
     "LlmStream": "._async.llm",
@@ -129,20 +129,28 @@ def reserve(
     request: Any = None,
     **options: Any,
 ) -> LlmReservation | SyncLlmReservation:
-    """Charge an estimate for one LLM call, and what the call has used when the block ends.
+    """Charge an estimate for one LLM call, and correct it to the real usage when the block ends.
 
-    ``request`` holds the arguments of the SDK's call, or the body of its request. By default the
-    input is estimated from its text and the output by its ``max_tokens``; ``estimate`` is an
-    ``Estimate``, a number of tokens or a function of resource and request instead. ``meter`` says
-    which tokens count against which limit; by default requests against ``rpm`` and all tokens
-    against ``tpm``. ``count`` is a tokenizer for texts, in place of the built-in estimate, also for
-    answers that were cut off. ``charge_refused=False`` charges a call that the provider has refused
-    (by a status such as 400 or 429) its requests only. If a 429 says for how long to wait, the
-    bucket of the call is paused that long, so that all workers back off; ``pause`` is the entity
-    whose bucket on the resource is paused instead, such as the parent, or False. Other options go
-    to ``acquire``: ``timeout=``, ``limits=``, ``on_unavailable=``.
+    ``request`` holds the arguments of the SDK's call, or the body of its request.
 
-    With a ``SyncRateLimiter`` the result is a plain context manager. Raises what acquire raises.
+    ``estimate`` is an ``Estimate``, a number of tokens, or a function of resource and request. By
+    default the input is estimated from its text and the output from its ``max_tokens``.
+
+    ``meter`` says which tokens count against which limit. By default requests count against
+    ``rpm`` and all tokens against ``tpm``.
+
+    ``count`` is a tokenizer that replaces the built-in estimate for texts, including those of
+    answers that were cut off.
+
+    ``charge_refused=False`` charges only the requests of a call that the provider has refused by a
+    status such as 400 or 429.
+
+    If a 429 says how long to wait, the bucket of the call is paused for that time, so that all
+    workers back off. ``pause`` names another entity whose bucket on the resource is paused, such as
+    the parent; with False no bucket is paused.
+
+    Other options go to ``acquire``: ``timeout=``, ``limits=``, ``on_unavailable=``. With a
+    ``SyncRateLimiter`` the result is a plain context manager. The errors are those of ``acquire``.
     """
     tree = "_async" if inspect.iscoroutinefunction(limiter.is_available) else "_sync"
     module = import_module(f"zae_limiter.{tree}.llm")

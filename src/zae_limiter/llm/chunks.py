@@ -1,7 +1,8 @@
-"""What a stream of an LLM answer has shown so far: usage, delivered text, and whether it ended.
+"""The usage of a streamed LLM answer, from its chunks.
 
-An iterator that ends does not mean a complete answer: a connection that is closed early ends it,
-too, without an error. Complete is a stream that has sent its provider's last event.
+The end of an iterator does not prove that the answer is complete, since a connection that is closed
+early also ends the iterator without an error. A stream is complete when the last event of its
+provider has come.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from zae_limiter.llm.estimates import BYTES_PER_TOKEN, Estimate
 from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.usage import Usage, counts_of, get, items_of, usage_from
 
-# A line of server-sent events that is longer is not parsed: no event of these APIs comes close.
+# A longer line of server-sent events is not parsed. All events of these APIs are far shorter.
 _LONGEST_LINE: Final = 4 * 1024 * 1024
 _RESPONSES_ENDED: Final = ("response.completed", "response.incomplete", "response.failed")
 
@@ -27,10 +28,10 @@ class _Chunk(NamedTuple):
 
 
 class StreamMeter:
-    """Watches the chunks of one stream and says what the call has used.
+    """Reads the chunks of one stream and returns the usage of the call.
 
-    Where the provider has reported the usage of a complete answer, that is it. Otherwise it is the
-    larger of what was reported and the input plus the text delivered so far.
+    If the provider has reported the usage of the complete answer, this is the usage. Otherwise the
+    output is the larger of the reported output and an estimate for the delivered text.
     """
 
     __slots__ = ("_bytes", "_count", "_counted", "_counts", "_ended", "_estimate", "_line", "final")
@@ -62,7 +63,7 @@ class StreamMeter:
             self._report(counts)
 
     def usage(self, requests: int = 1) -> Usage:
-        """Return what the call has used as far as it is known, and never less than its input."""
+        """Return the usage of the call as far as it is known, with at least its input."""
         known = usage_from(self._counts, requests)
         if self.final:
             return known
@@ -88,16 +89,17 @@ class StreamMeter:
     def _deliver(self, text: str) -> None:
         if not text:
             return
-        self.final = False  # what was reported did not include this
+        self.final = False  # the reported usage did not include this text
         if self._count is None:
             self._bytes += len(text.encode("utf-8", "replace"))
         else:
             self._counted += self._count(text)
 
     def _report(self, counts: dict[str, int]) -> None:
-        """Take the counts: they are totals so far, so a later one replaces an earlier one.
+        """Note reported counts, which are totals so far.
 
-        Before the end the larger counts: some providers send zeros in between.
+        The counts at the end of the answer replace all earlier ones. Before the end, the larger
+        count is kept, since some providers send zeros in between.
         """
         for key, count in counts.items():
             before = 0 if self._ended else self._counts.get(key, 0)
@@ -119,7 +121,7 @@ class StreamMeter:
                 try:
                     event = json.loads(text)
                 except (ValueError, RecursionError):
-                    continue  # it is passed on as it came; others may complain about it
+                    continue  # the reader of the stream gets this line and can handle the error
                 yield event
 
 
@@ -127,7 +129,7 @@ class StreamMeter:
 
 
 def _read(chunk: Any) -> _Chunk:
-    if isinstance(chunk, str):  # a helper of an SDK that yields the text alone
+    if isinstance(chunk, str):  # some helpers of SDKs yield only the text
         return _Chunk([chunk])
     kind = get(chunk, "type")
     if isinstance(kind, str) and kind.startswith("response."):
@@ -150,7 +152,7 @@ def _chat(chunk: Any) -> _Chunk:
 
 
 def _responses(event: Any, kind: str) -> _Chunk:
-    # The data of sound is no text; its transcript comes in events of its own.
+    # An audio delta is data and no text; the transcript comes in other events.
     has_text = kind.endswith(".delta") and not kind.endswith("audio.delta")
     return _Chunk(_strings(event, "delta") if has_text else [], kind in _RESPONSES_ENDED)
 

@@ -1,4 +1,4 @@
-"""What a call will probably use: reserved before it is made, replaced by what it has used."""
+"""Estimates of the usage of a call, which are charged before the call is made."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.llm.inputs import CONFIGS, CountTokens, InputReader
 from zae_limiter.llm.usage import Usage, get
 
-# Measured with two tokenizers: a third of the UTF-8 bytes was at least 0.92 of the tokens of prose,
-# code, JSON and eight scripts, and half of those of base64. A fourth of the characters, the usual
-# guess, is a fourth of the tokens of Chinese.
+# Measured with two tokenizers: a third of the UTF-8 bytes is at least 0.92 of the tokens of prose,
+# code, JSON and texts in eight scripts, and half of the tokens of base64. The usual guess, a fourth
+# of the characters, would be only a fourth of the tokens of Chinese.
 BYTES_PER_TOKEN: Final = 3
 _CAPS: Final = (
     "max_completion_tokens",
@@ -28,7 +28,7 @@ _ANSWERS: Final = ("n", "candidate_count", "candidateCount")
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Tokens that a call will read and, at most or probably, write."""
+    """The tokens that a call will probably read, and the tokens that it will write."""
 
     input_tokens: int
     output_tokens: int = 0
@@ -58,7 +58,7 @@ def estimate_input(request: Any, count: CountTokens = count_tokens) -> int:
 
     ``request`` holds the arguments of the SDK's call, or the parsed body of its HTTP request. Every
     name and every text in it counts, apart from settings such as ``temperature``. An image, a sound
-    or a file counts as 1,500 tokens where the provider's format declares it, unless it is a text.
+    or a file that is declared in the provider's format counts as 1,500 tokens, unless it is a text.
     """
     if request is None:
         raise ValidationError(
@@ -84,7 +84,7 @@ def output_cap(request: Any) -> int | None:
 class MaxTokens:
     """Estimates the input from its text and the output by the request's own cap.
 
-    ``default_output`` stands for a cap where the request has none; 0 fits embeddings.
+    ``default_output`` is the estimate for a request without a cap; for embeddings it should be 0.
     """
 
     default_output: int = 1_024
@@ -98,11 +98,11 @@ class MaxTokens:
 
 
 class Learned:
-    """Estimates the output by a percentile of what recent calls on the resource have written.
+    """Estimates the output by a percentile of the outputs of recent calls on the resource.
 
-    Reserves less than ``max_tokens``, which most answers do not reach, so that more calls fit at
-    once. A call that writes more than was reserved takes its limits into debt. The samples are
-    those of this process; until there are ``min_samples``, ``fallback`` estimates.
+    It reserves less than ``max_tokens``, which most answers do not reach, so that more calls fit at
+    once. A call that writes more than was reserved takes its limits into debt. The samples come
+    from this process; until there are ``min_samples``, ``fallback`` makes the estimate.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Learned:
         )
 
     def percentile_of(self, resource: str) -> int | None:
-        """Return the learned output of a call on the resource, None before it is known."""
+        """Return the learned output of a call on the resource; None with too few samples."""
         outputs = sorted(self._outputs.get(resource, ()))
         if len(outputs) < self._min_samples:
             return None
@@ -145,18 +145,18 @@ class Learned:
         """Learn from a usage that a provider has reported."""
         outputs = self._outputs.setdefault(resource, [])
         outputs.append(usage.output_tokens)
-        # Both in one step each: threads may observe at the same time.
+        # Threads may observe at the same time, so each change is one step.
         del outputs[: -self._window]
         while len(self._outputs) > _MOST_RESOURCES:
             self._outputs.popitem(last=False)
 
 
-# Resources are models: a few. Names made up by callers must not fill the memory.
+# Resources are models, so there are few. This bound protects the memory from made-up names.
 _MOST_RESOURCES: Final = 1_000
 
 
 def resolve(estimate: Estimate | int | Estimator, resource: str, request: Any) -> Estimate:
-    """Return the estimate of one call; a bare number counts as input."""
+    """Return the estimate of one call; a bare number is the input."""
     if callable(estimate):
         estimate = estimate(resource, request)
     if type(estimate) is int:

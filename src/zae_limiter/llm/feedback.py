@@ -1,4 +1,4 @@
-"""What providers and SDKs say beside the answer: refusals, waits, and requests made in silence."""
+"""Information beside the answer: refusals, waiting times, and the number of sent requests."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any, Final
 
 from zae_limiter.llm.usage import get, items_of
 
-# Statuses by which a provider says that it did not begin: nothing was read or written.
+# The statuses of refusals: the provider has not begun to read the request.
 _REFUSED: Final = frozenset({400, 401, 402, 403, 404, 405, 409, 413, 415, 422, 429})
-_MOST_BELIEVED_S: Final = 86_400.0  # a day: a provider that asks for more has made a mistake
-_LONGEST: Final = 100  # characters of a moment or a duration; reading more takes quadratic time
-_MOST_RETRIES: Final = 1_000  # of one call; no SDK is set to more
-_RETRY_COUNT: Final = "x-stainless-retry-count"  # of the SDKs of OpenAI and Anthropic
+_MOST_BELIEVED_S: Final = 86_400.0  # a provider that asks for more than a day is mistaken
+_LONGEST: Final = 100  # characters of a moment or a duration; parsing takes quadratic time
+_MOST_RETRIES: Final = 1_000  # no SDK makes more retries of one call
+_RETRY_COUNT: Final = "x-stainless-retry-count"  # the SDKs of OpenAI and Anthropic send it
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-# What ran out, and when it is back, in the header names of OpenAI and of Anthropic.
+# The header names in which OpenAI and Anthropic report the remaining amount of a limit.
 _REMAINING = re.compile(r"^(x-ratelimit-)remaining(-.+)$|^(anthropic-ratelimit-.+-)remaining$")
 
 
 def status_of(error: Any) -> int | None:
-    """Return the HTTP status that an SDK's error carries, None without an answer."""
+    """Return the HTTP status that an SDK's error carries; None if there was no answer."""
     response = get(error, "response")
     statuses = (
         get(error, "status_code"),
         get(error, "code"),
-        get(error, "status"),  # of aiohttp
+        get(error, "status"),  # in errors of aiohttp
         get(response, "status_code"),
         get(get(response, "ResponseMetadata"), "HTTPStatusCode"),
     )
@@ -41,16 +41,16 @@ def status_of(error: Any) -> int | None:
 
 
 def is_refusal(error: Any) -> bool:
-    """Tell whether the provider refused the call before it did anything for it."""
+    """Tell whether the provider refused the call before it began any work."""
     return status_of(error) in _REFUSED
 
 
 def provider_wait(error: Any, now: datetime | None = None) -> float | None:
-    """Return the seconds after which the provider that refused the call wants to be asked again.
+    """Return the seconds to wait that a provider asks for in an error with status 429 or 529.
 
-    Understands ``retry-after-ms``, ``retry-after`` (seconds or a date), the reset of what has run
-    out in ``x-ratelimit-*`` and ``anthropic-ratelimit-*``, and Gemini's ``RetryInfo``. None if the
-    error is no 429 or 529, or says nothing about it. At most a day is believed.
+    They are read from ``retry-after-ms``, ``retry-after`` (seconds or a date), the resets of
+    exhausted limits in ``x-ratelimit-*`` and ``anthropic-ratelimit-*``, or Gemini's ``RetryInfo``.
+    None if the error has another status, or names no time. The result is at most a day.
     """
     if status_of(error) not in (429, 529):
         return None
@@ -71,7 +71,7 @@ def provider_wait(error: Any, now: datetime | None = None) -> float | None:
 def headers_of(answer: Any) -> dict[str, str]:
     """Return the headers of an error, a raw response or a stream, with names in lower case."""
     response = get(answer, "response")
-    # Not by its truth: a response of ``requests`` with a status of 429 is false.
+    # Compared with None, since a response of ``requests`` with status 429 is false.
     if response is None:
         response = answer
     headers = get(get(response, "ResponseMetadata"), "HTTPHeaders")
@@ -81,7 +81,7 @@ def headers_of(answer: Any) -> dict[str, str]:
         headers = get(get(answer, "sdk_http_response"), "headers")
     try:
         return {str(name).lower(): str(value) for name, value in headers.items()}
-    except Exception:  # noqa: BLE001 - no headers, or those of another library, which may raise
+    except Exception:  # noqa: BLE001 - there are no headers, or another library raises
         return {}
 
 
@@ -108,7 +108,7 @@ def _retry_infos(error: Any) -> Iterator[float]:
 
 
 def _moment(value: str | None, now: datetime) -> float | None:
-    """Return the seconds until a moment: a number, a duration, or a date of either format."""
+    """Return the seconds until a moment, given as a number, a duration, or an ISO or HTTP date."""
     if value is None or len(value) > _LONGEST:
         return None
     seconds = _number(value)
@@ -122,7 +122,7 @@ def _moment(value: str | None, now: datetime) -> float | None:
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
             return (moment - now).total_seconds()
-        except (ValueError, TypeError, LookupError, OverflowError):  # as dates far away do
+        except (ValueError, TypeError, LookupError, OverflowError):  # dates far away overflow
             continue
     return None
 
@@ -143,10 +143,10 @@ def _number(text: str | None, unit: float = 1.0) -> float | None:
 
 
 def retries_of(answer: Any) -> int:
-    """Return how often an SDK has sent the request again by itself, as far as the answer shows.
+    """Return the number of retries that an SDK has made by itself, as far as the answer shows it.
 
-    Raw responses say it, streams and errors carry the request that was sent last, and boto3 notes
-    it in the metadata. A parsed response of OpenAI and Anthropic does not say it.
+    Raw responses have the number, streams and errors carry the last request with it, and boto3
+    puts it into the metadata. A parsed response of OpenAI or Anthropic does not have it.
     """
     response = get(answer, "response", "http_response")
     metadata = get(answer, "ResponseMetadata") or get(response, "ResponseMetadata")
@@ -162,17 +162,17 @@ def retries_of(answer: Any) -> int:
 
 
 def _sent_retries(response: Any) -> int | None:
-    """Read the count that the SDKs send along with each request."""
+    """Return the count of retries that the SDKs put into each request."""
     headers = get(get(response, "request"), "headers")
     try:
         text = headers.get(_RETRY_COUNT)
         return int(text) if isinstance(text, str) else None
-    except Exception:  # noqa: BLE001 - no such header, no number, or an object that may raise
+    except Exception:  # noqa: BLE001 - there is no such header or number, or an object raises
         return None
 
 
 class RequestCount:
-    """Counts the requests that are sent while a call is the current one of its task or thread."""
+    """The number of requests that were sent while a call was current in its task or thread."""
 
     __slots__ = ("requests",)
 
@@ -184,14 +184,14 @@ _current: ContextVar[RequestCount | None] = ContextVar("zae_limiter_llm_requests
 
 
 def count_into(count: RequestCount | None) -> RequestCount | None:
-    """Count the requests that follow in this task or thread; returns what was counted into."""
+    """Count later requests of this task or thread into ``count``; return the count before it."""
     before = _current.get()
     _current.set(count)
     return before
 
 
 class _Nothing:
-    """What an event hook returns: an async client awaits it, a sync one ignores it."""
+    """The result of an event hook. An async client awaits it, and a sync client ignores it."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         return
@@ -201,9 +201,9 @@ class _Nothing:
 def count_request(request: Any) -> _Nothing:
     """Count a request of the current call; for the event hooks of an HTTP client.
 
-    ``OpenAI(http_client=DefaultHttpxClient(event_hooks={"request": [llm.count_request]}))`` makes
-    every retry that the SDK sends by itself count, also where its answer does not say so. The same
-    function serves async clients.
+    With ``OpenAI(http_client=DefaultHttpxClient(event_hooks={"request": [llm.count_request]}))``,
+    every retry of the SDK is counted, even if the answer does not show it. The same function works
+    with async clients.
     """
     count = _current.get()
     if count is not None:

@@ -1,8 +1,8 @@
 """The tokens that a model reads: every name and every text of a request, and its attachments.
 
-Only the places where a provider's format declares an image, a sound, a video or a file hold an
-attachment. Everything else is text, however it looks: a data URL inside a message, or arguments of
-a tool that resemble an image, are read letter by letter.
+An attachment is an image, a sound, a video or a file in a field that the provider's format has for
+it. Everything else is text, even a data URL inside a message, or an argument of a tool that
+resembles an image.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from zae_limiter.exceptions import ValidationError
 
 CountTokens = Callable[[str], int]
 
-# What large images cost with most providers. The bytes of an attachment say little about it.
+# The cost of a large image with most providers. The size of an attachment tells little about it.
 PER_ATTACHMENT: Final = 1_500
-# Fields that hold settings, where a request has them at the top or in its configuration. Providers
-# do not show them to the model. A field that is missing here counts, so that none is overlooked.
+# Fields that hold settings, at the top of a request or in its configuration. Providers do not show
+# them to the model. A field that is not listed here counts as input, so that none is overlooked.
 CONFIGS: Final = ("inferenceConfig", "generationConfig", "generation_config", "config")
 _BODIES: Final = frozenset({*CONFIGS, "extra_body", "additionalModelRequestFields"})
 _SETTINGS: Final = frozenset(
@@ -129,7 +129,7 @@ _INNER_PARTS: Final = frozenset(
         "guardContent",
     ]
 )
-# Fields of a part that declare an attachment; and those that do so in a part of one type only.
+# Fields of a part that declare an attachment, and those that do so only in a part of one type.
 _ATTACHED: Final = frozenset(
     [
         "audio",
@@ -155,7 +155,7 @@ _ATTACHED_BY_TYPE: Final = {
     "image": "source",
     "image_generation_call": "result",
 }
-# Fields of an attachment: where its bytes are, the bytes themselves, and what they are.
+# Fields of an attachment: its address, its contents, and their type.
 _ADDRESSES: Final = frozenset(
     [
         "audio_url",
@@ -174,14 +174,14 @@ _ADDRESSES: Final = frozenset(
 )
 _CONTENTS: Final = frozenset(["bytes", "data", "file_data", "result"])
 _MEDIA_TYPES: Final = ("media_type", "mime_type", "mimeType", "format")
-_TEXT_FORMATS: Final = frozenset(["csv", "html", "md", "txt"])  # of documents on Bedrock
-_SNIFFED: Final = 4_096  # characters at the begin of encoded data show whether it is text
-_TOKEN_IDS: Final = 10**6  # more than any vocabulary has
-_DEEPEST: Final = 100  # levels; parsers of providers refuse more, and a cycle has no end
+_TEXT_FORMATS: Final = frozenset(["csv", "html", "md", "txt"])  # formats of documents on Bedrock
+_SNIFFED: Final = 4_096  # so many characters at the beginning of data show whether it is text
+_TOKEN_IDS: Final = 10**6  # no vocabulary has more tokens
+_DEEPEST: Final = 100  # levels of nesting; providers refuse more, and a cycle would have no end
 
 
 class InputReader:
-    """Adds up what a model reads of one request, in tokens."""
+    """Adds up the tokens of one request that a model reads."""
 
     def __init__(self, count: CountTokens) -> None:
         self.tokens = 0
@@ -190,7 +190,7 @@ class InputReader:
     def read(self, request: Any, name: str = "request", depth: int = 0) -> None:
         """Read the arguments of an SDK's call, or the parsed body of its request.
 
-        ``name`` and ``depth`` are those of a configuration inside of it.
+        For a configuration inside of a request, ``name`` and ``depth`` tell where it stands.
         """
         _check_depth(depth, name)
         fields = fields_of(request)
@@ -211,7 +211,7 @@ class InputReader:
                 self._value(value, inner, parts=inner in _TOP_PARTS)
 
     def _value(self, value: Any, name: str, depth: int = 0, *, parts: bool = False) -> None:
-        """Read a value of any kind; ``parts`` says that its mappings may declare attachments."""
+        """Read a value of any kind. With ``parts``, its mappings may declare attachments."""
         _check_depth(depth, name)
         if isinstance(value, str):
             self._text(value)
@@ -227,7 +227,7 @@ class InputReader:
                 type(value).__name__,
                 "must be a list: an iterator can be read only once",
             )
-        elif inspect.isroutine(value):  # which Gemini's SDK takes as a tool
+        elif inspect.isroutine(value):  # Gemini's SDK accepts a function as a tool
             self._text(_description(value))
         elif (fields := fields_of(value)) is not None:
             self._mapping(fields, name, depth + 1, parts=parts)
@@ -261,7 +261,7 @@ class InputReader:
             self._contents(value, name, depth, media_type)
             return
         by_name = dict(fields)
-        if by_name.get("type") == "text":  # Anthropic's documents of plain text
+        if by_name.get("type") == "text":  # a document of plain text for Anthropic
             self._mapping(fields, name, depth, parts=False)
             return
         declared = [each for key in _MEDIA_TYPES if isinstance(each := by_name.get(key), str)]
@@ -282,28 +282,28 @@ class InputReader:
             self._attachment(value, name, depth, media_type)
 
     def _contents(self, value: Any, name: str, depth: int, media_type: str) -> None:
-        """Count contents that are text by their letters, and others as one attachment."""
+        """Count contents that are text as text, and all others as one attachment."""
         if isinstance(value, str):
             self._string(value, name, media_type)
         elif isinstance(value, bytes | bytearray | memoryview):
             self._data(_text_of(bytes(value), media_type))
         elif isinstance(value, Mapping | list | tuple) and name != "s3Location":
-            self._value(value, name, depth)  # no provider's format has it
+            self._value(value, name, depth)  # no provider's format has such contents
         else:
             self._data(None)
 
     def _string(self, value: str, name: str, media_type: str) -> None:
         if name not in _ADDRESSES and name not in _CONTENTS:
-            self._text(value)  # a document in the form of its text
+            self._text(value)  # a document that is given as text
         elif value[:5].lower() == "data:":
             self._data(_text_of_url(value))
         elif name in _CONTENTS:
             self._data(_text_of_base64(value, media_type))
-        else:  # what is longer than the cost of an attachment is no address
+        else:  # an address costs an attachment; a longer string is no address and counts as text
             self.tokens += max(PER_ATTACHMENT, self._count(value))
 
     def _data(self, text: str | None) -> None:
-        """Count data that is a text, or an attachment if it is none."""
+        """Count a text, or an attachment if there is none."""
         if text is None:
             self.tokens += PER_ATTACHMENT
         else:
@@ -311,12 +311,12 @@ class InputReader:
 
     def _scalar(self, value: float | None, parts: bool) -> None:
         if parts and type(value) is int and 0 <= value < _TOKEN_IDS:
-            self.tokens += 1  # a text may be sent in the form of its token ids
+            self.tokens += 1  # a text may be sent as a list of token ids
         else:
             self._text("null" if value is None else str(value))
 
     def _schema(self, value: Any, name: str, depth: int) -> None:
-        """Read a class that an SDK sends in the form of its schema."""
+        """Read a class whose schema an SDK sends."""
         schema = getattr(value, "model_json_schema", None)
         if callable(schema):
             self._value(schema(), name, depth + 1)
@@ -334,12 +334,12 @@ Fields = list[tuple[str, Any]]
 
 
 def fields_of(value: Any) -> Fields | None:
-    """Return the named fields of a dictionary or an object; None of a value without any."""
+    """Return the named fields of a dictionary or an object; None if the value has none."""
     if isinstance(value, Mapping):
         return [(str(name), field) for name, field in value.items()]
     if isinstance(value, type):
         return None
-    if callable(getattr(value, "model_dump", None)):  # pydantic yields fields and extra fields
+    if callable(getattr(value, "model_dump", None)):  # a pydantic model yields all its fields
         return [(name, field) for name, field in value if field is not None]
     if is_dataclass(value):
         return [(each.name, getattr(value, each.name)) for each in dataclass_fields(value)]
@@ -356,7 +356,7 @@ def _check_depth(depth: int, name: str) -> None:
 
 
 def _is_binary(value: Any) -> bool:
-    """Tell whether a value is data, an open file, or an image, as Gemini's SDK takes it."""
+    """Tell whether a value is data, an open file, or an image that Gemini's SDK accepts."""
     return (
         isinstance(value, bytes | bytearray | memoryview)
         or callable(getattr(value, "read", None))
@@ -372,12 +372,12 @@ def _attached_fields(fields: Fields) -> frozenset[str]:
     if isinstance(kind, str) and kind in _ATTACHED_BY_TYPE:
         names |= {_ATTACHED_BY_TYPE[kind]}
     if "uri" in by_name and any(name in by_name for name in _MEDIA_TYPES):
-        names |= {"uri"}  # a file that was uploaded before, as Gemini's SDK takes it
+        names |= {"uri"}  # a file that was uploaded with Gemini's SDK before
     return names
 
 
 def _description(function: Any) -> str:
-    """Return what an SDK tells the model about a function."""
+    """Return the description of a function that an SDK sends to the model."""
     try:
         signature = str(inspect.signature(function))
     except (TypeError, ValueError):  # some built-in functions have none
@@ -389,7 +389,7 @@ def _description(function: Any) -> str:
 
 
 def _text_of_url(url: str) -> str | None:
-    """Return the text of a data URL, None if it holds something else."""
+    """Return the text of a data URL; None if it holds no text."""
     begin = url.find(",") + 1
     media_type, *options = url[5 : max(5, begin - 1)].lower().split(";")
     if "base64" in [option.strip() for option in options]:
@@ -398,12 +398,12 @@ def _text_of_url(url: str) -> str | None:
 
 
 def _text_of_base64(encoded: str, media_type: str, begin: int = 0) -> str | None:
-    """Return the text of base64 data, None if it holds something else, which is not copied."""
+    """Return the text of base64 data; None if it holds no text. Such data is not decoded."""
     try:
         if _text_of(_decoded(encoded[begin : begin + _SNIFFED]), media_type) is None:
             return None
         return _text_of(_decoded(encoded[begin:]), "text/plain")
-    except ValueError:  # no base64: read as it stands
+    except ValueError:  # this is no base64, so it is the text itself
         return encoded[begin:]
 
 
@@ -413,7 +413,7 @@ _BASE64_LETTERS: Final = {ord("-"): "+", ord("_"): "/", ord("\r"): None, ord("\n
 def _decoded(encoded: str) -> bytes:
     """Decode base64 of either alphabet, with or without line breaks and padding.
 
-    Raises ValueError for other data, such as words: a blank between letters is no part of base64.
+    Raise ValueError for other data, such as words with blanks between them.
     """
     text = encoded.strip().rstrip("=\r\n").translate(_BASE64_LETTERS)
     text = text[:-1] if len(text) % 4 == 1 else text
@@ -421,17 +421,17 @@ def _decoded(encoded: str) -> bytes:
 
 
 def _text_of(data: bytes, media_type: str) -> str | None:
-    """Return data as text if it is declared as text, or if its begin reads as text."""
+    """Return data as text if it is declared as text, or if its beginning reads as text."""
     kind = media_type.lower()
     if kind.startswith("text/") or kind in _TEXT_FORMATS or _reads_as_text(data[:_SNIFFED]):
         return data.decode("utf-8", "replace")
     return None
 
 
-def _reads_as_text(begin: bytes) -> bool:
+def _reads_as_text(beginning: bytes) -> bool:
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(begin)
+        text = codecs.getincrementaldecoder("utf-8")().decode(beginning)
     except UnicodeDecodeError:
         return False
-    # Data that happens to be UTF-8 is mostly zeros; some of them do not keep a model from reading.
+    # Binary data that happens to be valid UTF-8 is mostly zeros. A text may contain some zeros.
     return bool(text) and 2 * text.count("\0") <= len(text)

@@ -1,4 +1,4 @@
-"""What is known about one LLM call, and what it has to be charged for that."""
+"""Records of one LLM call: its responses and streams, and the usage that follows from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zae_limiter.models.limit import MAX_TOKENS
 
 
 class StreamRecord:
-    """What is known about one stream; outlives the stream, which may be dropped unread."""
+    """The record of one stream. It outlives the stream, which may be dropped before it is read."""
 
     __slots__ = ("is_open", "meter", "reader_id", "requests")
 
@@ -26,15 +26,15 @@ class StreamRecord:
         self.meter = meter
         self.requests = requests
         self.is_open = True
-        self.reader_id: int | None = None  # the task or thread that has read it last
+        self.reader_id: int | None = None  # the task or thread that was the last to read
 
     def usage(self) -> Usage:
-        """Return what the stream has used so far."""
+        """Return the usage of the stream so far."""
         return self.meter.usage(self.requests)
 
 
 class CallRecord:
-    """Collects responses and streams of one reservation; says what they cost together.
+    """Collects the responses and streams of one reservation, and returns their usage together.
 
     A call that was sent costs at least its input.
     """
@@ -54,18 +54,19 @@ class CallRecord:
         self._count = count
         self._charge_refused = charge_refused
         self._reported: list[Usage] = []
-        # Answers without usage, as estimated from their text, and calls that have failed.
+        # Estimates for answers that report no usage, and for calls that have failed.
         self._unreported: list[Usage] = []
-        self._unread: list[Usage] = []  # answers in a form that cannot be read
+        self._unread: list[Usage] = []  # estimates for answers in a form that cannot be read
         self._streams: list[StreamRecord] = []
-        self._failure: Usage | None = None  # if the block has raised, and nothing else is known
+        # The usage after an error of the block, for a call of which nothing else is known.
+        self._failure: Usage | None = None
         self.provider_wait: float | None = None
 
     def record(self, response: Any) -> Usage | None:
-        """Note a response; return the usage that it reports, if it does.
+        """Note a response; return the usage that it reports, or None if it reports none.
 
-        An error of the provider is noted as a call that has failed. A response that cannot be read
-        raises ValidationError; it costs its estimate, unless another one is noted in its place.
+        An error of the provider is noted as a failed call. For a response that cannot be read, a
+        ValidationError is raised; the response costs its estimate unless another one replaces it.
         """
         if isinstance(response, BaseException):
             self._unreported.append(self._failed_usage(response))
@@ -81,34 +82,34 @@ class CallRecord:
         self._check_readable(answer, response)
         text = StreamMeter(self.estimate, self._count)
         text.see(answer)
-        if text.delivered_tokens:  # else nothing is known, and the estimate stays
+        if text.delivered_tokens:  # without any text the estimate stays
             self._note_answer()
             self._unreported.append(text.usage(requests))
         return None
 
     def _note_answer(self) -> None:
-        """Note that the provider has answered, perhaps by what could not be read at first."""
+        """Note that the provider has answered; this replaces an answer that could not be read."""
         self.provider_wait = None
         if self._unread:
             self._unread.pop()
 
     def _parsed(self, response: Any) -> Any:
-        """Return the answer inside a raw response of an SDK, and any other response as it is."""
+        """Return the answer inside a raw response of an SDK; return any other response itself."""
         parse = get(response, "parse")
         if type(get(response, "retries_taken")) is not int or not callable(parse):
             return response
         content = get(get(response, "http_response"), "content")  # None before it was read
         try:
             return json.loads(content) if isinstance(content, bytes) else parse()
-        except Exception:  # noqa: BLE001 - the SDK raises it where the caller parses it, too
+        except Exception:  # noqa: BLE001 - the SDK raises the same where the caller parses it
             return None
 
     def _check_readable(self, answer: Any, response: Any) -> None:
-        """Raise ValidationError if the answer of a response must be read in another way."""
+        """Raise ValidationError, with advice, if the caller must read a response in another way."""
         if isawaitable(answer):
             close = getattr(answer, "close", None)
             if close is not None:
-                close()  # else Python warns that it was never awaited
+                close()  # otherwise Python warns that it was never awaited
             advice = (
                 "cannot be read without await: pass the result of `await response.parse()`, "
                 "or read it through call.stream(response.iter_bytes())"
@@ -126,7 +127,7 @@ class CallRecord:
         raise ValidationError("response", type(response).__name__, advice)
 
     def record_usage(self, usage: Usage) -> None:
-        """Note a usage that was found out in another way."""
+        """Note a usage that the caller knows."""
         self._note_answer()
         self._reported.append(usage)
 
@@ -139,7 +140,7 @@ class CallRecord:
 
     @property
     def has_open_stream(self) -> bool:
-        """Whether a stream was neither read to its end nor closed."""
+        """Whether a stream is still open: it was not closed and not read to its end."""
         return any(stream.is_open for stream in self._streams)
 
     def is_read_beside(self, caller_id: int) -> bool:
@@ -149,13 +150,13 @@ class CallRecord:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the block has said nothing about what became of its call."""
+        """Whether the block has noted nothing about its call."""
         noted = (self._reported, self._unreported, self._unread, self._streams)
         return not (any(noted) or self.is_refunded)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the provider has reported everything that the call has used."""
+        """Whether the provider has reported the whole usage of the call."""
         finals = [stream.meter.final for stream in self._streams]
         estimated = self._unreported or self._unread
         return bool(self._reported or finals) and all(finals) and not estimated
@@ -168,7 +169,7 @@ class CallRecord:
             self.provider_wait = asked_s
 
     def usage(self) -> Usage:
-        """Return what the call has used as far as it is known."""
+        """Return the usage of the call as far as it is known."""
         streamed = [stream.usage() for stream in self._streams]
         known = [*self._reported, *self._unreported, *self._unread, *streamed]
         if known:
@@ -180,12 +181,12 @@ class CallRecord:
         return replace(usage, requests=max(usage.requests, self.sent.requests))
 
     def amounts(self, usage: Usage) -> dict[str, int]:
-        """Return what a usage costs of each limit, as far as a limit can be charged."""
+        """Return the cost of a usage by limit, at most the largest amount of a charge."""
         cost = costs(usage, self.meter)
         return {name: min(amount, MAX_TOKENS) for name, amount in cost.items()}
 
     def _failed_usage(self, error: BaseException) -> Usage:
-        """Return the cost of a call that has failed without an answer: its input was sent."""
+        """Return the usage of a failed call without an answer, whose input was sent."""
         requests = 1 + retries_of(error)
         if is_refusal(error) and not self._charge_refused:
             return Usage(requests=requests)
@@ -202,6 +203,6 @@ def _is_stream(answer: Any) -> bool:
 
 
 def _is_http_response(answer: Any) -> bool:
-    """Tell whether an answer is that of an HTTP client, whose body nobody has parsed."""
+    """Tell whether an answer is a response of an HTTP client whose body was not parsed."""
     status = get(answer, "status_code", "status")
     return type(status) is int and callable(get(answer, "json"))

@@ -1,7 +1,7 @@
-"""What one LLM call used, in one form for all providers, and what that costs in tokens of a limit.
+"""The usage of one LLM call, in one form for all providers, and its cost in tokens of a limit.
 
-Responses are read by the names of their fields, from SDK objects and from plain dictionaries alike:
-no SDK is imported, and a new version of one needs no change here while it keeps its field names.
+Responses are read by the names of their fields, from SDK objects and from plain dictionaries alike.
+So no SDK is imported, and a new version of an SDK works as long as it keeps its field names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ class Usage:
     """Tokens and requests of a call. Input and output are totals; other counts are parts of them.
 
     ``cached_tokens`` (read from the provider's cache) and ``cache_write_tokens`` are parts of
-    ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``, whatever the provider's own fields
-    include. ``requests`` counts the retries that an SDK makes by itself, too.
+    ``input_tokens``, and ``reasoning_tokens`` are a part of ``output_tokens``. This holds for all
+    providers, even if their own fields are divided in another way. ``requests`` includes the
+    retries that an SDK makes by itself.
     """
 
     input_tokens: int = 0
@@ -44,10 +45,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What one token of each kind, and each request, costs in tokens of one limit.
+    """The costs of one token of each kind, and of each request, in tokens of one limit.
 
     The default counts every token once. Fractions are exact: ``cached="0.1"`` or ``cached=0.1``
-    charges 1 for 10 tokens read from the cache; the sum is rounded up once.
+    charges 1 for 10 tokens that were read from the cache. Only the sum is rounded up.
     """
 
     input: float | str = 1
@@ -68,7 +69,7 @@ class Weights:
                 raise ValidationError(f"weights.{each.name}", weight, "must be a number from 0 up")
 
     def cost(self, usage: Usage) -> int:
-        """Return what the usage costs; parts without a weight cost what their total costs."""
+        """Return the cost of a usage. A part without a weight has the weight of its total."""
         cached, written = usage.cached_tokens, usage.cache_write_tokens
         reasoning = usage.reasoning_tokens
         return math.ceil(
@@ -82,7 +83,7 @@ class Weights:
 
 
 def _exact(weight: float | str) -> Fraction:
-    """Take a float as it is written: 0.1 is a tenth, not 0.1000000000000000055."""
+    """Return a weight as its decimal digits say: 0.1 is exactly a tenth."""
     return Fraction(str(weight))
 
 
@@ -93,12 +94,12 @@ UNCACHED_INPUT_TOKENS: Final = Weights(output=0, cached=0)  # as Anthropic count
 OUTPUT_TOKENS: Final = Weights(input=0)
 
 Meter = Mapping[str, Weights]
-# The names of limits that the documents use throughout.
+# The documentation uses these names of limits throughout.
 DEFAULT_METER: Final[Meter] = {"rpm": REQUESTS, "tpm": ALL_TOKENS}
 
 
 def costs(usage: Usage, meter: Meter) -> dict[str, int]:
-    """Return what the usage costs of each limit of the meter."""
+    """Return the cost of the usage for each limit of the meter."""
     return {name: weights.cost(usage) for name, weights in meter.items()}
 
 
@@ -128,19 +129,18 @@ _DETAILS: Final = {
     "cache_write": (_INPUT_DETAILS, ("cache_write_tokens",)),
     "reasoning": (_OUTPUT_DETAILS, ("reasoning_tokens", "thinking_tokens")),
 }
-# Where a response or an event of a stream holds its usage: at the top, in the response that an
-# OpenAI event completes, in the message that an Anthropic stream starts, in Bedrock's last event.
+# The fields of a response or an event that may hold its usage, which may also be at the top. An
+# OpenAI event has a response, the first event of Anthropic a message, Bedrock's last one metadata.
 _HOLDERS: Final = ("response", "message", "metadata")
-# No call reads or writes a billion tokens: a larger count is a mistake of the provider.
+# No call reads or writes a billion tokens, so a larger count is a mistake of the provider.
 _MOST_BELIEVED: Final = 10**9
 _USAGES: Final = ("usage", "usage_metadata", "usageMetadata")
 
 
 def get(value: Any, *names: str) -> Any:
-    """Return the first field that is there and not None, of an object or a dictionary.
+    """Return the first of the named fields that is not None, of an object or a dictionary.
 
-    Never raises: a field that cannot be read, such as the request of a response without one, is
-    not there.
+    It never raises: a field that cannot be read counts as missing.
     """
     is_mapping = isinstance(value, Mapping)
     for name in names:
@@ -154,22 +154,22 @@ def get(value: Any, *names: str) -> Any:
 
 
 def items_of(value: Any) -> list[Any] | tuple[Any, ...]:
-    """Return the items of a list, none of another value."""
+    """Return a list or tuple, or no items for another value."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def usage_of(response: Any) -> Usage | None:
-    """Return the usage that a response or the last event of a stream reports, None without one.
+    """Return the usage that a response, or the last event of a stream, reports; None without one.
 
-    Understands OpenAI (chat, responses, embeddings), Anthropic, Bedrock Converse and Gemini, and
-    everything that speaks their formats.
+    It reads the formats of OpenAI (chat, responses, embeddings), Anthropic, Bedrock Converse and
+    Gemini, from any provider that uses one of them.
     """
     counts = counts_of(response)
     return None if counts is None else usage_from(counts)
 
 
 def counts_of(response: Any) -> dict[str, int] | None:
-    """Return the counts that are reported, and only those: later events may add others."""
+    """Return the reported counts only, since later events of a stream may add others."""
     for holder in _holders(response):
         counts = _counts(get(holder, *_USAGES))
         if counts:
@@ -194,13 +194,13 @@ def _counts(usage: Any) -> dict[str, int]:
         if counts.get(key) is None and details is not None:
             counts[key] = _whole(get(details, *names))
     if _whole(get(usage, *_INCLUSIVE_INPUT)) is not None:
-        # Some proxies add Anthropic's names to OpenAI's fields, whose input includes them.
+        # Some proxies add Anthropic's fields to OpenAI's, whose input includes their counts.
         counts["cache_read_beside"] = counts["cache_write_beside"] = None
     return {key: count for key, count in counts.items() if count is not None}
 
 
 def _whole(value: Any) -> int | None:
-    """Take whole numbers only: a test double answers every name with something."""
+    """Return a whole number, and None for others: a test double has a value for every name."""
     return min(max(0, value), _MOST_BELIEVED) if type(value) is int else None
 
 
@@ -215,7 +215,7 @@ def usage_from(counts: Mapping[str, int], requests: int = 1) -> Usage:
         counts.get("input", 0) + counts.get("tool_input_beside", 0) + read_beside + write_beside
     )
     output = counts.get("output")
-    if output is None:  # some report a total without it
+    if output is None:  # some providers report the total instead of the output
         output = max(0, counts.get("total", 0) - input_tokens - reasoning_beside)
     return Usage(
         input_tokens=input_tokens,

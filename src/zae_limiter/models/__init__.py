@@ -1,4 +1,4 @@
-"""The frozen values of the public API. Each is imported on first use: see ``zae_limiter``."""
+"""The frozen values of the public API. Each module is imported when a name of it is first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: its events, their subjects, and the changes that they report."""
+"""The audit log: its events, their subjects, and the reported changes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def parent_details(before: Entity, after: Entity) -> dict[str, Any]:
 
 
 class AuditAction(StrEnum):
-    """Kind of a change."""
+    """The kinds of changes."""
 
     ENTITY_CREATED = "entity_created"
     ENTITY_DELETED = "entity_deleted"
-    ENTITY_UNREGISTERED = "entity_unregistered"  # its limits and buckets stay
+    ENTITY_UNREGISTERED = "entity_unregistered"  # the limits and buckets of the entity stay
     PARENT_SET = "parent_set"
     LIMITS_SET = "limits_set"
     LIMITS_DELETED = "limits_deleted"
@@ -62,7 +62,7 @@ class AuditAction(StrEnum):
 
 
 def pause_event(paused_until_ms: int | None) -> tuple[AuditAction, dict[str, Any]]:
-    """Return kind and details of the event that a bucket was paused, or its pause lifted (None)."""
+    """Return action and details of the event of a pause; with None the pause was lifted."""
     if paused_until_ms is None:
         return AuditAction.BUCKET_RESUMED, {}
     return AuditAction.BUCKET_PAUSED, {"until": iso_from_ms(paused_until_ms)}
@@ -70,7 +70,7 @@ def pause_event(paused_until_ms: int | None) -> tuple[AuditAction, dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """One change. ``event_id`` sorts by time."""
+    """One event of the audit log. Event ids sort by time."""
 
     event_id: str
     timestamp: str
@@ -82,7 +82,7 @@ class AuditEvent:
 
 
 class AuditedChange(NamedTuple):
-    """A change that is about to be made: subject, moment and author, as its event will name them.
+    """The audit data of a change that is about to be made: its subject, moment and author.
 
     ``event_id`` is chosen before the first attempt, so that every retry logs the same event.
     ``subject`` is an entity's id, or one of the ``$`` subjects above.
@@ -98,7 +98,7 @@ class AuditedChange(NamedTuple):
     def by(
         cls, principal: str | None, subject: str, now_ms: int, resource: str | None = None
     ) -> AuditedChange:
-        """Return the change with a new event id; without a principal its author is the process."""
+        """Return the audit data with a new event id. The default principal names the process."""
         is_named = principal is not None and principal.strip() != ""
         author = principal if is_named else process_author()
         return cls(subject, now_ms, new_event_id(now_ms), author, resource)

@@ -1,4 +1,4 @@
-"""What a store can do, and what a client has asked of it so far."""
+"""The capabilities of an engine, and counts of a client's requests to its store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class BackendCapabilities:
-    """What an engine can do, declared by the engine instead of found out by trying.
+    """The capabilities of an engine, as the engine declares them.
 
-    ``atomic_cascade``: entity and parent are charged in one transaction. ``infrastructure``: the
-    store has a table or stack that can be created and deleted.
+    ``atomic_cascade`` says that entity and parent are charged in one transaction.
+    ``infrastructure`` says that the store has a table or stack that can be created and deleted.
     """
 
     engine: str
@@ -26,19 +26,22 @@ class BackendCapabilities:
 class StoreStats:
     """Counts since the repository was opened; scoped repositories share them.
 
-    ``calls`` are requests to the store, ``retries`` those that repeat one. ``writes`` are requests
-    to change a bucket, ``refused_writes`` those whose condition failed; ``plain_moves`` and
-    ``clamp_moves`` count the limits written in either form. ``charges`` and ``settlements`` are
-    what callers asked for; ``grouped`` of them shared a write with others, in ``groups`` writes.
-    ``unknown_writes`` got no answer, so that it is unknown whether they were made.
-    ``repeated_writes`` were sent again because the server had closed the connection; at worst
-    each of them is charged twice. ``lost_refunds`` could not be given back: to one side of a
-    cascade when the other refused, or to other shards what one shard had no room for.
-    ``splits`` and ``merges`` are those of shards, ``gathers`` are charges taken from several
-    shards. For an embedded engine a call is a transaction of a charge or settlement, and a write
-    one that was granted; what concerns requests to a server stays 0.
+    ``calls`` are requests to the store, and ``retries`` are the calls that repeat another one.
+    ``writes`` are requests to change a bucket, and ``refused_writes`` are the writes whose
+    condition failed. ``plain_moves`` and ``clamp_moves`` count the limits that were written by a
+    plain move or by a clamp. ``charges`` and ``settlements`` are the requests of callers;
+    ``grouped`` of them shared a write with others, in ``groups`` writes.
 
-    ``breaker_open`` says that the store is down and calls do not wait for it; the breaker has
+    ``unknown_writes`` got no answer, so it is unknown whether they were made. ``repeated_writes``
+    were sent again because the server had closed the connection; at worst each of them is charged
+    twice. ``lost_refunds`` could not be given back: to one side of a cascade after the other side
+    refused, or to other shards after one shard had no room. ``splits`` and ``merges`` count splits
+    and merges of shards, and ``gathers`` are charges that were taken from several shards.
+
+    For an embedded engine, a call is the transaction of a charge or settlement, and a write is a
+    transaction that was granted. Counts about requests to a server stay 0.
+
+    ``breaker_open`` says that the store is down and calls do not wait for it. The breaker has
     opened ``breaker_openings`` times and answered ``breaker_answers`` calls in place of the store.
     """
 
@@ -68,14 +71,14 @@ class StoreStats:
 
     @property
     def writes_per_charge(self) -> float:
-        """Writes for each charge, settlements included; below 1 where callers share writes."""
+        """Writes (settlements included) per charge; below 1 if callers share writes."""
         return self.writes / self.charges if self.charges else 0.0
 
     @property
     def round_trips_per_granted(self) -> float:
-        """Writes for each granted charge or settlement: 1 at best where every caller is alone.
+        """Writes per granted charge or settlement; at best 1 if no callers share writes.
 
-        Writes of charges that were rejected in the end count, too.
+        Writes of charges that were rejected in the end count as well.
         """
         done = self.granted + self.settlements
         return self.writes / done if done else 0.0
@@ -92,7 +95,10 @@ class CacheStats:
 
 
 class MigrationProgress(NamedTuple):
-    """How far a migration has come: items read, and changes made or, in a dry run, needed."""
+    """The progress of a migration: the items that it has read, and its changes.
+
+    In a dry run, ``changed`` counts the changes that a migration would make.
+    """
 
     migration: str
     read: int
@@ -104,7 +110,7 @@ class MigrationProgress(NamedTuple):
 
 
 class MigrationReport(NamedTuple):
-    """What a migration has done; the same version twice means that there was nothing to do."""
+    """The result of a migration; if both versions are the same, there was nothing to do."""
 
     from_version: int
     to_version: int

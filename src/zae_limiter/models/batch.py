@@ -1,4 +1,4 @@
-"""A batch of changes of configuration, which a store makes in one transaction."""
+"""A batch of configuration changes, which a store makes in one transaction."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MAX_CHANGES = 48
 
 
 class Guard(NamedTuple):
-    """A document that must have this revision, or nothing is written."""
+    """A document that must have this revision; otherwise the batch is not written."""
 
     key: str
     revision: str
 
 
 class LevelChange(NamedTuple):
-    """New limits, or another outage policy, of one configuration level. KEEP leaves one as it is.
+    """A change of the limits or the outage policy of one configuration level.
 
-    A level that is left without limits and policy is deleted.
+    KEEP leaves the limits or the policy as they are. A level without limits and policy is deleted.
     """
 
     level: ConfigLevel
@@ -36,7 +36,7 @@ class LevelChange(NamedTuple):
     on_unavailable: OnUnavailable | Keep | None = None
 
     def after(self, before: LevelConfig | None) -> LevelConfig | None:
-        """Return what the level holds after the change; None if nothing."""
+        """Return the content of the level after the change; None if the level is deleted."""
         stored = before or LevelConfig(())
         limits = stored.limits if isinstance(self.limits, Keep) else self.limits
         policy = self.on_unavailable
@@ -48,10 +48,10 @@ class LevelChange(NamedTuple):
 
 
 class PlaceChange(NamedTuple):
-    """Another parent of an entity, which is registered if it is not.
+    """A change of an entity's parent. An entity that is not registered yet is registered.
 
-    With ``keep_place`` an entity that is registered keeps its parent. With ``unregister`` its
-    registration is deleted instead; its limits and buckets stay.
+    With ``keep_place``, a registered entity keeps its parent. With ``unregister``, its registration
+    is deleted instead; its limits and buckets stay.
     """
 
     entity_id: str
@@ -61,7 +61,7 @@ class PlaceChange(NamedTuple):
     keep_place: bool = False
 
     def after(self, before: Entity | None, now_ms: int) -> Entity | None:
-        """Return the entity after the change; None if it is not registered."""
+        """Return the entity after the change; None if it is no longer registered."""
         if self.unregister:
             return None
         if before is None:
@@ -84,13 +84,13 @@ class PlaceChange(NamedTuple):
 
 
 def in_batches(changes: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Return the changes in order, as many at a time as DynamoDB writes in one transaction."""
+    """Yield the changes in order, in batches that DynamoDB writes in one transaction."""
     for start in range(0, len(changes), MAX_CHANGES):
         yield changes[start : start + MAX_CHANGES]
 
 
 class ConfigBatch(NamedTuple):
-    """Up to ``MAX_CHANGES``, each of another level or entity, with their audit data."""
+    """At most ``MAX_CHANGES`` changes with their audit data, each of another level or entity."""
 
     levels: tuple[tuple[LevelChange, AuditedChange], ...]
     places: tuple[tuple[PlaceChange, AuditedChange], ...]
@@ -118,7 +118,7 @@ class ConfigBatch(NamedTuple):
 
     @property
     def entity_ids(self) -> Iterator[str]:
-        """All entities that the batch is about; empty for defaults."""
+        """The entities of all changes; the empty string for resource and system defaults."""
         yield from (change.level.entity_id for change, _ in self.levels)
         yield from (change.entity_id for change, _ in self.places)
 
@@ -126,7 +126,7 @@ class ConfigBatch(NamedTuple):
 def level_event(
     before: dict[str, Any] | None, after: LevelConfig | None
 ) -> tuple[AuditAction, dict[str, Any]]:
-    """Return action and details of the event of a level; ``before`` as the log describes it."""
+    """Return action and details of the event of a level; ``before`` is in the log's form."""
     if after is None:
         return AuditAction.LIMITS_DELETED, {"previous": before}
     return AuditAction.LIMITS_SET, {**after.to_dict(), "previous": before}

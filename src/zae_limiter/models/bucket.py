@@ -8,12 +8,12 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter.models.timestamps import MILLI
 
-# A pause that was forgotten, or asked for by a provider that is mistaken, ends by itself soon.
+# A pause ends by itself soon, if it is forgotten or if a provider has asked for it by mistake.
 MAX_PAUSE_S = 600
 
 
 def check_pause(seconds: object) -> float:
-    """Return the length of a pause; raises ValidationError for what is none."""
+    """Return the length of a pause; raise ValidationError if it is out of range."""
     is_number = type(seconds) in (int, float)
     if not is_number or not 0 <= seconds <= MAX_PAUSE_S:  # type: ignore[operator]
         raise ValidationError(
@@ -27,11 +27,11 @@ def check_pause(seconds: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """One limit of a bucket; ``tokens_milli`` is its level at ``last_refill_ms``, when read.
+    """One limit of a bucket at the moment ``last_refill_ms``, at which it was read.
 
-    ``rejected`` counts acquires that the bucket rejected in the running hour; it is approximate.
-    ``paused_until_ms`` is until when the bucket admits nothing, in epoch milliseconds; None if it
-    is not paused.
+    ``tokens_milli`` is its level at that moment. ``rejected`` counts the acquires that the bucket
+    rejected in the running hour; it is approximate. ``paused_until_ms`` is the end of a pause in
+    epoch milliseconds; None if the bucket is not paused.
     """
 
     entity_id: str
@@ -53,7 +53,7 @@ class BucketState:
 
     @property
     def capacity(self) -> int:
-        """The most tokens that it holds."""
+        """The capacity in whole tokens."""
         return self.capacity_milli // MILLI
 
     @property
@@ -96,8 +96,8 @@ class EntityCapacity:
 class ResourceCapacity:
     """One limit of a resource, summed over the entities that have a bucket there.
 
-    An entity counts once: with its stored limit, or with the limit of its calls if only calls with
-    limits of their own have used the bucket.
+    Each entity counts once: with its configured limit, or with the limit of its calls if only calls
+    with limits of their own have used the bucket.
     """
 
     resource: str

@@ -1,4 +1,4 @@
-"""Stored configuration: levels, their limits, and what to do in an outage."""
+"""Stored configuration: the configuration levels, their limits, and the outage policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OnUnavailable(StrEnum):
-    """What an acquire does when the store does not answer."""
+    """The outage policy: whether an acquire is allowed if the store does not answer."""
 
     ALLOW = "allow"
     BLOCK = "block"
@@ -27,8 +27,8 @@ class OnUnavailable(StrEnum):
 
 
 OutagePolicy = OnUnavailable | Literal["allow", "block"]  # a typo is a type error
-Mode = Literal["enforce", "shadow"]  # shadow: nothing is rejected
-OnError = Literal["refund", "keep"]  # what becomes of charges if the block raises
+Mode = Literal["enforce", "shadow"]  # in shadow mode nothing is rejected
+OnError = Literal["refund", "keep"]  # whether charges are given back if the block raises
 
 
 class ConfigSource(StrEnum):
@@ -46,10 +46,10 @@ class ConfigSource(StrEnum):
 
 
 class ConfigLevel(NamedTuple):
-    """Where limits are stored: for an entity's resource, a resource, or the whole namespace.
+    """A configuration level: an entity on a resource, a resource, or the whole namespace.
 
-    An entity's default is its resource ``_default_``. The empty string stands for none: resource
-    defaults have no entity, system defaults neither entity nor resource.
+    The default of an entity has the resource ``_default_``. The empty string stands for none:
+    resource defaults have no entity, and system defaults have neither entity nor resource.
     """
 
     entity_id: str = ""
@@ -61,7 +61,7 @@ class ConfigLevel(NamedTuple):
 
 
 class Keep(Enum):
-    """The type of ``KEEP``: a setting that is not named, and stays as it is stored."""
+    """The type of ``KEEP``, which leaves a setting as it is stored."""
 
     KEEP = "keep"
 
@@ -73,10 +73,9 @@ KEEP = Keep.KEEP
 
 
 class LevelConfig(NamedTuple):
-    """What is stored at one configuration level.
+    """The content of one configuration level.
 
-    ``keeps_policy`` leaves the outage policy as it is stored; a store that writes the level
-    replaces it by that policy.
+    With ``keeps_policy``, a store that writes the level keeps the stored outage policy.
     """
 
     limits: tuple[Limit, ...]
@@ -84,13 +83,13 @@ class LevelConfig(NamedTuple):
     keeps_policy: bool = False
 
     def with_kept(self, stored: OnUnavailable | None) -> LevelConfig:
-        """Return what is to be stored over a level that has the ``stored`` outage policy."""
+        """Return the new content of a level that has the ``stored`` outage policy."""
         return LevelConfig(self.limits, stored if self.keeps_policy else self.on_unavailable)
 
     def over(self, stored: LevelConfig | None, *, if_missing: bool = False) -> LevelConfig:
-        """Return what a level holds once this was written over what is ``stored``.
+        """Return the content of a level after this was written over the ``stored`` content.
 
-        With ``if_missing`` stored limits stay as they are, and so does a policy without limits.
+        With ``if_missing``, stored limits and a stored outage policy stay as they are.
         """
         policy = None if stored is None else stored.on_unavailable
         if not if_missing or stored is None:
@@ -100,16 +99,16 @@ class LevelConfig(NamedTuple):
         return LevelConfig(self.limits, self.on_unavailable if policy is None else policy)
 
     def in_order_of(self, stored: LevelConfig | None) -> LevelConfig:
-        """Return it with limits in the ``stored`` order, if that is all that differs.
+        """Return the content with its limits in the ``stored`` order if only the order differs.
 
-        So the same limits in another order are no change.
+        So writing the same limits in another order changes nothing.
         """
         if stored is not None and set(stored.limits) == set(self.limits):
             return self._replace(limits=stored.limits)
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as the audit log shows it."""
+        """Return the content as the audit log shows it."""
         described: dict[str, Any] = {"limits": [limit.to_dict() for limit in self.limits]}
         if self.on_unavailable is not None:
             described["on_unavailable"] = self.on_unavailable.value
@@ -117,16 +116,17 @@ class LevelConfig(NamedTuple):
 
 
 class StoredLevel(NamedTuple):
-    """What a level holds after a write, and whether the write has changed it."""
+    """The content of a level after a write, and whether the write has changed it."""
 
     config: LevelConfig
     changed: bool
 
 
 class ConfigSnapshot(NamedTuple):
-    """Everything that decides which limits an entity has on a resource, read at one moment.
+    """All configuration from which the limits of an entity on a resource follow.
 
-    ``version`` counts every change of configuration in the namespace.
+    All of it was read at one moment. ``version`` counts every change of configuration in the
+    namespace.
     """
 
     version: int
@@ -138,7 +138,7 @@ class ConfigSnapshot(NamedTuple):
 
 
 class SharedConfig(NamedTuple):
-    """What entities on one resource have in common, as read a moment ago."""
+    """The configuration that all entities on one resource share, as read a moment ago."""
 
     version: int
     resource: LevelConfig | None

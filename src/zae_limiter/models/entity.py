@@ -1,4 +1,4 @@
-"""Entities: what is limited, and the parent that is charged with it."""
+"""Entities, which are limited, and namespaces."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Entity:
 
     @property
     def is_child(self) -> bool:
-        """Whether it has a parent."""
+        """Whether the entity has a parent."""
         return self.parent_id is not None
 
     @property
     def is_parent(self) -> bool:
-        """Whether it has no parent itself."""
+        """Whether the entity has no parent itself."""
         return self.parent_id is None
 
 

@@ -1,4 +1,4 @@
-"""Limits, and the checks of limits and amounts that callers pass."""
+"""Limits, and checks of the limits and amounts that callers pass."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.timestamps import MILLI
 from zae_limiter.naming import check_limit_name
 
-MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of the narrowest store
+MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of a DynamoDB number
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
-MAX_LIMITS = 32  # per call or configuration level; bounds the size of an item and of a write
-MAX_SLOTS = 10**6  # more calls in flight than any one bucket is written to
-# A lease is lost a second before its slots expire, and they expire up to a second early: of three
-# seconds at least one is left, in which the lease is renewed.
+MAX_LIMITS = 32  # per call or configuration level; it bounds the size of an item and of a write
+MAX_SLOTS = 10**6  # more calls in flight than one bucket can be written to
+# A lease is lost a second before its slots expire, and slots expire up to a second early. Of three
+# seconds, at least one remains for the renewal of the lease.
 MIN_LEASE_TTL = 3
-MAX_LEASE_TTL = 86_400  # a day: so long may slots of a crashed process stay taken
+MAX_LEASE_TTL = 86_400  # slots of a crashed process stay taken for at most a day
 
 DEFAULT_LEASE_TTL = 60
 
@@ -38,10 +38,10 @@ class LimitName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most ``capacity`` tokens at once; ``refill_amount`` accrue every period, continuously.
+    """A limit of ``capacity`` tokens at once; ``refill_amount`` tokens accrue every period.
 
-    Whole tokens and whole seconds. All amounts must be positive. A limit with a ``lease_ttl`` does
-    not refill: it bounds the calls in flight (``Limit.concurrent``).
+    Tokens accrue continuously. All numbers are positive, in whole tokens and whole seconds. A limit
+    with a ``lease_ttl`` does not refill: it bounds the calls in flight (``Limit.concurrent``).
     """
 
     name: str
@@ -99,14 +99,14 @@ class Limit:
     def concurrent(cls, name: str, n: int, lease_ttl: int = DEFAULT_LEASE_TTL) -> Limit:
         """Allow ``n`` calls in flight: each acquire holds a slot until its block ends.
 
-        The slot is renewed while the block runs. If the process dies, it is free again
-        ``lease_ttl`` seconds later.
+        The slot is renewed while the block runs. If the process dies, the slot is free again after
+        at most ``lease_ttl`` seconds.
         """
         return cls(name, n, 0, lease_ttl, lease_ttl)
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether it bounds the calls in flight, instead of a rate."""
+        """Whether the limit bounds the calls in flight, instead of a rate."""
         return self.lease_ttl is not None
 
     def _check_slots(self, lease_ttl: int) -> None:
@@ -120,7 +120,7 @@ class Limit:
             )
         if self.refill_amount != 0 or self.refill_period_seconds != lease_ttl:
             raise ValidationError(
-                "limit.lease_ttl", lease_ttl, "is for limits made by Limit.concurrent()"
+                "limit.lease_ttl", lease_ttl, "is only for limits made by Limit.concurrent()"
             )
 
     @classmethod
@@ -132,7 +132,7 @@ class Limit:
         ``name:n/concurrent[:lease_ttl]``, such as ``parallel:20/concurrent:60s``. ``str(limit)``
         writes the same notation.
         """
-        from zae_limiter.models.notation import parse_limit  # rarely needed: keeps import fast
+        from zae_limiter.models.notation import parse_limit  # few callers need it: a faster import
 
         return parse_limit(text)
 
@@ -167,13 +167,13 @@ class Limit:
 
     @property
     def time_to_fill_ms(self) -> int:
-        """The time from empty to full; of slots, until all that were taken have expired."""
+        """The time from empty to full; for slots, the time after which all taken ones expire."""
         if self.lease_ttl is not None:
             return self.lease_ttl * 1000
         return -(-self.capacity * self.refill_period_ms // self.refill_amount)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the limit as JSON values, as ``from_dict`` reads it."""
+        """Return the limit as JSON values, which ``from_dict`` reads."""
         if self.lease_ttl is not None:
             return {"name": self.name, "concurrent": self.capacity, "lease_ttl": self.lease_ttl}
         return {
@@ -185,14 +185,14 @@ class Limit:
 
     @classmethod
     def from_stored(cls, name: str, capacity: int, refill: int, period_seconds: int) -> Limit:
-        """Return a limit from its stored parts; one that does not refill has slots."""
+        """Return a limit from its stored parameters. A limit without refill has slots."""
         if refill == 0:
             return cls.concurrent(name, capacity, period_seconds)
         return cls(name, capacity, refill, period_seconds)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Limit:
-        """Return the limit of what ``to_dict`` made."""
+        """Return the limit from a mapping that ``to_dict`` made."""
         if not isinstance(data, Mapping):
             raise ValidationError("limit", data, "must be a mapping")
         if "concurrent" in data and "name" in data:
@@ -220,7 +220,7 @@ def check_at_most(value: int, maximum: int, field: str) -> None:
 
 
 def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
-    """Accept at least one limit, no name twice."""
+    """Return the limits as a tuple; raise unless there is at least one and no name occurs twice."""
     if isinstance(limits, Limit | str | Mapping) or not isinstance(limits, Iterable):
         raise ValidationError(field, limits, "must be a list of Limit")
     checked = tuple(limits)
@@ -241,7 +241,10 @@ def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
 def check_amounts(
     amounts: object, field: str = "consume", *, signed: bool = False
 ) -> dict[str, int]:
-    """Accept ``{limit name: whole tokens}``; negative amounts only where ``signed``."""
+    """Return a copy of ``{limit name: whole tokens}``; raise if it is not of that form.
+
+    Negative amounts are accepted only if ``signed``.
+    """
     least = -MAX_TOKENS if signed else 0
     if type(amounts) is dict:
         for name, amount in amounts.items():
@@ -255,7 +258,7 @@ def check_amounts(
 
 
 def _check_amounts_one_by_one(amounts: object, field: str, signed: bool) -> dict[str, int]:
-    """Check mappings other than dict, and find out what is wrong with a bad one."""
+    """Check a mapping other than a dict, and raise for a wrong name or amount."""
     if not isinstance(amounts, Mapping):
         raise ValidationError(field, amounts, "must be a mapping of limit name to whole tokens")
     checked: dict[str, int] = {}

@@ -21,13 +21,13 @@ PERIODS = "must be sec, min, hour, day or week, or a number of them such as 90s 
 DEFAULT_UNIT = "min"
 CONCURRENT = "concurrent"
 
-# Thirty digits: far more than a limit may have, and few enough for int().
+# At most thirty digits: a limit has far fewer, and int() stays fast.
 _NUMBER = r"[0-9](?:_?[0-9]){0,29}"
 _LIMIT = re.compile(rf"([^:]+):({_NUMBER})(?:/([^:/]+))?(?::({_NUMBER}))?")
 _SLOTS = re.compile(rf"([^:]+):({_NUMBER})/{CONCURRENT}(?::([^:/]+))?")
 _PERIOD = re.compile(rf"({_NUMBER})?([a-z]+)")
 
-# The written form of one unit, its letter after a number, and the other spellings.
+# The name of one unit, its letter after a number, and other spellings.
 _UNITS = {
     604_800: ("week", "w", "weeks"),
     86_400: ("day", "d", "days"),
@@ -39,8 +39,8 @@ _SECONDS = {spelling: seconds for seconds, names in _UNITS.items() for spelling 
 
 
 def parse_limit(text: object) -> Limit:
-    """Read a limit; raises ValidationError, which says what is wrong and what is right."""
-    from zae_limiter.models.limit import (  # which imports this module when it needs it
+    """Read a limit; raise a ValidationError that shows the notation if the text is wrong."""
+    from zae_limiter.models.limit import (  # imported here, since that module imports this one
         DEFAULT_LEASE_TTL,
         Limit,
     )
@@ -66,7 +66,7 @@ def parse_period(text: str) -> int:
 
 
 def format_limit(limit: Limit) -> str:
-    """Write a limit; the burst only where it differs from the rate."""
+    """Write a limit. The burst is written only if it differs from the rate."""
     if limit.lease_ttl is not None:
         return f"{limit.name}:{limit.capacity}/{CONCURRENT}:{limit.lease_ttl}s"
     burst = "" if limit.capacity == limit.refill_amount else f":{limit.capacity}"

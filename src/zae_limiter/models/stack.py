@@ -1,4 +1,4 @@
-"""A deployed stack: its options, and what is reported of it."""
+"""A deployed stack: its options, its entry in a listing, and its state."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, cast
 
 from zae_limiter.exceptions import ValidationError
 
-DAYS_OF_LOG_RETENTION = (  # what CloudWatch accepts
+DAYS_OF_LOG_RETENTION = (  # the values that CloudWatch accepts
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
     *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
 WINDOWS = ("hourly", "daily", "monthly")
 MAX_RETENTION_DAYS = 36_500  # a century
 MAX_FORMAT_LENGTH = 120
-MAX_TAGS = 45  # CloudFormation accepts 50 per stack; the rest is for our own
+MAX_TAGS = 45  # CloudFormation accepts 50 per stack; five are for our own tags
 NAME_FORMAT_GAP = "{}"
 
 
@@ -184,7 +184,7 @@ class StackOptions:
 
     @property
     def has_functions(self) -> bool:
-        """Whether functions can be created: without a role they cannot."""
+        """Whether the stack can have functions, which need a role."""
         return self.create_iam or self.aggregator_role_arn is not None
 
 

@@ -1,4 +1,4 @@
-"""How a request compares with the limits in force."""
+"""The comparison of a request with the limits in force."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ HeaderStyle = Literal["ietf", "x-ratelimit", "openai"]
 class LimitStatus:
     """One limit compared with one request, in whole tokens; ``available`` is negative in debt.
 
-    ``paused_seconds`` is for how long the bucket is still paused: until then every limit of it is
-    exceeded, whatever it holds.
+    ``paused_seconds`` is the remaining time of a pause of the bucket, 0 if there is none. While the
+    bucket is paused, all its limits are exceeded.
     """
 
     entity_id: str
@@ -31,11 +31,11 @@ class LimitStatus:
 
     @property
     def deficit(self) -> int:
-        """Tokens missing for the request."""
+        """The tokens that the request lacks."""
         return max(0, self.requested - self.available)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return strict JSON; an infinite wait is null."""
+        """Return values for strict JSON; an infinite wait is None."""
         never = math.isinf(self.retry_after_seconds)
         of_slots = {"lease_ttl": self.limit.lease_ttl} if self.limit.is_concurrent else {}
         of_pause = {"paused_seconds": self.paused_seconds} if self.paused_seconds else {}
@@ -58,7 +58,11 @@ class LimitStatus:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a request would be admitted now, by which limits not, and when it would be."""
+    """The answer whether a request would be admitted now.
+
+    ``statuses`` compare the request with each limit, and ``retry_after_seconds`` is the time after
+    which it would be admitted.
+    """
 
     available: bool
     statuses: tuple[LimitStatus, ...]

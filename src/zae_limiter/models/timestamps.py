@@ -1,4 +1,4 @@
-"""Units: millitokens, and milliseconds since 1970 to and from the ISO text that users see."""
+"""Units: millitokens, and the conversion between milliseconds since 1970 and ISO text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from zae_limiter.exceptions import ValidationError
 if TYPE_CHECKING:
     from datetime import datetime
 
-MILLI = 1000  # levels are counted in millitokens, so that slow limits accrue every millisecond
+MILLI = 1000  # levels are counted in millitokens, so that fractions of a token accrue
 
-# `datetime` is imported inside of the functions: it takes 2 ms, and no acquire needs it.
+# `datetime` is imported inside of the functions: its import takes 2 ms, and no acquire needs it.
 
 
 def iso_from_ms(ms: int) -> str:
-    """Return ``2026-01-31T12:00:00Z``; with milliseconds only where there are any."""
+    """Return a text such as ``2026-01-31T12:00:00Z``, with milliseconds unless they are 0."""
     from datetime import UTC, datetime, timedelta
 
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
@@ -24,7 +24,7 @@ def iso_from_ms(ms: int) -> str:
 
 
 def ms_from_iso(value: str | datetime, field: str = "time") -> int:
-    """Accept ISO text or a datetime, rounded up; without a zone it is UTC."""
+    """Return the milliseconds of ISO text or a datetime, rounded up; without a zone it is UTC."""
     from datetime import UTC, datetime, timedelta
 
     if isinstance(value, str):

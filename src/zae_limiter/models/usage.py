@@ -1,4 +1,4 @@
-"""Usage: what was consumed in a window of time."""
+"""Usage: the consumption in a window of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 
 class WindowType(StrEnum):
-    """Lengths of usage windows; they start on the hour, at midnight UTC, and on the first."""
+    """The lengths of usage windows. Days begin at midnight UTC, months on their first day."""
 
     HOURLY = "hourly"
     DAILY = "daily"
@@ -27,12 +27,14 @@ WindowName = WindowType | Literal["hourly", "daily", "monthly"]  # a typo is a t
 class UsageSnapshot:
     """Net consumption per limit (whole tokens) and admitted acquires of one window.
 
-    ``counters`` may be negative: a refund counts in the hour in which it is written.
-    ``through_children`` is the part of ``counters`` that cascaded from children, whose own
-    snapshots count it, too. ``rejected`` counts acquires that ended in a rejection;
-    ``rejected_through_children`` of them were acquires of children, whose own snapshots count
-    them, too. ``waited`` counts acquires that waited, however they ended. ``rejected_amounts`` is
-    the largest rejected amount of each limit. These four are approximate.
+    ``counters`` may be negative, since a refund counts in the hour in which it is written.
+    ``through_children`` is the part of ``counters`` that cascaded from children; the children's own
+    snapshots count it as well.
+
+    ``rejected`` counts acquires that ended in a rejection. ``rejected_through_children`` of them
+    were acquires of children, which the children's own snapshots count as well. ``waited`` counts
+    acquires that waited, whether they were granted or rejected. ``rejected_amounts`` is the largest
+    rejected amount of each limit. These four are approximate.
     """
 
     entity_id: str
@@ -50,20 +52,21 @@ class UsageSnapshot:
 
     @property
     def own(self) -> dict[str, int]:
-        """``counters`` without what came through children: over entities, each token once."""
+        """``counters`` without ``through_children``; a sum over entities counts a token once."""
         through = self.through_children
         return {name: amount - through.get(name, 0) for name, amount in self.counters.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSummary:
-    """Totals over a set of snapshots, and averages per hour, day or month in which there was use.
+    """Totals over a set of snapshots, and averages per hour, day or month with usage.
 
-    ``total`` of one entity is all that it has used. Over several entities it counts each token
-    once: what parents used through their children is in ``through_children`` alone.
-    ``snapshot_count`` counts snapshots, ``window_count`` the hours (days, months) with use, by
-    which ``average`` divides. ``rejected`` counts acquires that ended in a rejection, over several
-    entities each of them once; ``waited`` those that waited. Both are approximate.
+    For one entity, ``total`` is its whole usage. Over several entities, ``total`` counts each token
+    once: usage of parents through their children is in ``through_children`` alone.
+    ``snapshot_count`` is the number of snapshots. ``window_count`` is the number of hours, days or
+    months with usage; ``average`` is ``total`` divided by it. ``rejected`` counts acquires that
+    ended in a rejection, each of them once; ``waited`` counts acquires that waited. Both are
+    approximate.
     """
 
     snapshot_count: int
@@ -79,11 +82,11 @@ class UsageSummary:
 
 @dataclass(frozen=True, slots=True)
 class EntityUsage:
-    """What one entity used in a span of time, on one resource or on all.
+    """The usage of one entity in a span of time, on one resource or on all resources.
 
     ``counters`` are net tokens by limit, of which ``through_children`` cascaded from children.
-    ``rejected`` and ``waited`` count acquires, of a parent also those of its children that it
-    rejected; they are approximate.
+    ``rejected`` and ``waited`` count acquires and are approximate; a parent also counts the
+    acquires of its children that it rejected.
     """
 
     entity_id: str
@@ -98,9 +101,9 @@ class EntityUsage:
 class UsageRanking:
     """The largest consumers of the hours from ``start_time`` to ``end_time``.
 
-    ``by`` is the limit whose tokens are compared; None compares admitted acquires. ``consumers``
-    are ranked by what they used themselves. ``parents``, which use tokens through their children,
-    are ranked apart, by everything that counts for them: otherwise they would always come first.
+    ``by`` is the limit whose tokens are compared; with None, admitted acquires are compared.
+    ``consumers`` are ranked by their own usage. ``parents`` use tokens through their children and
+    are ranked apart, by their whole usage, since they would always come first otherwise.
     """
 
     by: str | None

@@ -1,8 +1,8 @@
-"""For tests of your own code: a fake clock, outages on demand, and fixtures for pytest.
+"""Tools for tests of your own code: a fake clock, outages on demand, and fixtures for pytest.
 
-``FakeClock`` goes wherever a ``clock=`` is taken, ``outage(repository)`` makes its store fail, and
-``zae_limiter.testing.plugin`` has the fixtures, which pytest finds by itself. The suite that every
-engine passes is a package of its own: ``contract/`` in the repository.
+Pass a ``FakeClock`` as ``clock=``. ``outage(repository)`` makes the store of a repository fail.
+pytest finds the fixtures in ``zae_limiter.testing.plugin`` by itself. The contract suite, which
+every engine passes, is a package of its own: ``contract/`` in the repository.
 """
 
 from zae_limiter.testing.clock import FakeClock

@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A fake clock, which moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_START_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 
 
 class FakeClock:
-    """Epoch milliseconds for ``clock=``; shared safely between threads.
+    """A clock for ``clock=`` that returns epoch milliseconds. Threads may share it.
 
     >>> clock = FakeClock()
     >>> limiter = RateLimiter(repository, clock=clock)
@@ -34,7 +34,7 @@ class FakeClock:
         hours: float = 0,
         days: float = 0,
     ) -> int:
-        """Move on, or back by a negative amount; returns the new time in milliseconds."""
+        """Move the clock forward, or back by a negative amount; return the new time in ms."""
         total_hours = 24 * days + hours
         total_seconds = 60 * (60 * total_hours + minutes) + seconds
         with self._lock:
@@ -44,24 +44,24 @@ class FakeClock:
         return now_ms
 
     def set(self, now_ms: int) -> None:
-        """Jump to a moment."""
+        """Set the clock to a moment."""
         with self._lock:
             self._now_ms = now_ms
         self._tell()
 
     @property
     def waiting(self) -> int:
-        """How many acquires wait for the clock to move on."""
+        """The number of acquires that wait for the clock to move."""
         with self._lock:
             return len(self._listeners)
 
     def listen(self, on_change: Callable[[], object]) -> None:
-        """Call ``on_change`` whenever the clock was moved; an acquire that waits asks for it."""
+        """Call ``on_change`` whenever the clock was moved. Waiting acquires use this."""
         with self._lock:
             self._listeners.append(on_change)
 
     def unlisten(self, on_change: Callable[[], object]) -> None:
-        """Stop that, if it was asked for."""
+        """Remove a listener, if present."""
         with self._lock, suppress(ValueError):
             self._listeners.remove(on_change)
 

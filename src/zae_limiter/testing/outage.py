@@ -1,4 +1,4 @@
-"""Make the store of a repository fail, whatever engine it has."""
+"""Outages on demand, for the store of a repository with any engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zae_limiter._sync.repository import SyncRepository
 
 PORTS = ("buckets", "configs", "entities", "namespaces", "usage", "audit", "documents")
-# close, stats and capabilities need no answer of the store
+# Other calls of an engine (close, stats, capabilities) need no answer of the store.
 ENGINE_CALLS = ("ping", "probe", "delete_all")
 MESSAGE = "the store does not answer: an outage made by zae_limiter.testing.outage()"
 
@@ -26,15 +26,15 @@ def outage(
 ) -> Iterator[None]:
     """Fail every call to the store with RateLimiterUnavailable, until the block ends.
 
-    Nothing is written meanwhile. When it ends, the next call reaches the store again. The outage
-    concerns the given repository (or the one of a limiter) and all that share its connection:
-    other namespaces of it, and their limiters. Other repositories go on, also those that were
+    Nothing is written during the outage. After it, the next call reaches the store again. The
+    outage affects the given repository (or the one of a limiter) and all that share its connection:
+    its other namespaces, and their limiters. Other repositories are not affected, even if they were
     opened with the same URL.
 
     >>> with outage(repository):
     ...     response = client.get("/")  # what does my service do now?
     """
-    opened = getattr(repository, "repository", repository)  # that of a limiter
+    opened = getattr(repository, "repository", repository)  # a limiter has a repository
     context = getattr(opened, "_context", None)
     if context is None:
         raise ValidationError(
@@ -42,22 +42,24 @@ def outage(
         )
     fail = _fail_async if hasattr(type(opened), "__aenter__") else _fail
     with ExitStack() as restore:
-        if "ping" not in vars(context.engine):  # not inside another outage
+        if "ping" not in vars(context.engine):  # this is not inside of another outage
             restore.callback(context.breaker.answered)
         for name in PORTS:
             port = getattr(context.engine, name)
             for method in dir(type(port)):
                 if not method.startswith("_") and callable(getattr(type(port), method)):
-                    _shadow(port, method, fail, restore)
+                    _replace_method(port, method, fail, restore)
         for method in ENGINE_CALLS:
-            _shadow(context.engine, method, fail, restore)
+            _replace_method(context.engine, method, fail, restore)
         yield
 
 
-def _shadow(target: object, name: str, fail: Callable[..., Any], restore: ExitStack) -> None:
-    """Hide a method of one object; repositories that share the object see the same."""
+def _replace_method(
+    target: object, name: str, fail: Callable[..., Any], restore: ExitStack
+) -> None:
+    """Replace a method of one object, which several repositories may share."""
     attributes = vars(target)
-    if name in attributes:  # hidden by an outer outage
+    if name in attributes:  # an outer outage has replaced the method
         restore.callback(attributes.__setitem__, name, attributes[name])
     else:
         restore.callback(attributes.pop, name)

@@ -1,7 +1,7 @@
-"""Fixtures for pytest: a fake clock, and limiters on a memory store that go by it.
+"""Fixtures for pytest: a fake clock, and limiters on a memory store that use this clock.
 
-pytest loads this module at its start if zae-limiter is installed, so it imports what the fixtures
-need only when a test asks for one.
+pytest loads this module at its start if zae-limiter is installed. So the fixtures import the
+modules that they need only when a test uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAMESPACE = "default"  # whatever the environment of the tests says
+NAMESPACE = "default"  # even if the environment of the tests names another namespace
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def _zae_store() -> MemoryStore:
 
 @pytest.fixture
 def zae_rate_limiter(zae_clock: FakeClock, _zae_store: MemoryStore) -> Iterator[RateLimiter]:
-    """Return a RateLimiter on an empty memory store, with the time of ``zae_clock``."""
+    """Return a RateLimiter on an empty memory store that uses ``zae_clock``."""
     from zae_limiter._async.engines.embedded import EmbeddedEngine
     from zae_limiter._async.engines.memory import CAPABILITIES, USAGE_RETENTION_DAYS, MemoryClient
     from zae_limiter._async.limiter import RateLimiter
@@ -59,7 +59,7 @@ def zae_rate_limiter(zae_clock: FakeClock, _zae_store: MemoryStore) -> Iterator[
 def zae_sync_rate_limiter(
     zae_clock: FakeClock, _zae_store: MemoryStore
 ) -> Iterator[SyncRateLimiter]:
-    """Return a SyncRateLimiter on the store of ``zae_rate_limiter``, with its time."""
+    """Return a SyncRateLimiter on the same store and clock as ``zae_rate_limiter``."""
     from zae_limiter._sync.engines.embedded import EmbeddedEngine
     from zae_limiter._sync.engines.memory import CAPABILITIES, USAGE_RETENTION_DAYS, MemoryClient
     from zae_limiter._sync.limiter import SyncRateLimiter
@@ -74,9 +74,9 @@ def zae_sync_rate_limiter(
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine of the memory engine, which never waits: so it needs no event loop.
+    """Run a coroutine of the memory engine, which needs no event loop since it never waits.
 
-    The fixture then works with every async plugin, and inside a running loop.
+    So the fixture works with every async plugin, and inside of a running loop.
     """
     try:
         coroutine.send(None)
@@ -84,4 +84,4 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = stop.value
         return result
     coroutine.close()
-    raise RuntimeError("a call of the memory engine waited for something")
+    raise RuntimeError("a coroutine of the memory engine waited, but must not")

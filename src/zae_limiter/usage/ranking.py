@@ -15,12 +15,12 @@ from zae_limiter.models.timestamps import iso_from_ms
 from zae_limiter.models.usage import EntityUsage, UsageRanking, WindowType
 from zae_limiter.usage.report import UsageQuery
 
-MAX_RANKED = 1000  # entities of one ranking: more is a listing
-MAX_COUNTED = 50_000  # entities that are added up at a time: about 40 MB
+MAX_RANKED = 1000  # entities in one ranking
+MAX_COUNTED = 50_000  # entities that are added up in one pass, which takes about 40 MB
 
 
 def hours_of_last(last: str | timedelta, now_ms: int) -> UsageQuery:
-    """Return the hours of the last day, week and so on, the running one included."""
+    """Return the hours of the last day, week or other span, including the running hour."""
     try:
         span = last if isinstance(last, timedelta) else timedelta(seconds=parse_period(last))
     except (ValidationError, TypeError, OverflowError):
@@ -35,9 +35,10 @@ def hours_of_last(last: str | timedelta, now_ms: int) -> UsageQuery:
 class TopUsage:
     """Finds the ``limit`` largest consumers and parents, by a limit or by admitted acquires.
 
-    Exact, with bounded memory: if there are more than ``max_counted`` entities, a part of them is
-    added up, and the hours are read again for the other parts. So add all hours, in any order,
-    while ``begin_pass()`` is true.
+    The ranking is exact, and its memory is bounded: if there are more than ``max_counted``
+    entities, only a part of them is added up in one pass, and the hours are read again for the
+    other parts. So call ``begin_pass()`` before each pass, and while it returns True, add all hours
+    in any order.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class TopUsage:
         self._by = by
         self._limit = min(limit, MAX_RANKED)
         self._max_counted = max_counted
-        # Entities are in the part (divisor, remainder) by a hash of their ids.
+        # A part (divisor, remainder) has the entities whose hash leaves that remainder.
         self._parts = [(1, 0)]
         self._divisor, self._remainder = 1, 0
         self._sums: dict[str, WindowUsage] = {}
@@ -55,7 +56,7 @@ class TopUsage:
         self._parents: list[EntityUsage] = []
 
     def begin_pass(self) -> bool:
-        """Rank what was added; return whether hours have to be read (again)."""
+        """Rank the entities of the last pass; return whether another pass is needed."""
         self._rank()
         if not self._parts:
             return False
@@ -64,8 +65,9 @@ class TopUsage:
 
     def add(self, rows: Iterable[BucketHour]) -> None:
         """Add hours of the query."""
-        for entity_id, _, usage in rows:
-            if self._divisor == 1 or self._is_in_part(entity_id):
+        for row in rows:
+            entity_id, usage = row.entity_id, row.usage
+            if self._is_in_part(entity_id):
                 total = self._sums.get(entity_id)
                 self._sums[entity_id] = usage if total is None else total.plus(usage)
                 if len(self._sums) > self._max_counted:
@@ -118,12 +120,15 @@ class TopUsage:
 
 
 def used_amount(usage: EntityUsage, by: str | None) -> int:
-    """Return everything that counts for an entity: tokens of a limit, or admitted acquires."""
+    """Return the whole usage of an entity: tokens of the limit ``by``, or admitted acquires."""
     return usage.total_events if by is None else usage.counters.get(by, 0)
 
 
 def own_amount(usage: EntityUsage, by: str | None) -> int:
-    """Return what counts for the entity itself; a parent's acquires are not told apart."""
+    """Return the usage of an entity without that of its children.
+
+    Acquires of a parent itself are not counted apart, so for them the result is 0.
+    """
     if by is None:
         return 0 if any(usage.through_children.values()) else usage.total_events
     return usage.counters.get(by, 0) - usage.through_children.get(by, 0)

@@ -1,8 +1,9 @@
-"""Usage windows, pages and summaries computed from stored hours: longer windows are their sums."""
+"""Usage windows, pages and summaries from stored hours. Days and months are sums of hours."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from heapq import nsmallest
@@ -16,14 +17,20 @@ from zae_limiter.models.timestamps import iso_from_ms, ms_from_iso
 from zae_limiter.models.usage import UsageSnapshot, UsageSummary, WindowName, WindowType
 
 DAY = 24  # hours
-MAX_PAGE = 10**6  # a page is held in memory
+MAX_PAGE = 10**6  # bounds the memory of a page
 DELIMITER = "#"  # no id or name may contain it
-END_OF_TIME = 24 * 366 * 8000  # in hours, later than any ISO time: its years have four digits
-LAST_HOUR = 24 * 365 * 7999  # the months of later ones would end after the year 9999
+END_OF_TIME = 24 * 366 * 8000  # in hours; later than any ISO time, whose years have four digits
+LAST_HOUR = 24 * 365 * 7999  # a month that contains a later hour could end after the year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Start in hours since 1970, length, entity and resource: how windows are sorted.
-WindowKey = tuple[int, str, str, str]
+
+class WindowKey(NamedTuple):
+    """The key of a window of one bucket. Windows are sorted by their keys."""
+
+    start_hour: int  # since 1970
+    window: str  # the WindowType
+    entity_id: str
+    resource: str
 
 
 def window_start(window: WindowType, hour: int) -> int:
@@ -40,9 +47,9 @@ def window_end(window: WindowType, hour: int) -> int:
     return window_start(window, hour) + (1 if window is WindowType.HOURLY else DAY)
 
 
-@lru_cache(maxsize=64)  # days of two months: hours come in the order of time
+@lru_cache(maxsize=64)  # the days of two months are enough, since hours come in order of time
 def _month(day: int) -> tuple[int, int]:
-    """Return the first hour of the month of a day since 1970, and that of the next month."""
+    """Return the first hour of a day's month and of the next month; days count from 1970."""
     date = _EPOCH + timedelta(days=min(max(day, 0), LAST_HOUR // DAY))
     first = date.replace(day=1)
     following = (first + timedelta(days=31)).replace(day=1)
@@ -64,7 +71,7 @@ class UsageQuery(NamedTuple):
         end_time: str | datetime | None,
         offered: Collection[WindowType] = tuple(WindowType),
     ) -> UsageQuery:
-        """Return the query; without a ``window_type`` it is for all windows that are offered."""
+        """Return the query. Without a ``window_type``, it selects all offered lengths."""
         if window_type is None:
             windows = tuple(offered)
         elif window_type in set(offered):
@@ -80,7 +87,7 @@ class UsageQuery(NamedTuple):
 
     @property
     def last_hour(self) -> int:
-        """The hour before which to stop: a window may start just before the end, and be long."""
+        """The hour before which reading stops: the end of the last window, which may be long."""
         return max(window_end(window, self.end_hour - 1) for window in self.windows)
 
     def keys(self, row: BucketHour) -> list[WindowKey]:
@@ -89,28 +96,27 @@ class UsageQuery(NamedTuple):
 
     def keys_of(self, entity_id: str, resource: str, hour: int) -> list[WindowKey]:
         """Return the windows of the query to which an hour of a bucket belongs."""
-        starts = [(window_start(window, hour), window.value) for window in self.windows]
-        return [
-            (start, window, entity_id, resource)
-            for start, window in starts
-            if self.start_hour <= start < self.end_hour
+        keys = [
+            WindowKey(window_start(window, hour), window.value, entity_id, resource)
+            for window in self.windows
         ]
+        return [key for key in keys if self.start_hour <= key.start_hour < self.end_hour]
 
 
 def _not_offered(window_type: object, lengths: str) -> str:
     if window_type in set(WindowType):
-        return f"is not offered here: snapshot_windows has {lengths}"
+        return f"is not offered here: the setting snapshot_windows has only {lengths}"
     return f"must be one of {lengths}"
 
 
 def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
-    start_hour, window, entity_id, resource = key
+    end_hour = window_end(WindowType(key.window), key.start_hour)
     return UsageSnapshot(
-        entity_id=entity_id,
-        resource=resource,
-        window_start=iso_from_ms(start_hour * HOUR_MS),
-        window_end=iso_from_ms(window_end(WindowType(window), start_hour) * HOUR_MS),
-        window_type=window,
+        entity_id=key.entity_id,
+        resource=key.resource,
+        window_start=iso_from_ms(key.start_hour * HOUR_MS),
+        window_end=iso_from_ms(end_hour * HOUR_MS),
+        window_type=key.window,
         counters=dict(usage.counters),
         total_events=usage.events,
         through_children=dict(usage.through_children),
@@ -124,39 +130,40 @@ def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
 class UsagePage:
     """Collects the first ``limit`` snapshots after ``next_key``, from hours in order of time.
 
-    It never holds more than twice that many windows, however long they are and however many
-    there are after them.
+    It holds at most about twice ``limit`` windows, even if many more windows come after them.
     """
 
     def __init__(self, query: UsageQuery, limit: int, next_key: str | None) -> None:
         self._query = query
-        self._wanted = min(limit, MAX_PAGE) + 1  # one more shows whether there is a next page
+        self._wanted = min(limit, MAX_PAGE) + 1  # the extra one shows that there is a next page
         self._last = None if next_key is None else _parse_key(next_key)
         self._windows: dict[WindowKey, WindowUsage] = {}
-        self._highest: WindowKey | None = None  # once there are enough: later windows are left out
+        self._highest: WindowKey | None = (
+            None  # if there are enough windows, later ones are left out
+        )
 
     @property
     def first_hour(self) -> int:
         """The first hour to read: no window of the page starts earlier."""
         start_hour = self._query.start_hour
-        return start_hour if self._last is None else max(start_hour, self._last[0])
+        return start_hour if self._last is None else max(start_hour, self._last.start_hour)
 
     @property
     def first_entity(self) -> str:
         """The first entity to read in the first hour, if all windows are hours."""
-        starts_within = self._last is not None and self._last[0] == self.first_hour
-        return self._last[2] if starts_within and self._last is not None else ""
+        last = self._last
+        return last.entity_id if last is not None and last.start_hour == self.first_hour else ""
 
     @property
     def is_full(self) -> bool:
-        """Whether it has as many windows as it holds.
+        """Whether the page has all the windows that it wants.
 
-        It is complete then if all windows are hours, sorted by hour, entity and resource.
+        If all windows are hours and come sorted by hour, entity and resource, it is also complete.
         """
         return len(self._windows) >= self._wanted
 
     def add(self, rows: Iterable[BucketHour]) -> bool:
-        """Add hours, none earlier than those before; return whether the page is complete."""
+        """Add hours in order of time; return whether the page is complete."""
         hour, last = None, self._last
         for row in rows:
             hour = row.usage.hour
@@ -173,7 +180,7 @@ class UsagePage:
         return hour is not None and self.is_complete(hour)
 
     def wants(self, entity_id: str, resource: str, hour: int) -> bool:
-        """Whether an hour of a bucket may belong to a window of the page."""
+        """Tell whether an hour of a bucket may belong to a window of the page."""
         last, highest = self._last, self._highest
         return any(
             (last is None or key > last) and (highest is None or key <= highest)
@@ -186,17 +193,17 @@ class UsagePage:
         self._windows = {key: self._windows[key] for key in kept}
 
     def is_complete(self, hour: int) -> bool:
-        """Whether hours from ``hour`` on belong to windows before or after the page."""
+        """Tell whether all hours from ``hour`` on belong to windows outside of the page."""
         if len(self._windows) < self._wanted:
             return False
         self._drop_later()
         assert self._highest is not None
         starts = [window_start(window, hour) for window in self._query.windows]
-        first, last = self.first_hour, self._highest[0]
+        first, last = self.first_hour, self._highest.start_hour
         return not any(first <= start <= last for start in starts)
 
     def end(self) -> tuple[list[UsageSnapshot], str | None]:
-        """Return the page and the key of the next one."""
+        """Return the page and the key of the next page."""
         keys = nsmallest(self._wanted, self._windows)
         page = [_snapshot(key, self._windows[key]) for key in keys[: self._wanted - 1]]
         return page, None if len(keys) < self._wanted else page_key(page[-1])
@@ -213,9 +220,9 @@ def page_of(
 
 def _parse_key(next_key: str) -> WindowKey:
     if not isinstance(next_key, str) or next_key.count(DELIMITER) != 3:
-        raise ValidationError("next_key", next_key, "must be what the previous page returned")
+        raise ValidationError("next_key", next_key, "must be the key of the previous page")
     start, window, entity_id, resource = next_key.split(DELIMITER)
-    return ms_from_iso(start, "next_key") // HOUR_MS, window, entity_id, resource
+    return WindowKey(ms_from_iso(start, "next_key") // HOUR_MS, window, entity_id, resource)
 
 
 def page_key(last: UsageSnapshot) -> str:
@@ -223,11 +230,20 @@ def page_key(last: UsageSnapshot) -> str:
     return DELIMITER.join((last.window_start, last.window_type, last.entity_id, last.resource))
 
 
-class UsageTotal:
-    """Adds up totals, and averages per window with use, from hours in order of time.
+@dataclass(slots=True)
+class _LatestWindow:
+    """The latest window of one length, with the buckets (entity and resource) seen in it."""
 
-    ``each_token_once`` leaves out what parents used through their children, and which of their
-    calls they rejected: the children count both, too.
+    start_hour: int
+    has_usage: bool = False
+    buckets: set[tuple[str, str]] = field(default_factory=set)
+
+
+class UsageTotal:
+    """Adds up totals, and averages per window with usage, from hours in order of time.
+
+    ``each_token_once`` leaves out the usage of parents through their children, and the children's
+    acquires that parents rejected, since the children count both as well.
     """
 
     def __init__(self, query: UsageQuery, *, each_token_once: bool) -> None:
@@ -237,25 +253,28 @@ class UsageTotal:
         self._through_children: dict[str, int] = {}
         self._tally = NO_TALLY
         self._snapshots = self._windows = 0
-        self._starts: list[int] = []  # the first and the last
-        # Of the latest window of each length: where it starts, whether it had use, its buckets.
-        self._latest: dict[str, tuple[int, bool, set[tuple[str, str]]]] = {}
+        self._starts: list[int] = []  # the first and the last start of a window
+        self._latest: dict[str, _LatestWindow] = {}  # by the length of the window
 
     def add(self, rows: Iterable[BucketHour]) -> None:
-        """Add hours, none earlier than those before."""
+        """Add hours in order of time."""
         for row in rows:
-            for start, window, *bucket in self._query.keys(row):
-                self._count(start, window, (bucket[0], bucket[1]), row.usage)
+            for key in self._query.keys(row):
+                self._count(key, row.usage)
 
-    def _count(self, start: int, window: str, bucket: tuple[str, str], usage: WindowUsage) -> None:
-        latest_start, had_use, buckets = self._latest.get(window, (None, False, set()))
-        if start != latest_start:
-            had_use, buckets = False, set()
-        has_use = bool(usage.events) or any(usage.counters.values())
-        self._windows += has_use and not had_use
-        self._snapshots += bucket not in buckets
-        buckets.add(bucket)
-        self._latest[window] = (start, had_use or has_use, buckets)
+    def _count(self, key: WindowKey, usage: WindowUsage) -> None:
+        start = key.start_hour
+        latest = self._latest.get(key.window)
+        if latest is None or latest.start_hour != start:
+            latest = self._latest[key.window] = _LatestWindow(start)
+        has_usage = bool(usage.events) or any(usage.counters.values())
+        if has_usage and not latest.has_usage:
+            latest.has_usage = True
+            self._windows += 1
+        bucket = (key.entity_id, key.resource)
+        if bucket not in latest.buckets:
+            latest.buckets.add(bucket)
+            self._snapshots += 1
         self._starts = [min([*self._starts, start]), max([*self._starts, start])]
         self._tally = self._tally.plus(usage.tally)
         self._through_children = added(self._through_children, usage.through_children)

@@ -1,9 +1,9 @@
 """Limits for web services: ASGI middleware, FastAPI dependency, WSGI and Flask, Django.
 
-Requests are charged before they are served, and the charge lasts until the response has ended, also
-while it streams. A rejection is answered by 429, an outage by 503 where ``on_unavailable`` says
-"block", a request without a key by 401. Django's middleware is named in its settings:
-``zae_limiter.web.django.RateLimitMiddleware``.
+A request is charged before it is served, and its lease lasts until the response has ended, even if
+the response streams. A rejection is answered by 429, a request without a key by 401, and an outage
+by 503 if ``on_unavailable`` is "block". The middleware for Django is
+``zae_limiter.web.django.RateLimitMiddleware``; name it in the settings.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    return import_name(__name__, name, _MODULES)  # no framework is needed but the one in use
+    return import_name(__name__, name, _MODULES)  # imports only the framework that is in use
 
 
 def __dir__() -> list[str]:

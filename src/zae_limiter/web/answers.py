@@ -13,9 +13,9 @@ from zae_limiter.web.keys import RefusedKey
 if TYPE_CHECKING:
     from zae_limiter.models.status import HeaderStyle
 
-# When the store is to be asked again; a breaker looks once a second.
+# The time after which clients should ask again: a breaker probes the store once a second.
 _RETRY_OUTAGE_S: Final = "1"
-# A 401 must name a way to authenticate; no standard has one for keys. FastAPI sends the same.
+# A 401 must name a way to authenticate. No standard has a name for keys; FastAPI sends this one.
 _CHALLENGE: Final = ("WWW-Authenticate", "APIKey")
 _PHRASES: Final = {
     400: "Bad Request",
@@ -25,7 +25,7 @@ _PHRASES: Final = {
 }
 
 Headers = list[tuple[str, str]]
-# Errors that become a response.
+# The errors that become a response.
 AnsweredError = RateLimitExceeded | RateLimiterUnavailable | RefusedKey
 
 
@@ -38,17 +38,17 @@ class Refusal(NamedTuple):
 
     @property
     def status_line(self) -> str:
-        """Return the status as WSGI wants it."""
+        """Return the status line for WSGI."""
         return f"{self.status} {_PHRASES[self.status]}"
 
 
 def refusal(
     error: AnsweredError, style: HeaderStyle | None = "ietf", *, details: bool = False
 ) -> Refusal:
-    """Answer 429 for a rejection, 503 for an outage that blocks, 400 or 401 for a refused key.
+    """Return 429 for a rejection, 503 for an outage that blocks, 400 or 401 for a refused key.
 
-    The body of a 429 says when to retry. With ``details`` it is ``as_dict()``, which names
-    entities, their parents, limits and levels. With a style of None only ``Retry-After`` is sent.
+    The body of a 429 says when to retry. With ``details`` the body is ``as_dict()``, which names
+    entities, their parents, limits and levels. If the style is None, only ``Retry-After`` is sent.
     """
     body = body_of(error, details=details)
     if isinstance(error, RateLimitExceeded):
@@ -59,7 +59,7 @@ def refusal(
 
 
 def body_of(error: AnsweredError, *, details: bool = False) -> dict[str, Any]:
-    """Return the JSON of a refusal."""
+    """Return the body of a refusal."""
     if isinstance(error, RateLimitExceeded):
         return error.as_dict() if details else _public_rejection(error)
     if isinstance(error, RateLimiterUnavailable):
@@ -69,7 +69,7 @@ def body_of(error: AnsweredError, *, details: bool = False) -> dict[str, Any]:
 
 
 def _public_rejection(error: RateLimitExceeded) -> dict[str, Any]:
-    """Say when to retry, and nothing about the tenant or its limits."""
+    """Return a body that says when to retry, without the tenant and its limits."""
     seconds = error.retry_after_seconds
     never_fits = math.isinf(seconds)
     advice = "this request can never fit; ask for less" if never_fits else f"retry in {seconds:g} s"
@@ -93,23 +93,23 @@ def _json(status: int, body: dict[str, Any], headers: Headers) -> Refusal:
 
 
 def lease_headers(lease: Any, style: HeaderStyle | None) -> dict[str, str]:
-    """Return the headers that tell a served client its limits; none with a style of None."""
+    """Return the headers that tell a client its limits; none if the style is None."""
     return {} if style is None else lease.headers(style)
 
 
 def unless_present(headers: dict[str, str], present: Iterable[str]) -> dict[str, str]:
     """Return the headers, or none if the response already has one of them.
 
-    A dependency or the application has set its own then, which are closer to the request, and a
-    client should find one set.
+    In that case a dependency or the application has set its own headers, which are more specific,
+    and the client should get only one set.
     """
     names = {name.lower() for name in present}
     return {} if any(name.lower() in names for name in headers) else headers
 
 
 def find_error(error: BaseException) -> AnsweredError | None:
-    """Return the error that is to be answered inside of another: frameworks wrap errors."""
-    seen: set[int] = set()  # `raise error from error` is its own cause
+    """Return the error to answer, which frameworks may have wrapped; None if there is none."""
+    seen: set[int] = set()  # after `raise error from error`, an error is its own cause
     unread: list[BaseException] = [error]
     while unread:
         each = unread.pop()

@@ -1,4 +1,4 @@
-"""Pure ASGI middleware: limits requests, and answers rejections of the application itself."""
+"""Pure ASGI middleware. It limits requests, and answers rejections that the application raises."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Scope key of the HeldResponse. If it is set, the middleware answers rejections raised inside.
 HELD_RESPONSE = "zae_limiter.response"
-# Most body bytes that are read while a request waits; beyond that its client is not watched.
+# The most bytes of a body that are read while a request waits. Then its client is not watched.
 MOST_READ_AHEAD_BYTES = 256 * 1024
 
 
@@ -39,14 +39,14 @@ class AsgiMiddleware:
     """Charges every HTTP request before it reaches the application; the lease lasts until its end.
 
     The application finds the lease as ``request.state.lease``. A rejection, here or anywhere in the
-    application, becomes a 429, also one in a streaming generator that has not sent anything yet:
-    the start of a response is held back until its first bytes. Without a limiter that is all it
-    does. Other protocols, such as WebSockets, pass unlimited.
+    application, becomes a 429. This works even for a streaming generator that has not sent anything
+    yet, since the start of a response is held back until its first bytes. Without a limiter, the
+    middleware only answers such rejections. Other protocols, such as WebSockets, are not limited.
 
-    A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
-    lease is None. So do all requests for which ``skip`` returns true, such as checks of health.
-    ``known_only`` answers keys of entities that are not registered by 401. The body of a 429 names
-    no limits unless ``details`` is set.
+    A request without a key is answered by 401; with ``key_optional`` it is not limited, and its
+    lease is None. The same holds for requests for which ``skip`` returns true, such as health
+    checks. With ``known_only``, keys of entities that are not registered are answered by 401. The
+    body of a 429 names limits only if ``details`` is set.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AsgiMiddleware:
             await self._serve(scope, response)
             await response.flush()
         except ClientGone:
-            return  # nobody is left to be answered
+            return  # the client has gone, so there is nobody to answer
         except Exception as error:
             if not await self._answer(error, response):
                 raise
@@ -99,7 +99,7 @@ class AsgiMiddleware:
             response.stop_reading()
 
     async def _answer(self, error: Exception, response: HeldResponse) -> bool:
-        """Answer a rejection; return False if the error is another, or comes too late."""
+        """Answer a rejection; return False if it is another error, or the response has started."""
         answered = find_error(error)
         if answered is None or (response.is_started and not response.is_answered):
             return False
@@ -111,7 +111,7 @@ class AsgiMiddleware:
     async def _serve(self, scope: Scope, response: HeldResponse) -> None:
         state = scope.setdefault("state", {})
         if self._limiter is None:
-            state.setdefault("lease", None)  # a middleware around this one may have set it
+            state.setdefault("lease", None)  # an outer middleware may have set a lease
             await self.app(scope, response.receive, response.send)
             return
         state["lease"] = None
@@ -136,7 +136,7 @@ class AsgiMiddleware:
                 await self.app(scope, response.receive, response.send)
                 await response.flush()
             except Exception as error:
-                await self._answer(error, response)  # before the outcome, which tells of it
+                await self._answer(error, response)  # first, since it changes the outcome
                 raise
             finally:
                 await rule.settle_async(lease, request, response.outcome())
@@ -147,7 +147,7 @@ def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 
 class HeldResponse:
-    """Passes a response on, but holds its start back until the first bytes of its body."""
+    """Passes a response on, and holds back its start until the first bytes of its body."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -164,7 +164,7 @@ class HeldResponse:
         self._coming: asyncio.Future[Message] | None = None
 
     def limit(self, lease: Any, style: HeaderStyle | None) -> None:
-        """Let the response tell the limits of a lease, as they are when it starts."""
+        """Add headers to the response that tell the limits of a lease when the response starts."""
         self._lease, self._style = lease, style
 
     async def receive(self) -> Message:
@@ -174,7 +174,7 @@ class HeldResponse:
         return message
 
     async def read_until_disconnect(self) -> bool:
-        """Read ahead until the client hangs up; return False if too much comes before that.
+        """Read ahead until the client hangs up; return False if the client sends too much.
 
         The messages are kept for ``receive``.
         """
@@ -190,10 +190,10 @@ class HeldResponse:
         return False
 
     async def _next_message(self) -> Message:
-        """Return the next message; a reader that is cancelled leaves it to the next reader.
+        """Return the next message. If a reader is cancelled, the next reader gets its message.
 
-        Other middleware loses a message that it has taken from the server if the receive is
-        cancelled. So a receive that was begun to read ahead goes on, and ``wait`` cancels nothing.
+        Cancelling a receive may lose a message that other middleware has already taken from the
+        server. So a receive that reads ahead is never cancelled: ``wait`` leaves it running.
         """
         while (coming := self._coming) is not None:
             await asyncio.wait([coming])
@@ -217,14 +217,14 @@ class HeldResponse:
             size = len(message.get("body", b""))
             is_last = not message.get("more_body", False)
             if self._start is not None and not size and not is_last:
-                return  # frameworks send it to get the start out
+                return  # frameworks send such an empty chunk to send the start early
         await self.flush()
         await self._send(message)
-        self._bytes += size  # not before: some servers raise for a client that has gone
+        self._bytes += size  # after the send, since some servers raise if the client has gone
         self._ended = self._ended or is_last
 
     async def flush(self) -> None:
-        """Send a start that was held back."""
+        """Send the start if it was held back."""
         start, self._start = self._start, None
         if start is None:
             return
@@ -236,7 +236,7 @@ class HeldResponse:
         await self._send({**start, "headers": [*own, *_encoded(list(added.items()))]})
 
     async def answer(self, answer: Refusal) -> None:
-        """Send another response in place of one that has not started."""
+        """Send a refusal in place of a response that has not started."""
         headers = _encoded(answer.headers)
         self._start = None
         self.is_started = self.is_answered = True
@@ -248,16 +248,16 @@ class HeldResponse:
         self._bytes, self._ended = len(answer.body), True
 
     def outcome(self) -> WebOutcome:
-        """Return how the response has ended. After a disconnect servers ignore what is sent."""
+        """Return the outcome. After a disconnect the response is incomplete."""
         return WebOutcome(self._status, self._bytes, self._ended and not self._disconnected)
 
 
 class ClientGone(Exception):
-    """The client has hung up while its request waited for capacity; nothing was charged."""
+    """The client hung up while its request waited for capacity; nothing was charged."""
 
 
 class WatchedAcquire:
-    """An acquire that gives up its place in the waiting line if the client hangs up."""
+    """An acquire that leaves the waiting line if the client hangs up."""
 
     def __init__(self, acquire: Any, response: HeldResponse) -> None:
         self._acquire = acquire
@@ -278,7 +278,7 @@ class WatchedAcquire:
             raise
 
     async def _watch(self, patience: asyncio.Timeout) -> None:
-        """Let the time of the acquire expire when the client hangs up."""
+        """End the acquire by a timeout when the client hangs up."""
         if await self._response.read_until_disconnect():
             patience.reschedule(asyncio.get_running_loop().time())
 

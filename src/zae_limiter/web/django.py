@@ -9,8 +9,8 @@
     }
 
 Other settings: ``SKIP``, ``KEY_OPTIONAL``, ``KNOWN_ONLY``, ``DETAILS``, ``COST_AFTER``, ``STYLE``,
-and ``OPTIONS`` of acquire. ``KEY``, ``RESOURCE`` and ``COST`` may be async under ASGI. Without
-``LIMITER`` only rejections that the views raise are answered.
+and ``OPTIONS`` for the options of acquire. ``KEY``, ``RESOURCE`` and ``COST`` may be async under
+ASGI. Without ``LIMITER``, the middleware only answers rejections that views raise.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from zae_limiter.web.rules import WebCharge, WebOutcome, WebRule
 AWAITED_UNDER_ASGI: Final = ("key", "resource", "cost")
 SETTINGS = ("LIMITER", *[name.upper() for name in RULE_OPTIONS], "OPTIONS")
 
-# An acquire may wait in its thread for a slot until another request ends. So neither the ends nor
-# the views of those requests, which may use the event loop's own threads, queue behind it.
+# An acquire may wait in its thread for a slot until another request ends. So acquires and ends have
+# thread pools of their own: neither an end nor a view, which may use the event loop's threads, has
+# to wait behind such an acquire.
 _ACQUIRES: Final = ThreadPoolExecutor(64, "zael-acquire")
 _ENDS: Final = ThreadPoolExecutor(8, "zael-end")
 
@@ -46,11 +47,11 @@ _ENDS: Final = ThreadPoolExecutor(8, "zael-end")
 class RateLimitMiddleware:
     """Charges every request; views find the lease as ``request.lease``.
 
-    A rejection becomes a 429, also one that a view raises, or that a streaming response raises
-    before its first bytes. Under WSGI the limiter is a ``SyncRateLimiter``; under ASGI it may be
-    either, and a sync one runs in threads.
+    A rejection becomes a 429, even if a view raises it, or a streaming response before its first
+    bytes. Under WSGI the limiter is a ``SyncRateLimiter``. Under ASGI it may also be a
+    ``RateLimiter``; a ``SyncRateLimiter`` runs in threads there.
 
-    The lease ends with the request, however that ends, also if the response is never sent.
+    The lease always ends with the request, even if the response is never sent.
     """
 
     sync_capable = True
@@ -88,7 +89,7 @@ class RateLimitMiddleware:
             return self._answer_async(request)
         try:
             return self._serve(request)
-        except Exception as error:  # noqa: BLE001 - raised again if it is none of ours
+        except Exception as error:  # noqa: BLE001 - raised again unless it is a rejection
             return self._answer(error)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
@@ -141,7 +142,7 @@ class RateLimitMiddleware:
     def _with_first_bytes(self, response: HttpResponseBase) -> HttpResponseBase:
         """Read the first bytes of a stream, so that a rejection in it can still be answered.
 
-        Django reads an async stream under WSGI by itself, to its end.
+        An async stream is left out: under WSGI, Django itself reads it to its end.
         """
         if response.streaming and not response.is_async:
             content = iter(response.streaming_content)
@@ -154,7 +155,7 @@ class RateLimitMiddleware:
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
         try:
             return await self._serve_async(request)
-        except Exception as error:  # noqa: BLE001 - raised again if it is none of ours
+        except Exception as error:  # noqa: BLE001 - raised again unless it is a rejection
             return self._answer(error)
 
     async def _serve_async(self, request: HttpRequest) -> HttpResponseBase:
@@ -232,13 +233,13 @@ def _as_async(content: Any) -> AsyncIterator[bytes]:
 
 
 async def _in_threads(content: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Read a sync stream in threads, chunk by chunk; Django itself would read it whole first."""
+    """Read a sync stream in threads, chunk by chunk. Django would read the whole stream first."""
     while (chunk := await sync_to_async(lambda: next(content, None))()) is not None:
         yield chunk
 
 
 def _limited_body(content: Iterable[bytes], end: _SyncEnd) -> Iterator[bytes]:
-    """Count the bytes of a stream; its last one, or an error, is the end of the request."""
+    """Count the bytes of a stream. The request ends with its last byte or with an error."""
     try:
         for chunk in content:
             end.size += len(chunk)
@@ -249,7 +250,7 @@ def _limited_body(content: Iterable[bytes], end: _SyncEnd) -> Iterator[bytes]:
 
 
 async def _counted_body(content: AsyncIterator[bytes], end: _SyncEnd) -> AsyncIterator[bytes]:
-    """Count the bytes of an async stream under WSGI; the close of the request ends its lease."""
+    """Count the bytes of an async stream under WSGI. Closing the request ends the lease."""
     async for chunk in content:
         end.size += len(chunk)
         yield chunk
@@ -257,10 +258,10 @@ async def _counted_body(content: AsyncIterator[bytes], end: _SyncEnd) -> AsyncIt
 
 
 class _AsyncLimitedBody:
-    """Does the same for an async stream, also for one that is dropped before its first step.
+    """Counts the bytes of an async stream, and ends the request even if the stream is dropped.
 
-    Django drops it without a word if the client hangs up while another middleware works on the
-    response; a generator would never learn of that.
+    If the client hangs up while another middleware works on the response, Django drops the stream
+    without closing it. A generator that was never started would not notice that.
     """
 
     def __init__(self, content: AsyncIterator[bytes], end: _AsyncEnd) -> None:
@@ -293,7 +294,7 @@ class _AsyncLimitedBody:
 class _RequestEnd:
     """The end of a request, which settles its true cost and ends its lease, once.
 
-    ``size`` counts the bytes that were handed on, ``is_complete`` says whether they are all.
+    ``size`` is the number of bytes that were passed on; ``is_complete`` says that they are all.
     """
 
     def __init__(self, rule: WebRule, request: HttpRequest, acquire: Any, lease: Any) -> None:
@@ -306,21 +307,21 @@ class _RequestEnd:
         self.size = 0
         self.is_complete = False
         self.is_over = False
-        self.refusal: Refusal | None = None  # what the client gets in place of a response
-        # Django closes the request with its last response, whichever that is: another middleware
-        # may have put an error page in place of the response that was limited.
+        self.refusal: Refusal | None = None  # the client gets it in place of a response
+        # Django closes the request together with the response that it has sent. That may be an
+        # error page by which another middleware has replaced the limited response.
         self._close_request = request.close
         request.close = self._close
 
     def _close(self) -> None:
-        vars(self._request).pop("close", None)  # so that the two do not refer to each other
+        vars(self._request).pop("close", None)  # otherwise the two would refer to each other
         try:
             self._close_request()
         finally:
             self.end_detached()
 
     def end_detached(self) -> None:
-        """End the lease from outside the request's code, if its end has not begun."""
+        """End the lease from outside of the request's code, unless its end has begun."""
         raise NotImplementedError
 
     def _begins(self) -> bool:
@@ -339,7 +340,7 @@ class _SyncEnd(_RequestEnd):
     """The end of a request under WSGI."""
 
     def run(self, error: BaseException | None = None) -> None:
-        """Settle and end the lease; without effect from the second time on."""
+        """Settle the cost and end the lease. Only the first call has an effect."""
         if not self._begins():
             return
         try:
@@ -348,24 +349,24 @@ class _SyncEnd(_RequestEnd):
             self._acquire.__exit__(None if error is None else type(error), error, None)
 
     def end_detached(self) -> None:
-        """End the lease in this thread: under WSGI a request has its thread to itself."""
+        """End the lease in this thread, since under WSGI a request has its own thread."""
         self.run()
 
 
 class _AsyncEnd(_RequestEnd):
-    """The end of a request under ASGI; a cancellation does not stop it."""
+    """The end of a request under ASGI, which a cancellation does not stop."""
 
     def __init__(self, rule: WebRule, request: HttpRequest, acquire: Any, lease: Any) -> None:
         super().__init__(rule, request, acquire, lease)
         self._background = ALastCalls()
 
     async def run(self, error: BaseException | None = None) -> None:
-        """Settle and end the lease; without effect from the second time on."""
+        """Settle the cost and end the lease. Only the first call has an effect."""
         if self._begins():
             await ashield(lambda: self._run(error))
 
     def end_detached(self) -> None:
-        """End the lease on the event loop; Django closes requests in threads."""
+        """End the lease on the event loop, since Django closes requests in threads."""
         if not self.is_over:
             self._background.run(self.run)
 
@@ -388,7 +389,7 @@ class _InThreads:
         try:
             await ashield(lambda: _in_thread(_ACQUIRES, self._enter))
         except asyncio.CancelledError:
-            if self._lease is not None:  # of a request that will not be served
+            if self._lease is not None:  # the request will not be served, so it costs nothing
                 self._lease.settle(dict.fromkeys(self._lease.consumed, 0))
                 await self.__aexit__(None, None, None)
             raise

@@ -1,4 +1,4 @@
-"""A dependency for FastAPI: limits some endpoints, each with its own key and cost."""
+"""A dependency for FastAPI that limits single endpoints, each with its own key and cost."""
 
 from __future__ import annotations
 
@@ -40,21 +40,23 @@ def rate_limit(
 
     ``lease: Annotated[Lease, Depends(rate_limit(limiter, key=hashed_header("x-api-key")))]``
 
-    Key, resource and cost are values or functions of the request, async ones included. The lease
-    lasts until the response has ended, also while it streams; the endpoint settles a cost that is
-    known later: ``await lease.settle(tpm=812)``. The charge is kept if the request fails. Other
-    options go to ``acquire``.
+    Key, resource and cost are values, or functions of the request, which may be async. The lease
+    lasts until the response has ended, even if it streams. If the cost is known only later, the
+    endpoint settles it: ``await lease.settle(tpm=812)``. The charge is kept if the request fails.
+    Other options go to ``acquire``.
 
-    A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
-    lease is None. So do all requests for which ``skip`` returns true. ``known_only`` answers keys
-    of entities that are not registered by 401.
+    A request without a key is answered by 401; with ``key_optional`` it is not limited, and its
+    lease is None. The same holds for requests for which ``skip`` returns true. With ``known_only``,
+    keys of entities that are not registered are answered by 401.
 
-    A rejection is a 429 that says in its ``detail`` when to retry; ``details`` adds the limits.
-    Inside of an ``AsgiMiddleware`` the middleware answers rejections, by its own ``details``, a
-    client that hangs up while it waits (``timeout``) leaves the line, and the headers tell the
-    limits as they are when the response starts; else as they are before the endpoint runs.
+    A rejection is a 429 that says in its ``detail`` when to retry; ``details`` adds the limits. The
+    headers of a response tell the limits before the endpoint runs.
 
-    ``Depends(..., scope="function")`` would end the lease too early.
+    Inside of an ``AsgiMiddleware``, the middleware answers rejections, with its own ``details``. A
+    client that hangs up while it waits (``timeout``) leaves the waiting line, and the headers tell
+    the limits at the start of the response.
+
+    Do not use ``Depends(..., scope="function")``: it would end the lease too early.
     """
     if "cost_after" in options:
         raise ValidationError(
@@ -76,7 +78,8 @@ def rate_limit(
     rule.check(limiter, awaited=FUNCTIONS)
 
     async def charged(request: Request, response: Response) -> AsyncIterator[Lease | None]:
-        # Entered and left by hand: an error of the endpoint is not one of the acquire.
+        # Entered and left by hand, since only errors of the acquire become a response here, and
+        # errors of the endpoint do not.
         acquire, lease = await _entered(rule, limiter, request)
         if acquire is None:
             yield None
@@ -99,7 +102,7 @@ def rate_limit(
 async def _entered(
     rule: WebRule, limiter: RateLimiter, request: Request
 ) -> tuple[Acquire | WatchedAcquire | None, Lease | None]:
-    """Charge the request; a rejection becomes a response of FastAPI."""
+    """Charge the request and return acquire and lease; a rejection becomes an HTTPException."""
     held: HeldResponse | None = request.scope.get(HELD_RESPONSE)
     try:
         charge = await rule.charge_async(request)

@@ -1,4 +1,4 @@
-"""Key functions: which entity a request is charged to."""
+"""Key functions, which return the entity that a request is charged to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from zae_limiter.exceptions import ValidationError
 from zae_limiter.web.requests import WebRequest
 
 _SECRET_VARIABLE: Final = "ZAEL_KEY_SECRET"
-_DIGEST_BYTES: Final = 16  # 128 bits: two keys never meet, and ids stay short
-_SCHEMES: Final = frozenset({"apikey", "basic", "bearer", "token"})  # alone they are no key
-_SPACE: Final = " \t"  # what HTTP allows around a value; `str.strip` cuts bytes of UTF-8 off, too
+_DIGEST_BYTES: Final = 16  # with 128 bits, keys never collide, and ids stay short
+_SCHEMES: Final = frozenset({"apikey", "basic", "bearer", "token"})  # a scheme alone is not a key
+# The blanks that HTTP allows around a value. `str.strip` would also cut off bytes of UTF-8.
+_SPACE: Final = " \t"
 
 
 class RefusedKey(Exception):
@@ -34,13 +35,13 @@ class RefusedKey(Exception):
 
 
 def client_address(request: Any) -> str | None:
-    """Return the address of the client as the server sees it: a key for any framework.
+    """Return the address of the client as the server sees it. This key works in every framework.
 
-    A client of IPv6 has a whole network of 2**64 addresses, so its key is that network, such as
-    ``2001:db8:1:2::/64``. An IPv4 address in the form of IPv6 is the IPv4 address.
+    A client with IPv6 has a whole network of 2**64 addresses, so its key is that network, such as
+    ``2001:db8:1:2::/64``. An IPv4 address in the form of IPv6 is converted to IPv4.
 
-    Behind a proxy it is the address of the proxy, unless the server is configured to trust the
-    proxy's headers. A server on a unix socket knows no address; then this is None.
+    Behind a proxy, this is the address of the proxy, unless the server is configured to trust the
+    proxy's headers. A server on a unix socket knows no address, so the result is None.
     """
     client = getattr(request, "client", None)
     if client is None:  # Django
@@ -52,7 +53,7 @@ def client_address(request: Any) -> str | None:
 def _network(address: str) -> str:
     try:
         parsed = IPv6Address(address)
-    except AddressValueError:  # of IPv4, or a name that the server has set
+    except AddressValueError:  # an IPv4 address, or a name that the server has set
         return address
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
@@ -61,17 +62,17 @@ def _network(address: str) -> str:
 
 
 def header(name: str, *, allow_comma: bool = False) -> Callable[[Any], str | None]:
-    """Return a key function: the value of a header, or None if the request lacks the header.
+    """Return a key function, whose key is the value of a header; None if the header is missing.
 
-    The value becomes an entity id that operators see; for a secret use ``hashed_header``. Of an
-    ``Authorization`` header the key is the credentials without their scheme. Space inside of them,
-    or Basic credentials that are no base64, are answered by 400: applications differ in how they
-    read such a header, and each form would have a limit of its own.
+    The value becomes an entity id that operators see; for a secret use ``hashed_header``. For an
+    ``Authorization`` header, the key is the credentials without their scheme. Credentials with a
+    space inside, and Basic credentials that are not base64, are answered by 400: applications read
+    such headers in different ways, and each form would have a limit of its own.
 
-    A header that comes twice with different values is answered by 400: the application might
-    authenticate one value while the other one is charged. WSGI servers and Django join the values
-    of a repeated header with commas, so there a comma is a 400, too. ``allow_comma=True`` is for
-    keys that contain commas.
+    If a header comes twice with different values, the request is answered by 400: the application
+    might authenticate one value while the other one is charged. WSGI servers and Django join the
+    values of a repeated header with commas, so there a value with a comma is answered by 400.
+    ``allow_comma=True`` is for keys that contain commas.
     """
     wanted = name.lower()
 
@@ -87,18 +88,18 @@ def header(name: str, *, allow_comma: bool = False) -> Callable[[Any], str | Non
 def hashed_header(
     name: str, secret: str | bytes | None = None, *, allow_comma: bool = False
 ) -> Callable[[Any], str | None]:
-    """Return a key function: a digest of the value of a header, as ``hashed_key`` makes it.
+    """Return a key function, whose key is a digest of a header's value (see ``hashed_key``).
 
-    So no API key becomes an id that operators, logs and the store see. All else is as with
-    ``header``. Without a secret it is that of ``ZAEL_KEY_SECRET``; raises ValidationError if
-    both are missing.
+    So operators, logs and the store never see an API key. Everything else works as in ``header``.
+    The default secret is the environment variable ``ZAEL_KEY_SECRET``; if there is no secret, a
+    ValidationError is raised.
     """
     value_of = header(name, allow_comma=allow_comma)
     used = _secret(secret)
 
     def key(request: Any) -> str | None:
         value = value_of(request)
-        # Servers decode headers as Latin-1: this gives back the bytes that the client has sent.
+        # Servers decode headers as Latin-1. This restores the bytes that the client has sent.
         return None if value is None else _digest(value.encode("latin-1", "replace"), used)
 
     return key
@@ -107,8 +108,8 @@ def hashed_header(
 def hashed_key(value: str, secret: str | bytes | None = None) -> str:
     """Return the entity id that ``hashed_header`` gives to the requests of a key.
 
-    It is needed to register the entity of a key, or to set its limits. It does not change while
-    the secret stays the same.
+    Use it to register the entity of a key, or to set its limits. The id stays the same as long as
+    the secret does.
     """
     return _digest(value.encode(), _secret(secret))
 
@@ -152,9 +153,9 @@ def _values(request: Any, name: str) -> tuple[list[str], bool]:
 def _credentials(value: str) -> str | None:
     """Return the part after the scheme, in one form for all forms that applications accept.
 
-    Without that, "Bearer x", "bearer x" and "BEARER\t x" would have a limit each. None if a scheme
-    stands alone, as a client with an empty variable sends it. Raises RefusedKey for credentials
-    that an application might read in another way.
+    Otherwise "Bearer x", "bearer x" and "BEARER\t x" would have a limit each. None if the scheme
+    stands alone, as clients with an empty variable send it. Raise RefusedKey for credentials that
+    an application might read in another way.
     """
     words = re.split(f"[{_SPACE}]+", value, maxsplit=1)
     scheme, credentials = words[0], words[-1]
@@ -166,10 +167,10 @@ def _credentials(value: str) -> str | None:
 
 
 def _has_space(text: str) -> bool:
-    """Return whether ``str.split`` might divide the text, by which applications find credentials.
+    """Tell whether ``str.split``, with which applications find credentials, might divide the text.
 
-    They read it as UTF-8 or as Latin-1, in which the bytes 85 and A0 are spaces. Inside of a
-    character of UTF-8 these are none.
+    Applications decode the text as UTF-8 or as Latin-1. In Latin-1, the bytes 85 and A0 are spaces,
+    but inside of a UTF-8 character they are not.
     """
     with suppress(UnicodeError):
         text = text.encode("latin-1").decode()
@@ -177,10 +178,10 @@ def _has_space(text: str) -> bool:
 
 
 def _basic(credentials: str) -> str:
-    """Return the one base64 form of Basic credentials: decoders ignore unused bits."""
+    """Return the one canonical form of Basic credentials, since decoders ignore unused bits."""
     try:
         return b64encode(b64decode(credentials, validate=True)).decode()
-    except ValueError:  # most decoders ignore characters that are not of base64, too
+    except ValueError:  # most decoders would ignore the characters that are not base64
         raise _unusable("are base64 if their scheme is Basic") from None
 
 

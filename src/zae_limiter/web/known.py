@@ -1,4 +1,4 @@
-"""Requests are limited to entities that are registered, so that no client can make up ids."""
+"""The check that the entity of a key is registered, so that clients cannot make up keys."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from zae_limiter.concurrency.bounded import BoundedDict
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.web.keys import RefusedKey
 
-REMEMBERED_S: Final = 60.0  # as long as a client keeps configuration by default
+REMEMBERED_S: Final = 60.0  # the same as the default TTL of the configuration cache
 MOST_REMEMBERED: Final = 10_000
-UNREADABLE_S: Final = 1.0  # A breaker probes a silent store once a second, too.
+UNREADABLE_S: Final = 1.0  # the same as the interval at which a breaker probes the store
 
 
 class KnownEntities:
-    """Refuses keys whose entity is not registered; remembers those that are, for a minute.
+    """Refuses keys whose entity is not registered, and remembers registered ones for a minute.
 
     An unknown key costs a read of the store each time and stores nothing. If the read of an entity
-    fails, that key alone passes for a second. While the breaker of the store is open, all keys
-    pass. The outage policy of the acquire decides about keys that pass in this way.
+    fails, its key passes this check for a second. While the breaker of the store is open, all keys
+    pass it. Then the outage policy of the acquire decides about them.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class KnownEntities:
     def _must_ask(self, limiter: Any, entity_id: str) -> bool:
         if monotonic() < self._passes_until_s.get(entity_id, 0.0):
             return False
-        repository = limiter.repository  # None before the first call has opened it
+        repository = limiter.repository  # None until the first call has opened it
         return repository is None or not repository.get_stats().breaker_open
 
     def _learn(self, entity_id: str, entity: object) -> None:

@@ -1,4 +1,4 @@
-"""The lifespan of an ASGI application: its end closes the limiter."""
+"""A lifespan for ASGI applications, which closes the limiter at the end."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 def lifespan(
     limiter: RateLimiter, start: Callable[[RateLimiter], Awaitable[object]] | None = None
 ) -> Lifespan:
-    """Return a lifespan for FastAPI or Starlette whose end closes the limiter.
+    """Return a lifespan for FastAPI or Starlette that closes the limiter at the end.
 
     ``app = FastAPI(lifespan=web.lifespan(limiter))``
 
     ``start`` is an async function of the limiter. It runs before the first request, for example to
-    store default limits; if it raises, the application does not start. Without it the store is
-    opened by the first request. An application that has a lifespan of its own enters this one
-    in it: ``async with web.lifespan(limiter)(app): yield``. A repository that was given to the
-    limiter stays open.
+    store default limits; if it raises, the application does not start. Without ``start``, the first
+    request opens the store. An application that has a lifespan of its own enters this one inside:
+    ``async with web.lifespan(limiter)(app): yield``. A repository that was passed to the limiter
+    stays open.
     """
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Options that cannot work are refused when they are given, not by every request."""
+"""Checks of the options, which find mistakes at the start, before the first request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zae_limiter.headers import rate_limit_headers
 if TYPE_CHECKING:
     from zae_limiter.web.rules import WebRule
 
-# Those of acquire; entity, resource and amounts come from key, resource and cost.
+# The options of acquire. Its entity, resource and amounts come from key, resource and cost.
 ACQUIRE_OPTIONS: Final = (
     "limits",
     "use_stored_limits",
@@ -23,20 +23,20 @@ ACQUIRE_OPTIONS: Final = (
 )
 FUNCTIONS: Final = ("key", "resource", "cost", "cost_after", "skip")
 RULE_OPTIONS: Final = (*FUNCTIONS, "style", "key_optional", "known_only", "details")
-# The names of acquire, and the options that give its arguments here.
+# Arguments of acquire, and the options from which they come.
 _GIVEN_AS: Final = {"entity_id": "key", "consume": "cost"}
 
 
 def check_options(rule: WebRule, limiter: Any, *, awaited: tuple[str, ...]) -> None:
     """Raise ValidationError for an option that is unknown, missing or wrong.
 
-    Only the functions named in ``awaited`` may be async. The values that functions return can only
-    be checked with a request.
+    Only the functions named in ``awaited`` may be async. The results of functions are not checked
+    here, since that takes a request.
     """
     for name, value in rule.options.items():
         if name not in ACQUIRE_OPTIONS:
             advice = did_you_mean(name, (*RULE_OPTIONS, *ACQUIRE_OPTIONS))
-            raise ValidationError(name, value, f"is no option; {advice}")
+            raise ValidationError(name, value, f"is not an option; {advice}")
     if (limiter is None) != (rule.key is None):
         missing = "limiter" if limiter is None else "key"
         raise ValidationError(missing, None, "is needed to limit requests")
@@ -44,7 +44,7 @@ def check_options(rule: WebRule, limiter: Any, *, awaited: tuple[str, ...]) -> N
         raise ValidationError("key", rule.key, "must be a function of the request, or a text")
     _check_functions(rule, awaited)
     if rule.style is not None:
-        rate_limit_headers((), rule.style, now_ms=None)  # raises for an unknown one
+        rate_limit_headers((), rule.style, now_ms=None)  # raises for an unknown style
     if limiter is not None:
         _check_acquire(rule, limiter)
 
@@ -60,12 +60,12 @@ def _check_functions(rule: WebRule, awaited: tuple[str, ...]) -> None:
 
 
 def _is_async(function: Any) -> bool:
-    """Whether a function, or the call of an object, is async."""
+    """Tell whether a function, or the call of an object, is async."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _check_acquire(rule: WebRule, limiter: Any) -> None:
-    """Make an acquire of the values that are no functions, which checks them; it is not entered."""
+    """Check the values that are not functions, by making an acquire that is never entered."""
     key, resource, cost = (
         stand_in if value is None or callable(value) else value
         for value, stand_in in (
@@ -85,19 +85,19 @@ def _check_acquire(rule: WebRule, limiter: Any) -> None:
 
 
 def check_settings(settings: Mapping[str, Any], known: tuple[str, ...]) -> str | None:
-    """Return what is wrong with the names of Django's settings, or None."""
+    """Return a message about a wrong name among Django's settings, or None."""
     for name in settings:
         if name in known:
             continue
         if name.lower() in ACQUIRE_OPTIONS:
-            return f"{name}: it goes into OPTIONS: {{{name.lower()!r}: {settings[name]!r}}}"
-        return f"{name} is no setting; {did_you_mean(name, known)}"
+            return f"put {name} into OPTIONS: {{{name.lower()!r}: {settings[name]!r}}}"
+        return f"{name} is not a setting; {did_you_mean(name, known)}"
     return None
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:
-    """Return the known name that is most similar, or all of them."""
-    from difflib import get_close_matches  # slow to import, and few applications need it
+    """Return a hint with the known name that is most similar, or with all known names."""
+    from difflib import get_close_matches  # imported here, since its import is slow
 
     close = get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"

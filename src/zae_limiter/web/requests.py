@@ -1,4 +1,4 @@
-"""A request as key and cost functions of the ASGI and WSGI middleware see it."""
+"""The request that key and cost functions of the ASGI and WSGI middleware get."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 class WebRequest:
     """A request of an ASGI or WSGI server: method, path, headers and the client's address.
 
-    ``headers`` are by lower-case name; of a repeated header they hold the first value, as in
-    Starlette, or all values with commas between them if ``joins_headers`` (WSGI). ``native`` is the
+    ``headers`` maps lower-case names to values. For a repeated header it holds the first value, as
+    in Starlette, or all values joined by commas if ``joins_headers`` (WSGI). ``native`` is the
     server's own mapping: the scope or the environ.
     """
 
@@ -32,7 +32,7 @@ class WebRequest:
         self.client = client
         self.joins_headers = joins_headers
         self._header_list = [(name.lower(), value) for name, value in headers]
-        self.headers = dict(reversed(self._header_list))  # the first one wins
+        self.headers = dict(reversed(self._header_list))  # so the first value of a name remains
 
     def header_values(self, name: str) -> list[str]:
         """Return every value of a header, in the order of the request."""
@@ -41,19 +41,19 @@ class WebRequest:
 
     @classmethod
     def of_scope(cls, scope: Mapping[str, Any]) -> WebRequest:
-        """Read the scope of ASGI."""
+        """Return the request of an ASGI scope."""
         headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"]]
         client = scope.get("client")
         return cls(scope, scope["method"], scope["path"], headers, client[0] if client else None)
 
     @classmethod
     def of_environ(cls, environ: Mapping[str, Any]) -> WebRequest:
-        """Read the environ of WSGI."""
+        """Return the request of a WSGI environ."""
         headers = [
             (name.removeprefix("HTTP_").replace("_", "-"), str(value))
             for name, value in environ.items()
             if name.startswith("HTTP_") or name in ("CONTENT_TYPE", "CONTENT_LENGTH")
         ]
         method, path = environ.get("REQUEST_METHOD", "GET"), environ.get("PATH_INFO", "")
-        client = environ.get("REMOTE_ADDR") or None  # empty on a unix socket
+        client = environ.get("REMOTE_ADDR") or None  # the address is empty on a unix socket
         return cls(environ, method, path, headers, client, joins_headers=True)

@@ -1,4 +1,4 @@
-"""What a request is charged, and what it has cost in the end; the same for every framework."""
+"""The charge of a request, and the settlement of its true cost; the same for every framework."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 _DEFAULT_COST: Final[Mapping[str, int]] = {"rpm": 1}
 
-_UNSETTLED: Final = "cost_after failed; the charge of its request stays as it is: %r"
+_UNSETTLED: Final = "cost_after failed; the request keeps the charge that was made before: %r"
 
 logger = quiet_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WebOutcome:
-    """How a request ended: the response as it was sent.
+    """The outcome of a request: the response as it was sent.
 
-    ``status`` is None if no response was sent: the application has failed, which the server or
-    another middleware answers, or the client has hung up before. ``complete`` is False if the
+    ``status`` is None if no response was sent, because the application failed (the server or
+    another middleware answers then) or the client hung up before. ``complete`` is False if the
     client did not get the whole response.
     """
 
@@ -44,7 +44,7 @@ class WebOutcome:
 
 
 class WebCharge(NamedTuple):
-    """What one request is charged, and to which bucket."""
+    """The charge of one request: the bucket and the amounts."""
 
     entity_id: str
     resource: str
@@ -53,15 +53,16 @@ class WebCharge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WebRule:
-    """How requests are charged: the entity by ``key``, the resource, and the cost.
+    """The rule by which requests are charged.
 
-    Each is a value or a function of the request. A request without a key (None) is answered by 401,
-    or is not limited with ``key_optional``. Without a cost, a request costs 1 of ``rpm``.
-    ``cost_after`` is a function of the request and its ``WebOutcome``: the true cost, settled when
-    the response has ended. Requests for which ``skip`` returns true are not limited.
+    ``key`` (the entity), ``resource`` and ``cost`` are values, or functions of the request. A
+    request without a key (None) is answered by 401; with ``key_optional`` it is not limited. By
+    default a request costs 1 of ``rpm``. ``cost_after`` is a function of the request and its
+    ``WebOutcome``; it returns the true cost, which is settled when the response has ended. Requests
+    for which ``skip`` returns true are not limited.
 
     ``known_only`` refuses keys whose entity is not registered. ``details`` puts the limits into the
-    body of a 429. ``options`` go to ``acquire``. A charge is kept if the request fails.
+    body of a 429. ``options`` go to ``acquire``. The charge is kept if the request fails.
     """
 
     key: Callable[[Any], Any] | str | None = None
@@ -77,7 +78,7 @@ class WebRule:
     _known: KnownEntities = field(default_factory=KnownEntities, init=False)
 
     def check(self, limiter: Any, *, awaited: tuple[str, ...]) -> None:
-        """Raise ValidationError for options that cannot work, with this limiter or at all.
+        """Raise ValidationError for options that cannot work with this limiter.
 
         ``awaited`` names the functions that may be async.
         """
@@ -89,7 +90,7 @@ class WebRule:
         return self.options.get("timeout") is not None
 
     def charge(self, request: Any) -> WebCharge | None:
-        """Return what the request is charged; None if it is skipped, or needs no key."""
+        """Return the charge of a request; None if the request is not limited."""
         if _value(self.skip, request):
             return None
         key = self._required(_value(self.key, request))
@@ -113,7 +114,7 @@ class WebRule:
 
     def _required(self, key: Any) -> Any:
         if key is None and not self.key_optional:
-            message = "the request has no key, by which this service limits requests"
+            message = "the request has no key; this service limits requests by their key"
             raise RefusedKey(401, "key_required", message)
         return key
 
@@ -136,15 +137,16 @@ class WebRule:
             return limiter.acquire(*charge, **{"on_error": "keep", **self.options})
         except ValidationError as error:
             if error.field != "entity_id":
-                raise  # a mistake of the application; the key alone comes from the client
+                raise  # this is a mistake of the application: only the key comes from the client
             raise RefusedKey(400, "key_invalid", f"the key {error.reason}") from error
 
     # --- the true cost
 
     def settle(self, lease: Any, request: Any, outcome: WebOutcome) -> None:
-        """Settle what the request has really cost. An error in ``cost_after`` is logged.
+        """Settle the true cost of a request.
 
-        If ``cost_after`` raises, the charge is kept: the response is already on its way.
+        If ``cost_after`` raises, the error is logged and the charge is kept, since the response is
+        already on its way.
         """
         try:
             cost = None if self.cost_after is None else self.cost_after(request, outcome)
@@ -154,7 +156,7 @@ class WebRule:
             logger.exception(_UNSETTLED, lease)
 
     async def settle_async(self, lease: Any, request: Any, outcome: WebOutcome) -> None:
-        """Do the same for a lease of either tree; ``cost_after`` may be async."""
+        """Do the same for an async or a sync lease; ``cost_after`` may be async."""
         if self.cost_after is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""WSGI middleware, and what Flask needs beside it."""
+"""WSGI middleware, and its installation in Flask."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class WsgiMiddleware:
     """Charges every request before it reaches the application; the lease lasts until its end.
 
     The application finds the lease as ``environ["zae_limiter.lease"]``. A rejection, here or in the
-    application, becomes a 429, also one in a streaming generator that has not sent anything yet.
-    Without a limiter that is all it does.
+    application, becomes a 429, even in a streaming generator that has not sent anything yet.
+    Without a limiter, the middleware only answers such rejections.
 
-    A request without a key is answered by 401; with ``key_optional`` it passes unlimited, and its
-    lease is None. So do all requests for which ``skip`` returns true, such as checks of health.
-    ``known_only`` answers keys of entities that are not registered by 401. The body of a 429 names
-    no limits unless ``details`` is set.
+    A request without a key is answered by 401; with ``key_optional`` it is not limited, and its
+    lease is None. The same holds for requests for which ``skip`` returns true, such as health
+    checks. With ``known_only``, keys of entities that are not registered are answered by 401. The
+    body of a 429 names limits only if ``details`` is set.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class WsgiMiddleware:
 
     def _charge(self, request: WebRequest, environ: Environ, response: _WsgiResponse) -> None:
         if self._limiter is None:
-            environ.setdefault("zae_limiter.lease", None)  # one around this may have set it
+            environ.setdefault("zae_limiter.lease", None)  # an outer middleware may have set one
             return
         environ["zae_limiter.lease"] = None
         charge = self._rule.charge(request)
@@ -106,7 +106,7 @@ class WsgiMiddleware:
 
 
 class _WsgiResponse:
-    """The body of a response, whose start is held back until its first bytes are there."""
+    """The body of a response. The start is held back until the first bytes of the body."""
 
     def __init__(self, rule: WebRule, request: WebRequest, start_response: Start) -> None:
         self._rule = rule
@@ -118,7 +118,7 @@ class _WsgiResponse:
         self._rest: Iterator[bytes] = iter(())
         self._first: list[bytes] = []
         self._started_with: tuple[str, Headers] | None = None
-        self._write: Any = None  # what the server returned when the response was started
+        self._write: Any = None  # the server's write function; None until the response starts
         self._ended = False
         self._bytes = 0
 
@@ -128,7 +128,7 @@ class _WsgiResponse:
         return self._lease
 
     def start(self, status: str, headers: Headers, exc_info: Any = None) -> Callable[..., Any]:
-        """Stand for the server's ``start_response``; an error page may replace a start."""
+        """Replace the server's ``start_response``. An error page may call this again."""
         if exc_info and self.is_started:
             return self._start_response(status, headers, exc_info)  # type: ignore[no-any-return]
         self._started_with = status, headers
@@ -150,9 +150,9 @@ class _WsgiResponse:
             self._flush()
 
     def _flush(self) -> Callable[[bytes], Any]:
-        """Start the response with the server, once."""
+        """Start the response at the server, unless it is started."""
         if self._write is None:
-            assert self._started_with is not None, "an application starts its response first"
+            assert self._started_with is not None, "an application calls start_response first"
             status, headers = self._started_with
             if self._lease is not None:
                 own = [name for name, _ in headers]
@@ -178,9 +178,9 @@ class _WsgiResponse:
         return chunk
 
     def close(self, error: BaseException | None = None, answer: Refusal | None = None) -> None:
-        """End the response and the lease; servers call it however the response has ended.
+        """End the response and the lease. Servers always call this at the end of a response.
 
-        An answer is what the client gets in place of this response.
+        ``answer`` is the refusal that the client gets in place of this response, if any.
         """
         try:
             close = getattr(self._body, "close", None)
@@ -207,10 +207,10 @@ class _WsgiResponse:
 
 
 def init_flask(app: Any, limiter: SyncRateLimiter | None = None, **options: Any) -> None:
-    """Limit a Flask application: the middleware, and 429 for rejections in its views.
+    """Limit a Flask application by the middleware, and answer rejections in its views by 429.
 
-    Options are those of ``WsgiMiddleware``. Views find the lease as
-    ``request.environ["zae_limiter.lease"]``. Without a limiter only rejections are answered.
+    The options are those of ``WsgiMiddleware``. Views find the lease as
+    ``request.environ["zae_limiter.lease"]``. Without a limiter, only rejections are answered.
     """
     style, details = options.get("style", "ietf"), options.get("details", False)
 

@@ -1,4 +1,4 @@
-"""Resolving the limits of a call, and what a call needs of its repository."""
+"""The service of a repository for calls: it resolves their limits and counts outages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from zae_limiter._async.slots import SlotKeeper
     from zae_limiter.concurrency.waiting_line import WaitingLines
 
-UNCHARGED_LOG_S = 10.0  # an outage is logged that often, not once per call
+UNCHARGED_LOG_S = 10.0  # the interval at which uncharged calls of an outage are logged
 
 
 class ChargeService:
-    """Resolves limits from the configuration cache; reads the configuration on a miss."""
+    """Resolves the limits of calls from the configuration cache, and reads them on a miss."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -35,13 +35,13 @@ class ChargeService:
         self.buckets = context.engine.buckets
         self.namespace_id = context.namespace_id
         self.clock: Clock = context.clock
-        self.waiting_lines: WaitingLines | None = None  # made by the first acquire that waits
+        self.waiting_lines: WaitingLines | None = None  # None until an acquire waits
         self._slots: SlotKeeper | None = None
         self._lock = SignalSafeLock()
 
     @property
     def slots(self) -> SlotKeeper:
-        """What renews the slots of leases; made when the first slot is taken."""
+        """The keeper of slots, which renews them; it is made when the first slot is taken."""
         keeper = self._slots
         if keeper is None:
             from zae_limiter._async.slots import SlotKeeper
@@ -69,11 +69,11 @@ class ChargeService:
         deadline: Deadline | None = None,
         fresh: Fresh | None = None,
     ) -> tuple[Scope, int]:
-        """Return the buckets of a call with their limits in force, and the stamp to judge it at.
+        """Return the buckets of a call with their limits in force, and the stamp of its charge.
 
-        The stamp is ``now_ms``, or a later one if the configuration had to be read. The call's own
-        ``limits`` win over stored ones unless it prefers those. A parent without stored limits
-        is charged under the call's. ``fresh`` skips the cache.
+        The stamp is ``now_ms``, or a later one if the configuration had to be read. The ``limits``
+        of the call win over stored limits, unless the call prefers stored ones. A parent without
+        stored limits is charged under the limits of the call. ``fresh`` skips the cache.
         """
         context, entity_id, resource = self._context, call.entity_id, call.resource
         multiplier = context.bucket_ttl_multiplier
@@ -85,7 +85,7 @@ class ChargeService:
         shared: SharedConfig | None = None
         if resolved is None:
             resolved = await self._reader.read(entity_id, resource, now_ms, deadline, fresh=fresh)
-            shared = resolved.shared  # as recent as this call: good for the parent, too
+            shared = resolved.shared  # just read, so they are used for the parent as well
             now_ms = self.clock()
         cascades = resolved.cascade if call.cascade is None else call.cascade
         in_force = resolved.in_force
@@ -98,7 +98,7 @@ class ChargeService:
                 "limits",
                 None,
                 f"no limits are stored for {entity_id!r} on {resource!r}; "
-                "set_system_defaults() them, or pass limits=",
+                "store some by set_system_defaults(), or pass limits=",
             )
         parent_id = resolved.parent_id
         if parent_id is None or not cascades:
@@ -109,12 +109,12 @@ class ChargeService:
                 parent_id, resource, now_ms, deadline, fresh=fresh, shared=shared
             )
             now_ms = self.clock()
-        of_parent = parent.in_force
-        if of_parent is None and call.limits is not None:
-            of_parent = self._override(call.limits, parent)
-        if of_parent is None:
+        parents_limits = parent.in_force
+        if parents_limits is None and call.limits is not None:
+            parents_limits = self._override(call.limits, parent)
+        if parents_limits is None:
             return Scope(resource, ((entity_id, in_force),)), now_ms
-        return Scope(resource, ((entity_id, in_force), (parent_id, of_parent))), now_ms
+        return Scope(resource, ((entity_id, in_force), (parent_id, parents_limits))), now_ms
 
     async def images(self, scope: Scope) -> list[BucketImage | None]:
         """Read every bucket of a scope."""
@@ -130,21 +130,21 @@ class ChargeService:
         )
 
     def outage_policy(self, of_call: OnUnavailable | None) -> OnUnavailable:
-        """Return what an outage does: the call decides, then the repository, then the system."""
+        """Return the outage policy: that of the call, of the repository, or of the system."""
         context = self._context
         stored = context.cache.policy(context.namespace_id)
         return of_call or context.on_unavailable or stored or OnUnavailable.BLOCK
 
     def count_uncharged(self, error: Exception) -> None:
-        """Count a call that an outage let through; logged at most every ten seconds."""
+        """Count a call that was let through in an outage; log it at most every ten seconds."""
         uncharged = self._context.uncharged
         uncharged.add()
         if uncharged.is_due(UNCHARGED_LOG_S):
-            # Not before it is needed: `import zae_limiter` does without logging.
+            # Imported here, so that `import zae_limiter` does not import logging.
             from zae_limiter.quiet_logging import quiet_logger
 
             quiet_logger(__name__).warning(
-                "the store does not answer, %d calls were admitted uncharged so far: %s",
+                "the store does not answer; %d calls were admitted uncharged so far: %s",
                 uncharged.value,
                 error,
             )
@@ -158,7 +158,7 @@ class ChargeService:
         return context.cache.get(entity_key, (resource, context.bucket_ttl_multiplier), now_ms)
 
     def _override(self, limits: tuple[Limit, ...], resolved: Resolved) -> InForce:
-        """Prepare the call's limits, once for each configuration that they meet."""
+        """Return the prepared limits of a call, which are cached for each configuration."""
         overrides, multiplier = self._context.overrides, self._context.bucket_ttl_multiplier
         key = (limits, multiplier, resolved.in_force, resolved.version)
         in_force = overrides.get(key)

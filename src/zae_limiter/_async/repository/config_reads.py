@@ -1,4 +1,4 @@
-"""Reading configuration into the cache; callers that need the same at once share a read."""
+"""Reads of configuration into the cache. Callers that need the same at once share a read."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from zae_limiter.concurrency.waiter import AWaiter
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.models.config import ConfigSnapshot, SharedConfig
 
-LONGEST_WAIT_S = 60.0  # of an engine without a deadline, before it looks again
-RENEWAL_SHARE = 0.5  # of the time left; the rest is for the charge if the renewal fails
+LONGEST_WAIT_S = 60.0  # a waiter without a deadline looks again after this time
+RENEWAL_SHARE = 0.5  # a renewal may take this part of the remaining time; the charge needs the rest
 
 T = TypeVar("T")
 
 
 class Fresh(NamedTuple):
-    """What a read must satisfy after a bucket was found to have seen newer configuration.
+    """A condition for a read, after a bucket was found to have seen a newer configuration.
 
-    The read brings all levels at one moment, of at least the ``version`` that the bucket has seen,
-    and began no earlier than the call that found the bucket.
+    The read must return all levels at one moment, with at least the ``version`` that the bucket has
+    seen, and must have begun at ``since_ms`` or later.
     """
 
     version: int
@@ -31,7 +31,7 @@ class Fresh(NamedTuple):
 
 
 class ConfigQuery(NamedTuple):
-    """What one caller needs, as of which moment, and until when it waits."""
+    """The configuration that one caller needs, at which moment, and its deadline."""
 
     entity_id: str
     resource: str
@@ -42,10 +42,11 @@ class ConfigQuery(NamedTuple):
 
 
 class ConfigReader:
-    """Reads what the cache does not hold, once for all callers of an entity and resource.
+    """Reads configuration after a miss of the cache, once for all callers of a bucket.
 
-    One caller reads, the rest wait for it. If it fails, one of them reads once more; if that
-    fails, too, all have failed. If it is cancelled or silent, one of them takes over.
+    One caller reads, and the others wait for it. If the read fails, one of them reads once more; if
+    this read fails as well, all of them fail. If the reader is cancelled or takes too long, one of
+    the others takes over.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,12 +64,12 @@ class ConfigReader:
     ) -> Resolved:
         """Return the configuration after a miss of the cache.
 
-        If the entry should only be renewed and that fails, it is used on until it expires.
-        ``shared`` are levels that this call has just read for another entity.
+        If the renewal of an entry fails, the entry is used until it expires. ``shared`` are levels
+        that this call has just read for another entity.
         """
         query = ConfigQuery(entity_id, resource, now_ms, deadline, fresh, shared)
         cache = self._context.cache
-        if cache.ttl_seconds <= 0 and fresh is None:  # each call is to see its own moment
+        if cache.ttl_seconds <= 0 and fresh is None:  # without a cache, each call reads for itself
             return await self._load(query)
         keys = self._keys(query)
         if fresh is not None or cache.still_valid(*keys, now_ms) is None:
@@ -107,7 +108,7 @@ class ConfigReader:
                 has_failed = True
 
     async def _lead(self, flight: Flight[tuple[Resolved, int]], query: ConfigQuery) -> Resolved:
-        """Read for all that wait; ``shared`` levels of this caller alone are not used."""
+        """Read for all waiters; the ``shared`` levels, which only this caller has, are not used."""
         result: tuple[Resolved, int] | None = None
         failure: Exception | None = None
         began_ms = query.now_ms if query.fresh is None else self._context.clock()
@@ -124,37 +125,34 @@ class ConfigReader:
     async def _load(self, query: ConfigQuery) -> Resolved:
         """Read and cache the levels of the entity, and the shared ones if they are not cached."""
         context, cache = self._context, self._context.cache
-        entity_id, resource, now_ms, deadline, fresh, shared = query
-        generation, read_ms = cache.generation, now_ms
-        if fresh is None and shared is None and cache.ttl_seconds > 0:
-            snapshot, read_ms = await self._with_cached_levels(
-                entity_id, resource, now_ms, deadline
-            )
+        generation, read_ms = cache.generation, query.now_ms
+        is_fresh = query.fresh is not None
+        if not is_fresh and query.shared is None and cache.ttl_seconds > 0:
+            snapshot, read_ms = await self._with_cached_levels(query)
         else:
             snapshot = await context.engine.configs.snapshot(
                 context.namespace_id,
-                entity_id,
-                resource,
-                shared=shared,
-                fresh=fresh is not None,
-                deadline=deadline,
+                query.entity_id,
+                query.resource,
+                shared=query.shared,
+                fresh=is_fresh,
+                deadline=query.deadline,
             )
-            if shared is None:
-                self._keep_shared(resource, snapshot, now_ms, generation)
-        resolved = resolve(snapshot, entity_id, resource, context.bucket_ttl_multiplier)
+            if query.shared is None:
+                self._keep_shared(query.resource, snapshot, query.now_ms, generation)
+        resolved = resolve(snapshot, query.entity_id, query.resource, context.bucket_ttl_multiplier)
         keys = self._keys(query)
-        cache.put(*keys, resolved, read_ms, generation, consistent=fresh is not None)
+        cache.put(*keys, resolved, read_ms, generation, consistent=is_fresh)
         return resolved
 
-    async def _with_cached_levels(
-        self, entity_id: str, resource: str, now_ms: int, deadline: Deadline | None
-    ) -> tuple[ConfigSnapshot, int]:
-        """Read a snapshot; return it and when the older part of it was read.
+    async def _with_cached_levels(self, query: ConfigQuery) -> tuple[ConfigSnapshot, int]:
+        """Read a snapshot; return it and the time of the read of its older part.
 
-        Shared levels that are not cached are read with the entity's own, by one caller; the rest
-        wait for them.
+        Shared levels that are not cached are read with the entity's own levels by one caller, and
+        the others wait for them.
         """
         context, cache = self._context, self._context.cache
+        resource, now_ms, deadline = query.resource, query.now_ms, query.deadline
         generation = cache.generation
         flight: Flight[tuple[SharedConfig, int]] | None = None
         levels = cache.get_shared(context.namespace_id, resource, now_ms)
@@ -169,7 +167,7 @@ class ConfigReader:
         try:
             snapshot = await context.engine.configs.snapshot(
                 context.namespace_id,
-                entity_id,
+                query.entity_id,
                 resource,
                 shared=None if levels is None else levels[0],
                 deadline=deadline,
@@ -191,7 +189,7 @@ class ConfigReader:
         return levels
 
     def _keys(self, query: ConfigQuery) -> tuple[tuple[str, str], tuple[str, int]]:
-        """Return the keys of the cache: the entity's, and the resource's."""
+        """Return the two keys of the cache, for the entity and for the resource."""
         context = self._context
         entity_key = context.namespace_id, query.entity_id
         return entity_key, (query.resource, context.bucket_ttl_multiplier)
@@ -204,7 +202,7 @@ def _satisfies(resolved: Resolved, began_ms: int, fresh: Fresh | None) -> bool:
 async def landed(
     flights: SingleFlight[T], flight: Flight[T], waiter: AWaiter, deadline: Deadline | None
 ) -> bool:
-    """Wait for another caller's call; False if this caller is to make it in its place."""
+    """Wait for the call of another caller; False if this caller must make the call itself."""
     while True:
         left_s = math.inf if deadline is None else deadline.left()
         patience_s = min(flight.patience_s(waiter), left_s)
@@ -218,10 +216,10 @@ async def landed(
                 return False
             if deadline is not None and deadline.left() <= 0:
                 raise RateLimiterUnavailable(
-                    "the stored limits were not read in time; try again"
+                    "the stored limits could not be read in time; try again"
                 ) from None
 
 
 def raise_for_waiter(error: Exception) -> NoReturn:
-    """Raise what another caller's call has raised; two tasks must not raise one object."""
+    """Raise a copy of another caller's error, since two tasks must not raise one object."""
     raise error.copy() if isinstance(error, ZAELimiterError) else error

@@ -1,4 +1,4 @@
-"""State of a repository, and the base of its methods; scoped repositories share the state."""
+"""The state of a repository, which scoped repositories share, and the base of its methods."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from zae_limiter.models.config import OnUnavailable, SharedConfig
 if TYPE_CHECKING:
     from zae_limiter._async.repository.charging import ChargeService
 
-MAX_OVERRIDES = 1000  # different `limits=` of calls that are kept prepared
+MAX_OVERRIDES = 1000  # different `limits=` of calls whose prepared form is kept
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # each generated method slows down the import
+@dataclass(frozen=True, eq=False, repr=False)
 class Context:
     """An open engine, one namespace of it, and the settings of this repository.
 
-    ``config_reads`` and ``shared_level_reads`` are in flight, with the moment that they began.
+    ``config_reads`` and ``shared_level_reads`` are the reads in flight; each result comes with the
+    moment at which its read began.
     """
 
     engine: Engine
@@ -71,7 +72,7 @@ class Context:
 
 
 class RepositoryMixin:
-    """Base of the repository's methods: one mixin per topic, together they are the repository."""
+    """Base of the mixins, one for each topic, that together are the repository."""
 
     _context: Context
     charging: ChargeService

@@ -1,4 +1,4 @@
-"""Stack and table behind a repository, and the constructor from before ``Repository.open``."""
+"""Methods of the repository for its stack and table, and the state of an unopened repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StackPlace(NamedTuple):
-    """Where a stack is."""
+    """The place of a stack."""
 
     name: str
     region: str | None
@@ -23,7 +23,7 @@ class StackPlace(NamedTuple):
 
 
 class Unopened(NamedTuple):
-    """A repository that was constructed, not opened: how to open it, and its stack."""
+    """A repository that was constructed but not opened: its builder and its stack."""
 
     builder: RepositoryBuilder
     place: StackPlace
@@ -38,7 +38,7 @@ class InfrastructureMethods(RepositoryMixin):
     async def create_stack(
         self, stack_options: StackOptions | None = None, *, wait: bool = True
     ) -> Deployed:
-        """Deploy the stack with these options, or bring an existing one to them."""
+        """Deploy the stack with these options, or update an existing stack to them."""
         from zae_limiter.models.stack import StackOptions
 
         if stack_options is None and self._unopened is not None:
@@ -50,9 +50,9 @@ class InfrastructureMethods(RepositoryMixin):
             await deployment.close()
 
     async def delete_stack(self, *, wait: bool = True) -> Deleted:
-        """Delete the stack and everything in its table, of all namespaces.
+        """Delete the stack and all data of all namespaces in its table.
 
-        This cannot be undone. A bucket that holds archived audit events stays, and is named.
+        This cannot be undone. An S3 bucket with archived audit events stays; the result names it.
         """
         deployment = self._deployment()
         try:
@@ -65,7 +65,7 @@ class InfrastructureMethods(RepositoryMixin):
         return await operations.read_status(*self._place())
 
     async def create_table(self) -> None:
-        """Create the table alone unless it exists, on any endpoint that speaks DynamoDB."""
+        """Create only the table unless it exists, on any DynamoDB-compatible endpoint."""
         from zae_limiter._async.engines.dynamodb.client import DynamoClient
         from zae_limiter._async.engines.dynamodb.provisioning import make_table
 
@@ -79,7 +79,7 @@ class InfrastructureMethods(RepositoryMixin):
             await client.close()
 
     async def delete_table(self) -> None:
-        """Delete everything in the store, of all namespaces. This cannot be undone."""
+        """Delete all data of all namespaces in the store. This cannot be undone."""
         await self._context.engine.delete_all()
         self._context.cache.clear()
 
@@ -99,7 +99,7 @@ class InfrastructureMethods(RepositoryMixin):
         from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 
         if not isinstance(engine, DynamoEngine):
-            raise InfrastructureError(f"{type(engine).__name__} says nothing about its stack")
+            raise InfrastructureError(f"{type(engine).__name__} does not tell where its stack is")
         client = engine.client
         return StackPlace(client.table, client.region, client.endpoint_url)
 

@@ -1,4 +1,4 @@
-"""Methods of the repository that store limits and resolve those in force."""
+"""Methods of the repository that store limits and resolve the limits in force."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from zae_limiter.naming import (
 if TYPE_CHECKING:
     from zae_limiter.models.backend import CacheStats
 
-MAX_PAGE = 10**6  # one more is asked for, which must stay a number that every store accepts
-NONE = ""  # no entity, or no resource, in the name of a configuration level
+MAX_PAGE = 10**6  # bounds the memory of a page, and is a number that every store accepts
+NONE = ""  # stands for no entity or no resource in the name of a configuration level
 
 
 class LimitMethods(RepositoryMixin):
@@ -47,11 +47,11 @@ class LimitMethods(RepositoryMixin):
         *,
         if_missing: bool = False,
     ) -> bool:
-        """Replace an entity's limits on a resource, or on all that have none of their own.
+        """Replace an entity's limits on a resource, or by default on all without own limits.
 
-        With ``if_missing`` limits that are stored already stay as they are: for start-up code,
-        which must not overwrite what an operator has set. Returns whether anything has changed;
-        an unchanged level is not logged.
+        With ``if_missing``, limits that are already stored stay as they are. This is for start-up
+        code, which must not overwrite the settings of an operator. Return whether anything has
+        changed; a no-op is not logged.
         """
         stored = await self._put(
             check_entity_id(entity_id),
@@ -63,7 +63,7 @@ class LimitMethods(RepositoryMixin):
         return stored.changed
 
     async def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
-        """Return what is stored for exactly this entity and resource; empty if nothing is."""
+        """Return the limits stored for exactly this entity and resource; an empty list if none."""
         config = await self._get(check_entity_id(entity_id), check_resource_or_default(resource))
         return list(config.limits) if config else []
 
@@ -85,9 +85,9 @@ class LimitMethods(RepositoryMixin):
         *,
         if_missing: bool = False,
     ) -> bool:
-        """Set the limits of every entity on a resource that has none of its own.
+        """Set the limits on a resource for all entities that have no limits of their own.
 
-        With ``if_missing`` defaults that are stored already stay as they are. Returns whether
+        With ``if_missing``, defaults that are already stored stay as they are. Return whether
         anything has changed.
         """
         config = LevelConfig(check_limits(limits))
@@ -100,7 +100,7 @@ class LimitMethods(RepositoryMixin):
         return list(config.limits) if config else []
 
     async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
-        """Delete the default limits of a resource; the system's apply then."""
+        """Delete the default limits of a resource, so that the system's limits apply."""
         await self._delete(NONE, check_resource(resource), principal)
 
     async def list_resources_with_defaults(self) -> list[str]:
@@ -119,12 +119,11 @@ class LimitMethods(RepositoryMixin):
         *,
         if_missing: bool = False,
     ) -> bool:
-        """Set the limits where no others apply, and what to do in an outage.
+        """Set the limits that apply if there are no others, and the outage policy.
 
         The limits are replaced as a whole. A stored ``on_unavailable`` is kept unless one is
-        given; None removes it. With ``if_missing`` stored limits and their ``on_unavailable``
-        stay as they are, and so does an ``on_unavailable`` that is stored alone. Returns whether
-        anything has changed.
+        given; None removes it. With ``if_missing``, stored limits and a stored ``on_unavailable``
+        stay as they are, even if only one of them is stored. Return whether anything has changed.
         """
         if isinstance(on_unavailable, Keep):
             config = LevelConfig(check_limits(limits), keeps_policy=True)
@@ -173,7 +172,7 @@ class LimitMethods(RepositoryMixin):
     async def resolve_limits(
         self, entity_id: str, resource: str
     ) -> tuple[list[Limit] | None, OnUnavailable | None, ConfigSource | None]:
-        """Return the limits in force, the system's outage policy, and the level that won."""
+        """Return the limits in force, the system's outage policy, and the level of the limits."""
         resolved = await self.charging.resolve(
             check_entity_id(entity_id), check_resource(resource), self._context.clock()
         )
@@ -183,7 +182,7 @@ class LimitMethods(RepositoryMixin):
         return list(in_force.limits), resolved.on_unavailable, in_force.source
 
     async def invalidate_config_cache(self) -> None:
-        """Empty the cache, so that changes made by other clients are seen at once."""
+        """Empty the cache, so that changes of other clients take effect at once."""
         self._context.cache.clear()
 
     def get_cache_stats(self) -> CacheStats:
@@ -218,7 +217,7 @@ class LimitMethods(RepositoryMixin):
                 principal=principal,
                 if_missing=if_missing,
             )
-        finally:  # also when cancelled: the change may be committed
+        finally:  # even if cancelled, since the change may be committed
             self._evict(entity_id)
 
     async def _delete(self, entity_id: str, resource: str, principal: str | None) -> None:

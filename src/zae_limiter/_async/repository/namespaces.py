@@ -1,4 +1,4 @@
-"""Methods of the repository for namespaces, and for the documents that belong to them."""
+"""Methods of the repository for namespaces and their documents."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from zae_limiter.models.entity import Namespace
     from zae_limiter_ops._async.provisioner import Provisioner
 
-PURGE_BATCH = 500  # rows of one transaction: short enough not to delay acquires of the same store
+PURGE_BATCH = 500  # rows in one transaction, which delays acquires of the same store only shortly
 PROVISIONER_STATE = "provisioner"
 
 
 class NamespaceMethods(RepositoryMixin):
-    """Register, delete, recover and purge namespaces: isolated parts of one store."""
+    """Register, delete, recover and purge namespaces, which are isolated parts of one store."""
 
     @property
     def namespace_id(self) -> str:
@@ -63,14 +63,14 @@ class NamespaceMethods(RepositoryMixin):
         return [namespace for namespace in await self._all() if namespace.status != "active"]
 
     async def get_namespace(self, name: str) -> Namespace:
-        """Return an active namespace; raises NamespaceNotFoundError."""
+        """Return an active namespace; raise NamespaceNotFoundError if there is none."""
         namespace = await self._context.engine.namespaces.find(check_namespace(name))
         if namespace is None:
             raise NamespaceNotFoundError(name)
         return namespace
 
     async def delete_namespace(self, name: str, principal: str | None = None) -> str:
-        """Free the name and keep the data under its id, which is returned."""
+        """Free the name, keep the data under the id of the namespace, and return the id."""
         return await self._context.engine.namespaces.soft_delete(
             check_namespace(name), self._context.clock(), check_principal(principal)
         )
@@ -87,10 +87,10 @@ class NamespaceMethods(RepositoryMixin):
         progress: Callable[[int], None] | None = None,
         principal: str | None = None,
     ) -> int:
-        """Delete a deleted namespace's data for good and return the number of rows.
+        """Delete the data of a deleted namespace for good and return the number of rows.
 
-        ``progress`` is called with the count so far after each batch. An interrupted purge is
-        resumed by calling it again.
+        ``progress`` is called with the count so far after each batch. Another call resumes an
+        interrupted purge.
         """
         store = self._context.engine.namespaces
         check_principal(principal)
@@ -112,27 +112,27 @@ class DocumentMethods(RepositoryMixin):
     """Read and write the store's version record and the provisioner's state of the namespace."""
 
     async def get_version_record(self) -> dict[str, Any] | None:
-        """Return which versions the store has, and how long it keeps usage; None if it has none."""
+        """Return the record with the versions of the store and the retention of usage, or None."""
         return await self._context.engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
 
     async def set_version_record(self, record: dict[str, Any]) -> None:
-        """Replace the version record. For tools that deploy; others leave it alone."""
+        """Replace the version record. Only tools that deploy should call this."""
         await self._context.engine.documents.put(
             RESERVED_NAMESPACE, VERSION_RECORD, check_document(record)
         )
 
     async def get_provisioner_state(self) -> dict[str, Any] | None:
-        """Return what manifests manage in this namespace; None if there was no apply."""
+        """Return the managed state of this namespace; None if no manifest was applied."""
         return await self._context.engine.documents.get(
             self._context.namespace_id, PROVISIONER_STATE
         )
 
     def provisioner(self, principal: str | None = None) -> Provisioner:
-        """Return what brings this namespace to a manifest: it plans, applies, diffs and exports."""
+        """Return the provisioner, which plans, applies, diffs and exports manifests."""
         return operations.provisioner(self._context, check_principal(principal))
 
     async def put_provisioner_state(self, state: dict[str, Any]) -> None:
-        """Replace the state of what manifests manage. For tools that migrate it."""
+        """Replace the managed state. Only tools that migrate it should call this."""
         await self._context.engine.documents.put(
             self._context.namespace_id, PROVISIONER_STATE, check_document(state)
         )

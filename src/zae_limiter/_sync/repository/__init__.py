@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncRepository", "SyncRepositoryProtocol"]
 
-LAST_CALLS_S = 5.0  # that settlements of dropped streams and requests have before a store closes
+LAST_CALLS_S = 5.0  # before a store closes, settlements of dropped streams have this much time
 
 
 class SyncRepository(
@@ -62,13 +62,13 @@ class SyncRepository(
         stack_options: StackOptions | None = None,
         config_cache_ttl: float = 60,
     ) -> None:
-        """Name a stack, deprecated: ``ensure_infrastructure()`` opens it."""
+        """Name a stack, which ``ensure_infrastructure()`` opens. This is deprecated."""
         if isinstance(name, Context):
             self._context = name
             self.charging = ChargeService(name)
             return
         warnings.warn(
-            "constructing it is deprecated; use SyncRepository.open() or SyncRepository.builder()",
+            "SyncRepository(...) is deprecated; use open() or builder() of the class",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -82,7 +82,7 @@ class SyncRepository(
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Explain what is missing in a repository that was constructed, not opened."""
+            """Explain that a repository was constructed but not opened."""
             if name in ("_context", "charging"):
                 raise InfrastructureError(
                     "this repository is not open: ensure_infrastructure() first, or use "
@@ -108,18 +108,18 @@ class SyncRepository(
         clock: Clock | None = None,
         parallel_mode: ParallelMode = "auto",
     ) -> OpenedRepository:
-        """Open a store and a namespace of it, and create what does not exist.
+        """Open a store and a namespace of it; both are created if they do not exist.
 
         ``repo = SyncRepository.open()``, or ``with SyncRepository.open() as repo:``.
 
         ``url`` (or ``ZAEL_URL``) chooses the engine: ``memory://``, ``memory://name``,
         ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or
-        ``dynamodb://STACK?region=…&endpoint_url=…``. Without one it is DynamoDB,
+        ``dynamodb://STACK?region=…&endpoint_url=…``. Without a URL the engine is DynamoDB,
         with ``stack`` (or ``ZAEL_STACK``, or ``"zae-limiter"``), ``region`` and
-        ``endpoint_url``; if its table is missing, ``provision`` says what is deployed.
-        ``auto_update`` brings functions of an older version up. ``namespace``
-        defaults to ``ZAEL_NAMESPACE`` or ``"default"``. No call waits longer than
-        ``request_timeout`` seconds for a store that does not answer.
+        ``endpoint_url``; ``provision`` says what is deployed if the table is missing.
+        ``auto_update`` updates functions of an older version. ``namespace`` defaults to
+        ``ZAEL_NAMESPACE`` or ``"default"``. If the store does not answer, a call waits at
+        most ``request_timeout`` seconds.
         """
         builder = cls.builder().namespace(namespace).stack(stack).url(url)
         builder.region(region).endpoint_url(endpoint_url)
@@ -139,13 +139,13 @@ class SyncRepository(
         config_cache_ttl: float = 60,
         clock: Clock | None = None,
     ) -> SyncRepository:
-        """Return a repository over an engine of your own, which is closed with it."""
+        """Return a repository over your own engine. Closing the repository closes the engine."""
         builder = cls.builder().namespace(namespace).config_cache_ttl(config_cache_ttl)
         return builder.clock(clock).register_missing_namespace().over(engine)
 
     @staticmethod
     def builder() -> SyncRepositoryBuilder:
-        """Return a builder, for settings that ``open`` has no argument for."""
+        """Return a builder, which has more settings than ``open`` has arguments."""
         from zae_limiter._sync.builder import SyncRepositoryBuilder
 
         return SyncRepositoryBuilder()
@@ -157,9 +157,9 @@ class SyncRepository(
         on_unavailable: OutagePolicy | None = None,
         bucket_ttl_multiplier: int | None = None,
     ) -> SyncRepository:
-        """Return a repository for another namespace of the store; it shares connection and caches.
+        """Return a repository for another namespace, which shares connection and caches.
 
-        Raises NamespaceNotFoundError unless the namespace is registered.
+        Raise NamespaceNotFoundError unless the namespace is registered.
         """
         namespace = self.get_namespace(name)
         return SyncRepository(
@@ -191,36 +191,39 @@ class SyncRepository(
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What the engine can do."""
+        """The capabilities of the engine."""
         return self._context.engine.capabilities
 
     @property
     def stack_name(self) -> str:
-        """The stack's name; of an embedded store its file or name."""
+        """The name of the stack; for an embedded store, its file or name."""
         return self._context.stack_name if self._unopened is None else self._unopened.place.name
 
     @property
     def lost_settlements(self) -> int:
-        """Adjustments and refunds that were not written because of an outage; each is logged."""
+        """The number of adjustments and refunds that an outage has lost; each is logged."""
         return self._context.lost_settlements.value + self.get_stats().lost_refunds
 
     @property
     def uncharged_admissions(self) -> int:
-        """Calls admitted without a charge during an outage; logged every ten seconds."""
+        """The number of calls that were admitted uncharged in outages, which are logged."""
         return self._context.uncharged.value
 
     def get_stats(self) -> StoreStats:
-        """Count calls, writes and their outcomes since the store was opened."""
+        """Return counts of calls, writes and their outcomes since the store was opened."""
         context = self._context
         return replace(context.engine.stats(), **context.breaker.stats())
 
     def ping(self) -> bool:
-        """Return True if the store answers; raise what is wrong otherwise."""
+        """Return True if the store answers; otherwise raise an error that says what is wrong."""
         self._context.engine.ping()
         return True
 
     def ensure_infrastructure(self) -> None:
-        """Deploy what is missing. Opening has done that: then only check that the store answers."""
+        """Open a constructed repository, and deploy its stack if it is missing.
+
+        If the repository is open, only check that the store answers.
+        """
         if self._unopened is None:
             self._context.engine.ping()
             return
@@ -229,11 +232,11 @@ class SyncRepository(
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used; False only between the deprecated constructor and opening."""
+        """Whether the repository can be used; False only after the deprecated constructor."""
         return self._unopened is None
 
     def close(self) -> None:
-        """Finish calls under way and close the store, for its scoped repositories, too.
+        """Finish calls under way and close the store, which also closes scoped repositories.
 
         Closing a scoped repository leaves the store open.
         """
@@ -265,9 +268,9 @@ OpenedRepository: TypeAlias = SyncRepository
 
 @runtime_checkable
 class SyncRepositoryProtocol(Protocol):
-    """A repository over any engine, for annotations.
+    """A repository over any engine, for type annotations.
 
-    An engine of one's own plugs in below: see ``SyncRepository.over``.
+    For your own engine, see ``SyncRepository.over``.
     """
 
     charging: ChargeService
@@ -278,7 +281,7 @@ class SyncRepositoryProtocol(Protocol):
 
     @property
     def namespace_name(self) -> str:
-        """The name that the namespace was opened by."""
+        """The name of the namespace."""
 
     @property
     def stack_name(self) -> str:
@@ -286,19 +289,19 @@ class SyncRepositoryProtocol(Protocol):
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What the engine can do."""
+        """The capabilities of the engine."""
 
     def get_entity(self, entity_id: str) -> Entity | None:
         """Return an entity; None if it is not registered."""
 
     def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
-        """Return the buckets of an entity, all or those of one resource."""
+        """Return all buckets of an entity, or those on one resource."""
 
     def ping(self) -> bool:
-        """Return True if the store answers; raise what is wrong otherwise."""
+        """Return True if the store answers; otherwise raise an error that says what is wrong."""
 
     def close(self) -> None:
-        """Close connections; what is under way ends first."""
+        """Finish calls under way and close connections."""
 
 
 def _ttl_multiplier(value: int | None) -> int | None:

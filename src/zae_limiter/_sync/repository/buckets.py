@@ -24,15 +24,15 @@ from zae_limiter.naming import (
 if TYPE_CHECKING:
     from zae_limiter.models.bucket import BucketState, ResourceCapacity
 
-MAX_PAGE = 10**6  # a page is held in memory, and one more is asked of the store
-DELIMITER = "#"  # of cursors: neither an entity nor a resource contains it
+MAX_PAGE = 10**6  # bounds the memory of a page
+DELIMITER = "#"  # in cursors; entities and resources do not contain it
 
 
 class BucketMethods(RepositoryMixin):
     """Read, reset, top up and pause buckets."""
 
     def get_bucket(self, entity_id: str, resource: str, limit_name: str) -> BucketState | None:
-        """Return one limit of a bucket; None if it was never used, which means that it is full."""
+        """Return one limit of a bucket; None if it was never used, so that it is full."""
         check_limit_name(limit_name, "limit_name")
         for state in self.get_buckets(entity_id, check_resource(resource)):
             if state.limit_name == limit_name:
@@ -82,9 +82,9 @@ class BucketMethods(RepositoryMixin):
     ) -> tuple[list[BucketState], str | None]:
         """Return a page of ``limit`` buckets, and the cursor of the next page (None at the end).
 
-        Of the whole namespace, an entity, a resource, or both; one state per limit. They come in
-        the store's own order, and a bucket that is used first or expires meanwhile may be listed
-        or not.
+        The buckets are those of the whole namespace, of an entity, of a resource, or of both, with
+        one state per limit. They come in the store's own order. A bucket that is created or expires
+        meanwhile may be missing or listed.
         """
         states, last = self._context.engine.buckets.page(
             self._context.namespace_id,
@@ -101,8 +101,8 @@ class BucketMethods(RepositoryMixin):
     ) -> ResourceCapacity:
         """Sum one limit of a resource over all its entities, or over those without a parent.
 
-        Each entity that has a bucket there counts once: with its stored limit, or, if only calls
-        with limits of their own were made, with the largest limit of that name that they brought.
+        Each entity that has a bucket there counts once: with its configured limit, or, if only
+        calls with limits of their own were made, with the largest of these of that name.
         """
         return self._context.engine.buckets.capacity(
             self._context.namespace_id,
@@ -113,7 +113,7 @@ class BucketMethods(RepositoryMixin):
         )
 
     def reset_bucket(self, entity_id: str, resource: str, principal: str | None = None) -> None:
-        """Fill every limit of a bucket; the audit log says what was forgiven. Usage stays.
+        """Fill every limit of a bucket. The audit log shows the added tokens; usage stays.
 
         A reset of a full bucket is not logged.
         """
@@ -132,7 +132,7 @@ class BucketMethods(RepositoryMixin):
         amounts: Mapping[str, int],
         principal: str | None = None,
     ) -> None:
-        """Add whole tokens, up to the capacity; the audit log says how many. Usage stays.
+        """Add whole tokens, up to the capacity. The audit log shows them; usage stays.
 
         A top-up that adds nothing is not logged.
         """
@@ -151,13 +151,13 @@ class BucketMethods(RepositoryMixin):
     def pause(
         self, entity_id: str, resource: str, seconds: float, principal: str | None = None
     ) -> None:
-        """Admit nothing from a bucket for a while, at most 10 minutes, whichever client asks.
+        """Stop a bucket from admitting calls of any client for a while, at most 10 minutes.
 
-        Calls are rejected with what is left of the pause as their ``retry_after_seconds``; those
-        with a ``timeout`` wait for its end. What is under way goes on and is settled. Levels and
-        usage stay as they are. A second pause never shortens the first; 0 seconds lift it.
+        Calls are rejected, with the rest of the pause as their ``retry_after_seconds``; calls with
+        a ``timeout`` wait for its end. Open leases go on and are settled. Levels and usage stay as
+        they are. A second pause never shortens the first one, and 0 seconds lift a pause.
         """
-        from zae_limiter.models.bucket import check_pause  # not needed to acquire
+        from zae_limiter.models.bucket import check_pause  # no acquire needs it
 
         duration_ms = math.ceil(check_pause(seconds) * 1000)
         names = check_entity_id(entity_id), check_resource(resource)
@@ -175,7 +175,7 @@ class BucketMethods(RepositoryMixin):
 
 
 def _position(cursor: str | None) -> tuple[str, str] | None:
-    """Return entity and resource of the last bucket of the page before."""
+    """Return the entity and resource in a cursor: the last bucket of the page before."""
     if check_cursor(cursor) is None:
         return None
     entity_id, delimiter, resource = str(cursor).partition(DELIMITER)

@@ -23,7 +23,7 @@ from zae_limiter.naming import (
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
 
-MAX_PAGE = 10**6  # a page is held in memory, and one more is asked of the store
+MAX_PAGE = 10**6  # bounds the memory of a page
 
 
 class EntityMethods(RepositoryMixin):
@@ -38,10 +38,10 @@ class EntityMethods(RepositoryMixin):
         metadata: Mapping[str, str] | None = None,
         principal: str | None = None,
     ) -> Entity:
-        """Add an entity. With ``cascade`` every acquire charges its parent as well.
+        """Add an entity; raise EntityExistsError if it exists.
 
-        The parent need not exist as an entity: an unknown parent is limited by the defaults, and
-        logged at level INFO. Raises EntityExistsError.
+        With ``cascade``, every acquire of the entity charges its parent as well. The parent need
+        not be registered: an unknown parent is limited by the defaults, and logged at level INFO.
         """
         now_ms = self._context.clock()
         entity = _checked_entity(entity_id, name, parent_id, cascade, metadata, now_ms)
@@ -58,8 +58,8 @@ class EntityMethods(RepositoryMixin):
     ) -> Entity:
         """Return the entity, and create it with these values if it does not exist.
 
-        An existing entity stays as it is, also if other values are given: for start-up code, which
-        must not overwrite what an operator has set. Any number of callers may race.
+        An existing entity stays as it is, even if other values are given. This is for start-up
+        code, which must not overwrite the settings of an operator. Any number of callers may race.
         """
         now_ms = self._context.clock()
         entity = _checked_entity(entity_id, name, parent_id, cascade, metadata, now_ms)
@@ -70,7 +70,7 @@ class EntityMethods(RepositoryMixin):
                 return found
             try:
                 return self._create(entity, now_ms, principal)
-            except EntityExistsError:  # another caller was faster; it may be deleted again by now
+            except EntityExistsError:  # another caller was faster; the entity may be gone again
                 continue
 
     def _create(self, entity: Entity, now_ms: int, principal: str | None) -> Entity:
@@ -79,7 +79,7 @@ class EntityMethods(RepositoryMixin):
             self._context.engine.entities.create(
                 self._context.namespace_id, entity, now_ms, principal
             )
-        finally:  # also when cancelled: the change may be committed
+        finally:  # even if cancelled, since the change may be committed
             self._context.cache.evict(self._context.namespace_id, entity.id)
         if is_unknown:
             _log_unknown_parent(entity)
@@ -102,9 +102,9 @@ class EntityMethods(RepositoryMixin):
     ) -> tuple[list[Entity], str | None]:
         """Return a page of entities, and the cursor of the next page (None at the end).
 
-        All entities come in the store's own order, those directly under ``parent_id`` sorted by
-        id. Ids that were never created but have buckets are listed, too, with an empty
-        ``created_at``. An entity created or deleted meanwhile may be listed or not.
+        All entities come in the store's own order; those directly under ``parent_id`` are sorted by
+        id. Ids that were never created but have buckets are listed with an empty ``created_at``. An
+        entity that is created or deleted meanwhile may be missing or listed.
         """
         if limit is not None:
             check_positive(limit, "limit")
@@ -118,10 +118,10 @@ class EntityMethods(RepositoryMixin):
         )
 
     def list_resources(self) -> list[str]:
-        """Return resources that have defaults, limits of entities, or are in use, sorted.
+        """Return the resources that have defaults or limits of entities, or are in use, sorted.
 
-        A resource is in use once a bucket was created on it, and stays listed when its buckets
-        have expired or were deleted.
+        A resource is in use once a bucket was created on it, and stays so after its buckets have
+        expired or were deleted.
         """
         engine, namespace_id = self._context.engine, self._context.namespace_id
         names = {
@@ -140,9 +140,9 @@ class EntityMethods(RepositoryMixin):
     ) -> Entity:
         """Give an entity another parent, or None; its buckets and limits stay as they are.
 
-        The next acquires charge the new parent if ``cascade``; in other processes within
-        ``config_cache_ttl``. Open leases settle with the parent that they have charged. Raises
-        EntityNotFoundError if the entity was never created.
+        With ``cascade``, the next acquires charge the new parent; those of other processes do so
+        after ``config_cache_ttl`` at most. Open leases settle with the parent that they have
+        charged. Raise EntityNotFoundError if the entity is not registered.
         """
         check_entity_id(entity_id)
         parent_id = _check_parent(entity_id, parent_id, cascade, may_lack=True)
@@ -156,7 +156,7 @@ class EntityMethods(RepositoryMixin):
                 now_ms=self._context.clock(),
                 principal=check_principal(principal),
             )
-        finally:  # also when cancelled: the change may be committed
+        finally:  # even if cancelled, since the change may be committed
             self._context.cache.evict(self._context.namespace_id, entity_id)
         if entity is None:
             raise EntityNotFoundError(entity_id)
@@ -165,8 +165,8 @@ class EntityMethods(RepositoryMixin):
         return entity
 
     def _is_unknown_parent(self, parent_id: str | None) -> bool:
-        """Whether a parent is not registered; asked only where the answer would be logged."""
-        import logging  # not before it is needed: `import zae_limiter` does without it
+        """Tell whether a parent is not registered; False if that would not be logged."""
+        import logging  # imported here, so that `import zae_limiter` does not import it
 
         if parent_id is None or not logging.getLogger(__name__).isEnabledFor(logging.INFO):
             return False
@@ -175,7 +175,7 @@ class EntityMethods(RepositoryMixin):
     def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
         """Remove an entity with its limits and buckets. Usage and audit events stay.
 
-        Children keep naming it as their parent. Deleting an unknown entity does nothing.
+        Its children keep it as their parent. Deleting an unknown entity does nothing.
         """
         check_entity_id(entity_id)
         check_principal(principal)
@@ -207,7 +207,7 @@ def _checked_entity(
     metadata: Mapping[str, str] | None,
     now_ms: int,
 ) -> Entity:
-    from zae_limiter.models.entity import Entity  # not needed to import the limiter
+    from zae_limiter.models.entity import Entity  # no acquire needs it
 
     return Entity(
         id=check_entity_id(entity_id),
@@ -222,7 +222,7 @@ def _checked_entity(
 def _check_parent(
     entity_id: str, parent_id: str | None, cascade: bool, *, may_lack: bool = False
 ) -> str | None:
-    """Check a parent; ``may_lack``: without a parent, ``cascade`` has no meaning."""
+    """Check a parent. With ``may_lack``, ``cascade`` is ignored if there is no parent."""
     check_bool(cascade, "cascade")
     if parent_id is None:
         if cascade and not may_lack:

@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 
 class HistoryMethods(RepositoryMixin):
-    """Read the audit log and the usage that was counted."""
+    """Read the audit log and usage."""
 
     def get_audit_events(
         self, entity_id: str | None = None, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
-        """Return audit events, newest first, older than ``start_event_id``.
+        """Return audit events that are older than ``start_event_id``, newest first.
 
-        Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, lifecycle events
-        of a namespace under ``$NAMESPACE:name``. Without an ``entity_id``: those of all subjects
-        of this namespace; on DynamoDB that reads the keys of everything in the namespace.
+        Changes of defaults are logged under ``$SYSTEM`` and ``$RESOURCE:name``, and lifecycle
+        events of a namespace under ``$NAMESPACE:name``. Without an ``entity_id``, the events of all
+        subjects of this namespace are returned; on DynamoDB this reads the keys of all items in the
+        namespace.
         """
         check_text(start_event_id, "start_event_id")
         check_positive(limit, "limit")
@@ -52,7 +53,7 @@ class HistoryMethods(RepositoryMixin):
         )
 
     def _all_events(self, limit: int, start_event_id: str | None) -> list[AuditEvent]:
-        """Merge the events of the namespace with those about it, which the registry keeps."""
+        """Merge the events in the namespace with those about it, which the registry keeps."""
         from zae_limiter.models.audit import namespace_subject
 
         context, log = self._context, self._context.engine.audit
@@ -74,8 +75,8 @@ class HistoryMethods(RepositoryMixin):
     ) -> tuple[list[UsageSnapshot], str | None]:
         """Return a page of usage windows, oldest first, and the key of the next page.
 
-        Windows that start in ``[start_time, end_time)`` of an entity, a resource, both, or, with
-        neither, the whole namespace. The next page is asked for with the same arguments.
+        The windows start in ``[start_time, end_time)``, and belong to an entity, a resource, or
+        both; with neither, to the whole namespace. Ask for the next page with the same arguments.
         """
         check_positive(limit, "limit")
         _check_subject(entity_id, resource)
@@ -96,10 +97,10 @@ class HistoryMethods(RepositoryMixin):
         start_time: str | datetime | None = None,
         end_time: str | datetime | None = None,
     ) -> UsageSummary:
-        """Sum usage, with averages per hour with use, or per day or month by ``window_type``.
+        """Sum usage, with averages per hour with usage, or per day or month by ``window_type``.
 
-        The total of one entity is all that it has used. Over several entities each token counts
-        once: what parents used through their children is shown apart.
+        The total of one entity is its whole usage. A total over several entities counts each token
+        once: usage of parents through their children is shown apart.
         """
         _check_subject(entity_id, resource)
         return self._context.engine.usage.summary(
@@ -123,8 +124,8 @@ class HistoryMethods(RepositoryMixin):
     ) -> UsageRanking:
         """Return the largest consumers of the last 24 hours, or of another span such as "7d".
 
-        They are ranked by the tokens of the limit ``by``; without it by admitted acquires. The
-        span is rounded to whole hours, the running one included.
+        They are ranked by the tokens of the limit ``by``, or by admitted acquires without it. The
+        span is rounded to whole hours and includes the running hour.
         """
         from zae_limiter.usage.ranking import hours_of_last
 
@@ -142,7 +143,7 @@ class HistoryMethods(RepositoryMixin):
         start_time: str | datetime | None,
         end_time: str | datetime | None,
     ) -> UsageQuery:
-        # Imported on the first report: most programs never ask for one.
+        # Imported here, since most programs never ask for a report.
         from zae_limiter.models.usage import WindowType
         from zae_limiter.usage.report import UsageQuery
 

@@ -1,1 +1,1 @@
-"""A bucket in several items: shares that together are the whole, and how they are used."""
+"""A bucket that is split into shards: several items that together hold the whole bucket."""

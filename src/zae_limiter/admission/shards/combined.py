@@ -1,6 +1,6 @@
 """The shards of a bucket combined into one image.
 
-Images of shards are at their own rates (``tree.of_shard``).
+The image of a shard has the shard's own rates (``tree.of_shard``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from zae_limiter.admission.tally import total
 
 
 class CombinedImage(BucketImage):
-    """The image of a bucket that has been split; ``shards`` are those of its shards.
+    """The image of a bucket that has been split; ``shards`` are the images of its shards.
 
-    A copy made by ``_replace`` has no shards: they would not match its limits.
+    A copy made by ``_replace`` has no shards, since they would not match the limits of the copy.
     """
 
     shards: Mapping[Shard, BucketImage] = {}
@@ -32,9 +32,9 @@ class CombinedImage(BucketImage):
 def combine(
     shards: Mapping[Shard, BucketImage], rates: Mapping[str, Rate], now_ms: int
 ) -> CombinedImage:
-    """Add up the shards at one moment; ``rates`` are those of the whole, by stored name.
+    """Add up the shards at one moment; ``rates`` are those of the whole bucket, by stored name.
 
-    Levels, consumption and counts are the sums. The image holds for that moment only: shards that
+    Levels, consumption and counts are sums. The image is valid for that moment only: shards that
     are full at different times fill more slowly together than one bucket would.
     """
     limits, holds = {}, None
@@ -67,29 +67,30 @@ def combine(
 
 
 def paused_until_ms(images: Iterable[BucketImage]) -> int | None:
-    """Return until when a bucket is paused: as long as any of its shards is."""
+    """Return the end of a bucket's pause, which is the latest end among its shards."""
     moments = [image.paused_until_ms for image in images if image.paused_until_ms is not None]
     return max(moments, default=None)
 
 
 def _all_holds(images: Iterable[BucketImage]) -> dict[str, dict[int, int]]:
-    """Add up the slots that are held, by stored name and the moment that they expire."""
+    """Add up the held slots, by stored name and moment of expiry."""
     sums: dict[str, dict[int, int]] = {}
     for image in images:
         for key, held in (image.holds or {}).items():
-            of_key = sums.setdefault(key, {})
+            sums_of_key = sums.setdefault(key, {})
             for moment, count in held.items():
-                of_key[moment] = of_key.get(moment, 0) + count
+                sums_of_key[moment] = sums_of_key.get(moment, 0) + count
     return sums
 
 
 def fit_at_ms(
     images: Sequence[BucketImage], amounts_milli: Mapping[str, int], now_ms: int
 ) -> dict[str, int | None]:
-    """Return when each limit admits its amount; for the latest limit, when all of them do.
+    """Return the moment at which each limit admits its amount; None if the amount never fits.
 
-    That may be later: with shards in debt, one shard may hold enough of one limit and another
-    shard enough of the other limit. None where the amount never fits.
+    For the last of these limits, the moment is the one at which all limits admit their amounts. It
+    may be later: with shards in debt, one shard may hold enough of one limit, and another shard
+    enough of the other limit.
     """
     moments: dict[str, int | None] = {}
     for key, amount in amounts_milli.items():
@@ -119,9 +120,10 @@ def _all_fit_at_ms(
 
 
 def fits_at_ms(states: Sequence[LimitState], amount_milli: int, now_ms: int) -> int | None:
-    """Return when an amount can be gathered or taken from one shard; None if never.
+    """Return the moment at which one shard, or all together, hold an amount; None if never.
 
-    ``states`` are one limit's in all shards. Charges made meanwhile make it later.
+    ``states`` are the states of one limit in all shards. Charges that are made meanwhile delay that
+    moment.
     """
     shares = [state.rate.capacity_milli for state in states]
     if amount_milli > sum(shares):
@@ -131,7 +133,7 @@ def fits_at_ms(states: Sequence[LimitState], amount_milli: int, now_ms: int) -> 
 
 
 def fits_into(state: LimitState, amount_milli: int) -> bool:
-    """Whether a shard can ever hold that much on its own."""
+    """Tell whether the amount is at most the capacity of a shard."""
     return amount_milli <= state.rate.capacity_milli
 
 

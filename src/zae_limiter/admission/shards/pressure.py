@@ -1,7 +1,7 @@
-"""The write rate of a shard, and when it calls for a split or allows a merge.
+"""The write rate of a shard, which decides on splits and merges.
 
-Every write counts itself in the item, so a client that reads the item twice knows the rate of all
-clients together.
+Every write increments a counter in the item. So a client that reads the item twice knows the write
+rate of all clients together.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from zae_limiter.admission.shards.split_merge import halved
 from zae_limiter.admission.shards.tree import Shard, pairs
 from zae_limiter.models.timestamps import MILLI
 
-SPLIT_PER_S = 800  # a DynamoDB partition takes 1000 writes a second: split before that
-QUIET_PER_S = SPLIT_PER_S // 4  # two siblings at this rate merge into one that is not split soon
-BUSY_PER_S = 10  # below this rate the item cannot be the cause of throttling: do not split it
-QUIET_MS = 10 * 60 * 1000  # longer than pauses in traffic: each split and merge costs writes
-WINDOW_MS = 1000  # shorter windows would take a burst for a rate
-RECENT_MS = 60_000  # an older observation does not say that a shard is quiet now
+SPLIT_PER_S = 800  # below the 1000 writes a second that a DynamoDB partition takes
+QUIET_PER_S = SPLIT_PER_S // 4  # two such siblings merge into a shard with half of SPLIT_PER_S
+BUSY_PER_S = 10  # an item that is written more slowly than this cannot be the cause of throttling
+QUIET_MS = 10 * 60 * 1000  # longer than lulls in traffic, since each split and merge costs writes
+WINDOW_MS = 1000  # in a shorter window a burst would look like a high rate
+RECENT_MS = 60_000  # an older observation does not prove that a shard is quiet now
 
 
 class Pressure(NamedTuple):
     """The write rate of a shard, as this client has observed it.
 
-    ``writes`` is the count at ``at_ms``, ``per_s`` the rate over the last full window,
-    ``quiet_since_ms`` when it was last above ``QUIET_PER_S``, or when the shard was first seen.
-    ``is_high`` says that the shard should be split; a field, since every acquire asks for it.
+    ``writes`` is the count of writes at ``at_ms``, and ``per_s`` is the rate over the last full
+    window. ``quiet_since_ms`` is the last moment at which the rate was above ``QUIET_PER_S``, or
+    the moment of the first observation. ``is_high`` says that the rate calls for a split.
     """
 
     shard: Shard
@@ -39,7 +39,7 @@ class Pressure(NamedTuple):
 
 
 def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) -> Pressure:
-    """Add an observation; it starts again after a split or merge, and for a new item."""
+    """Add an observation. The first one, and the first after a split or merge, starts anew."""
     if before is None or before.shard != shard or writes < before.writes:
         return Pressure(shard, writes, now_ms, now_ms)
     elapsed_ms = now_ms - before.at_ms
@@ -53,20 +53,20 @@ def observed(before: Pressure | None, shard: Shard, writes: int, now_ms: int) ->
 def wants_split(
     pressure: Pressure, image: BucketImage, max_shards: int, *, throttled: bool = False
 ) -> bool:
-    """Whether to split: the shard is too busy, or throttled, and halves would be useful."""
+    """Tell whether to split a shard: it is too busy or throttled, and halves would be useful."""
     hot = pressure.is_high or (throttled and pressure.per_s >= BUSY_PER_S)
     return hot and 2 * pressure.shard.n <= max_shards and has_useful_halves(image)
 
 
 def has_useful_halves(image: BucketImage) -> bool:
-    """Whether half a shard still holds twice the average charge.
+    """Tell whether half a shard still holds twice the average charge.
 
-    If not, most charges would have to be gathered from several shards, which is more work for
-    each of these. ``image`` is at the shard's own rates.
+    With smaller shards, most charges would have to be gathered from several shards, which is more
+    work for each of them. ``image`` has the shard's own rates.
     """
     admitted = max(1, image.admitted - image.admitted_counted)  # in the running hour
     for state in image.limits.values():
-        if is_slots(state.rate):  # all of them are in one shard, so all calls go there
+        if is_slots(state.rate):  # one shard has all slots, so every call goes to that shard
             return False
         average = (state.consumed_milli - state.counted_milli) // admitted
         if halved(state.rate)[1].capacity_milli < 2 * max(MILLI, average):
@@ -75,9 +75,10 @@ def has_useful_halves(image: BucketImage) -> bool:
 
 
 def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
-    """Return the survivors of merges that seem possible: both siblings were quiet when last seen.
+    """Return the surviving shards of merges that seem possible.
 
-    The observations may be old: read the shards, then ask ``mergeable``.
+    Both siblings were quiet when they were last seen. The observations may be old: read the shards,
+    then ask ``mergeable``.
     """
     quiet = [
         shard
@@ -88,7 +89,7 @@ def seem_mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Sha
 
 
 def mergeable(pressures: Mapping[Shard, Pressure], now_ms: int) -> list[Shard]:
-    """Return the survivors of merges of siblings that both have been quiet until just now."""
+    """Return the surviving shards of merges of siblings that have both been quiet until now."""
     quiet = [
         shard
         for shard, seen in pressures.items()

@@ -1,9 +1,9 @@
 """Splits and merges of shards, which neither create nor lose a millitoken.
 
-A balance counts from the epoch, and over any time both halves of a shard accrue together what the
-shard would have accrued. So a split divides the balance, and a merge adds two balances; only an
-overflow is cut off, as by any other write. Each shard's level is rounded down on its own: that
-hides less than a millitoken per shard, and a merge shows it again.
+A balance counts from the epoch, and over any time the two halves of a shard together accrue as many
+tokens as the shard would have accrued. So a split divides the balance, and a merge adds two
+balances. Only an overflow is cut off, as by any other write. The level of each shard is rounded
+down, which hides less than a millitoken per shard until a merge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zae_limiter.admission.image import (
 )
 from zae_limiter.admission.moves import Move
 
-NEARLY_EMPTY = 8  # at most 1/8 full: concurrent charges would often take more than half of that
+NEARLY_EMPTY = 8  # a shard is nearly empty if it is at most 1/8 full
 
 
 class Halves(NamedTuple):
@@ -31,11 +31,11 @@ class Halves(NamedTuple):
 
 
 def split(image: BucketImage, now_ms: int) -> Halves:
-    """Split a shard. The bounds allow concurrent charges, but no concurrent credits."""
+    """Split a shard. The bounds of the moves allow concurrent charges, but not credits."""
     halves = Halves([], {})
     for key, state in image.limits.items():
         here, there = halved(state.rate)
-        if here == state.rate:  # slots are not divided
+        if here == state.rate:  # the shard keeps all slots
             halves.given[key] = LimitState(0, there)
             continue
         kept, balance = _divided(key, state, now_ms)
@@ -45,10 +45,13 @@ def split(image: BucketImage, now_ms: int) -> Halves:
 
 
 def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move]:
-    """Return the survivor's moves, right if the sibling was not written to since it was read."""
+    """Return the moves of the shard that survives a merge.
+
+    They are right only if the sibling was not written to since it was read.
+    """
     moves = []
     for key, state in survivor.limits.items():
-        if is_slots(state.rate):  # they are those of the first shard, which survives
+        if is_slots(state.rate):  # the first shard has all slots, and it survives every merge
             continue
         gained = _without_overflow(sibling.limits[key], now_ms)
         full = full_balance(state.rate, now_ms)
@@ -60,7 +63,7 @@ def merge(survivor: BucketImage, sibling: BucketImage, now_ms: int) -> list[Move
 
 
 def halved(rate: Rate) -> tuple[Rate, Rate]:
-    """Return the rates of both halves; the first one keeps the odd millitoken, and all slots."""
+    """Return the rates of both halves. The first half keeps an odd millitoken, and all slots."""
     capacity, refill, period = rate
     if is_slots(rate):
         return rate, Rate(0, 0, period)
@@ -71,7 +74,7 @@ def halved(rate: Rate) -> tuple[Rate, Rate]:
 
 
 def _divided(key: str, state: LimitState, now_ms: int) -> tuple[Move, int]:
-    """Split one limit: return the move of the shard, and the balance of the new one."""
+    """Split one limit: return the move of the shard, and the balance of the new shard."""
     balance, rate = state.balance_milli, state.rate
     here, there = halved(rate)
     full_here, full_there = full_balance(here, now_ms), full_balance(there, now_ms)
@@ -85,9 +88,10 @@ def _divided(key: str, state: LimitState, now_ms: int) -> tuple[Move, int]:
 
 
 def _given(level_milli: int, rate: Rate) -> int:
-    """Return half of the level, or 0 if the shard is at most 1/8 full.
+    """Return the tokens for the new shard: half of the level, or 0 if the shard is nearly empty.
 
-    A concurrent charge would otherwise fail the split's lower bound.
+    The split is refused if concurrent charges take more than the other half, which would often
+    happen in a shard that is nearly empty.
     """
     if 0 <= level_milli * NEARLY_EMPTY <= rate.capacity_milli:
         return 0
@@ -95,5 +99,5 @@ def _given(level_milli: int, rate: Rate) -> int:
 
 
 def _without_overflow(state: LimitState, now_ms: int) -> int:
-    """Return a balance without its overflow."""
+    """Return the balance of a limit without its overflow."""
     return min(state.balance_milli, full_balance(state.rate, now_ms))

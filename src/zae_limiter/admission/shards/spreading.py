@@ -1,8 +1,8 @@
 """Charges, debts and credits that are spread over several shards of a bucket.
 
-Images of shards are at their own rates (``tree.of_shard``), all with the limits in force. Amounts
-are spread so that all shards are equally full afterwards, in proportion to their shares: a shard
-that is full before the others wastes what it accrues.
+The image of a shard has the shard's own rates (``tree.of_shard``) and all limits in force. Amounts
+are spread so that afterwards all shards are equally full, in proportion to their shares: a shard
+that is full before the others wastes the tokens that accrue in it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,21 @@ Moves = dict[Shard, list[Move]]
 
 
 class Debts(NamedTuple):
-    """A debt over shards: ``covered`` by tokens that they hold, the rest ``owed`` below zero."""
+    """A debt by shard.
+
+    ``covered`` is the part that is taken from tokens of the shards; the rest is ``owed``, and takes
+    the shards below zero.
+    """
 
     covered: Spread
     owed: Spread
 
 
 def is_large(images: Images, amounts: Amounts) -> bool:
-    """Whether a charge should be gathered: it is over half of every shard's share of a limit."""
+    """Tell whether a charge should be gathered from several shards.
+
+    It should if, for some limit, it is more than half of the share of every shard.
+    """
     return any(
         amount and all(2 * amount > share for share in _shares(images, key).values())
         for key, amount in amounts.items()
@@ -37,11 +44,11 @@ def is_large(images: Images, amounts: Amounts) -> bool:
 
 
 def gather(images: Images, amounts: Amounts, now_ms: int) -> Spread | None:
-    """Return what to take from each of as few shards as possible; None if they hold too little.
+    """Divide a charge among as few shards as possible; return None if they hold too little.
 
-    To be written in one transaction, with the moves of ``taking`` for each shard. A debt of one
-    shard is subtracted from the whole. Limits with nothing to take are listed with 0. None, too,
-    while the bucket is paused.
+    The result is also None while the bucket is paused. The charge is written in one transaction,
+    with the moves of ``taking`` for each shard. The debt of a shard is subtracted from the tokens
+    of the whole bucket. A limit from which nothing is taken is listed with 0.
     """
     if any(is_paused(image, now_ms) for image in images.values()):
         return None
@@ -57,7 +64,7 @@ def gather(images: Images, amounts: Amounts, now_ms: int) -> Spread | None:
 
 
 def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
-    """Return the moves of one shard for its part of a gathered charge; the shard was just read."""
+    """Return the moves of a shard, which was just read, for its part of a gathered charge."""
     moves = []
     for key, amount in amounts.items():
         state = image.limits[key]
@@ -68,10 +75,11 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
 
 
 def place_debts(images: Images, amounts: Amounts, now_ms: int) -> Debts:
-    """Return the shards that a debt is taken from: first all tokens, then all owe alike.
+    """Divide a debt among the shards: first it takes all their tokens, then all shards owe alike.
 
-    Each amount of ``covered`` is written like a charge; what is refused is placed again, with what
-    remains. ``owed`` is written without a lower bound, to shards that were just read.
+    Each amount of ``covered`` is written like a charge; an amount that is refused is placed again,
+    together with the rest. ``owed`` is written without a lower bound, to shards that were just
+    read.
     """
     debts = Debts({}, {})
     for key, amount in amounts.items():
@@ -87,11 +95,12 @@ def place_debts(images: Images, amounts: Amounts, now_ms: int) -> Debts:
 
 
 def place_credits(images: Images, number: int, amounts: Amounts, now_ms: int) -> Spread:
-    """Return where credits go: to the shard that was charged, or the one it was merged into.
+    """Divide credits among the shards. Amounts are positive.
 
-    What that shard has no room for spills to the others. What none of them has room for is given
-    to it all the same, and cut off there: the bucket is full. A limit that no shard has is full,
-    too. Amounts are positive.
+    A credit goes to the shard that was charged, or to the one into which that shard was merged. The
+    part that this shard has no room for spills to the other shards. If none of them has room, the
+    rest is given to the first shard all the same, and cut off there: the bucket is full. A limit
+    that no shard has is also full.
     """
     home = heir(images, number)
     spread: Spread = {}
@@ -108,14 +117,17 @@ def place_credits(images: Images, number: int, amounts: Amounts, now_ms: int) ->
 
 
 class Placed(NamedTuple):
-    """Credits by shard, and what is ``left`` because no shard has room for it."""
+    """Credits by shard, and the amounts ``left`` for which no shard has room."""
 
     spread: Spread
     left: dict[str, int]
 
 
 def place_what_fits(images: Images, amounts: Amounts, now_ms: int) -> Placed:
-    """Return where credits find room. Amounts are positive; a limit that no shard has is full."""
+    """Divide credits among shards with room. Amounts are positive.
+
+    A limit that no shard has is full: its credit is neither placed nor left.
+    """
     placed = Placed({}, {})
     for key, amount in amounts.items():
         shares, levels = _shares(images, key), _levels(images, key, now_ms)
@@ -128,11 +140,12 @@ def place_what_fits(images: Images, amounts: Amounts, now_ms: int) -> Placed:
 
 
 def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Moves:
-    """Return the moves that spread the debt of one shard over all, for one transaction.
+    """Return the moves that spread the debt of one shard over all shards, in one transaction.
 
-    The debt is repaid with tokens of the other shards, then all owe alike; the moves add up to
-    zero. Empty if the shard has no debt or is the only one. A repayment that another client was
-    faster with is refused, since the debt is smaller than it was read, and is planned again.
+    The debt is repaid with tokens of the other shards; if they do not suffice, all shards owe
+    alike. The moves add up to zero. There are none if the shard has no debt or is the only one. If
+    another client repays the debt first, the transaction is refused, since the debt is then smaller
+    than it was when read, and the repayment is planned again.
     """
     if len(images) < 2:
         return {}
@@ -154,7 +167,7 @@ def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Mov
             taken, owes = covered.get(key, 0), shared.get(key, 0)
             if shard == home:
                 if repaid := debt - taken - owes:
-                    at_most = image.limits[key].balance_milli  # refused if another was faster
+                    at_most = image.limits[key].balance_milli  # refused if it was repaid meanwhile
                     move = Move(key, None, at_most, repaid, None, -repaid)
                     moves.setdefault(shard, []).append(move)
             elif taken or owes:
@@ -163,16 +176,16 @@ def repayment(images: dict[Shard, BucketImage], number: int, now_ms: int) -> Mov
 
 
 def _repaying(key: str, image: BucketImage, taken: int, owes: int, now_ms: int) -> Move:
-    """Return the move of a shard that pays with tokens, and with a debt of its own if it must."""
+    """Return the move of a shard that repays a debt with its tokens and with a debt of its own."""
     state = image.limits[key]
     if not owes:
         return read_move(key, state, Wanted(taken, asked=True), now_ms)
     move = read_move(key, state, Wanted(owed_milli=taken + owes), now_ms)
-    return move._replace(low=state.balance_milli)  # not if it holds less than it did when read
+    return move._replace(low=state.balance_milli)  # refused if the shard holds less than when read
 
 
 def heir(images: Images, number: int) -> Shard:
-    """Return the shard of a number, or the one it was merged into; number 0 always exists."""
+    """Return the shard with a number, or the one it was merged into. Number 0 always exists."""
     by_number = {shard.number: shard for shard in images}
     return next(by_number[candidate] for candidate in heirs(number) if candidate in by_number)
 
@@ -180,7 +193,7 @@ def heir(images: Images, number: int) -> Shard:
 def _fewest(
     images: Images, levels: Mapping[str, Mapping[Shard, int]], amounts: Amounts
 ) -> list[Shard]:
-    """Choose shards that together hold enough of everything, those that hold most of it first."""
+    """Choose shards that together hold all amounts, beginning with those that hold the most."""
 
     def usefulness(shard: Shard) -> Fraction:
         return sum(
@@ -208,7 +221,10 @@ def _fewest(
 def _taken(
     levels: Mapping[Shard, int], shares: Mapping[Shard, int], amount: int
 ) -> dict[Shard, int]:
-    """Return the amounts that lower the fullest shards to one height, relative to their shares."""
+    """Divide an amount so that it lowers the fullest shards to one height.
+
+    The height of a shard is its level relative to its share.
+    """
     if amount <= 0:
         return {}
     width = {shard: max(1, shares[shard]) for shard in levels}
@@ -250,5 +266,5 @@ def _shares(images: Images, key: str) -> dict[Shard, int]:
 def _add(spread: Spread, key: str, amounts: Mapping[Shard, int]) -> None:
     for shard, amount in amounts.items():
         if amount:
-            of_shard = spread.setdefault(shard, {})
-            of_shard[key] = of_shard.get(key, 0) + amount
+            amounts_of_shard = spread.setdefault(shard, {})
+            amounts_of_shard[key] = amounts_of_shard.get(key, 0) + amount

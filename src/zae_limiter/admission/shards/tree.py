@@ -1,11 +1,11 @@
 """The shards of a bucket: leaves of a binary tree, each with its share of every limit.
 
-Shard ``number`` of ``n`` refills at one n-th of the rate and holds its share of the capacity. When
-it is split, it stays shard ``number``, now of ``2n``, and ``number + n`` of ``2n`` is created. So
-the n-ths of all live shards add up to one, and their shares to the capacity.
+Shard ``number`` of ``n`` refills at one n-th of the rate and holds its share of the capacity. A
+split makes it shard ``number`` of ``2n``, and creates shard ``number + n`` of ``2n``. So the n-ths
+of all live shards add up to one, and their shares add up to the capacity.
 
-In the modules of this package an image of a shard is at the shard's own rates, as ``of_shard``
-returns it: everything that holds for a bucket then holds for the shard.
+In this package the image of a shard has the shard's own rates, as ``of_shard`` returns it. So all
+functions about buckets work for a shard as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Shard(NamedTuple):
 
     @property
     def survives(self) -> bool:
-        """Whether it keeps its number when it is merged with its sibling."""
+        """Tell whether the shard keeps its number when it is merged with its sibling."""
         return self.number < self.n // 2
 
     def halves(self) -> tuple[Shard, Shard]:
@@ -46,7 +46,7 @@ class Shard(NamedTuple):
         return Shard(self.number, 2 * self.n), Shard(self.number + self.n, 2 * self.n)
 
     def covers(self, other: Shard) -> bool:
-        """Whether the other is this shard, or came from it by splits."""
+        """Tell whether the other is this shard, or came from it by splits."""
         return other.n >= self.n and other.number % self.n == self.number
 
 
@@ -54,12 +54,12 @@ WHOLE = Shard(0, 1)
 
 
 def share(shard: Shard, capacity_milli: int) -> int:
-    """Return a shard's share of a capacity; of an odd one the lower number keeps one more."""
+    """Return a shard's share of a capacity. Lower numbers get the millitokens of the remainder."""
     return (capacity_milli + shard.n - 1 - shard.number) // shard.n
 
 
 def effective(rate: Rate, shard: Shard) -> Rate:
-    """Return the rate of a shard's share of a limit; all slots are those of the first shard."""
+    """Return the rate of a shard's share of a limit. The first shard has all slots."""
     capacity, refill, period = rate
     if is_slots(rate):
         return Rate(0 if shard.number else capacity, 0, period)
@@ -67,7 +67,7 @@ def effective(rate: Rate, shard: Shard) -> Rate:
 
 
 def of_shard(image: BucketImage, shard: Shard) -> BucketImage:
-    """Return a shard at its own rates, from an image with the rates of the whole bucket."""
+    """Return the image of a shard with its own rates, given one with the whole bucket's rates."""
     if shard.n == 1:
         return image
     limits = {
@@ -78,11 +78,11 @@ def of_shard(image: BucketImage, shard: Shard) -> BucketImage:
 
 
 def live(known: Mapping[Shard, int]) -> list[Shard]:
-    """Return all shards that must exist if the known ones do, by number.
+    """Return all shards that must exist if the known ones do, sorted by number.
 
-    Shards that were never seen are assumed to be as large as they can be. ``known`` maps shards to
-    generations: of two that contradict each other the later one exists, since every split and
-    every merge writes a higher generation than it has read.
+    Shards that were never seen are assumed to be as large as possible. ``known`` maps shards to
+    generations. If two shards contradict each other, the one with the higher generation exists,
+    since every split and every merge writes a higher generation than the one that it has read.
     """
     leaves = latest(known)
     inner = {above for leaf in leaves for above in _above(leaf)}
@@ -93,7 +93,7 @@ def live(known: Mapping[Shard, int]) -> list[Shard]:
 
 
 def latest(known: Mapping[Shard, int]) -> list[Shard]:
-    """Return the shards that can exist at once: of two that contradict, the later one."""
+    """Return the shards that can exist at once. Of two that contradict, it is the later one."""
     leaves: list[Shard] = []
     for shard in sorted(known, key=lambda shard: (-known[shard], shard.n)):
         if not any(leaf.covers(shard) or shard.covers(leaf) for leaf in leaves):
@@ -102,15 +102,15 @@ def latest(known: Mapping[Shard, int]) -> list[Shard]:
 
 
 def is_whole(shards: Collection[Shard]) -> bool:
-    """Whether these are all shards of a bucket, without gap or overlap."""
+    """Tell whether these are all shards of a bucket, without gap or overlap."""
     finest = max((shard.n for shard in shards), default=0)
     # Split down to the finest n, every number must belong to exactly one shard.
-    slots = [slot for shard in shards for slot in range(shard.number, finest, shard.n)]
-    return finest > 0 and sorted(slots) == list(range(finest))
+    numbers = [number for shard in shards for number in range(shard.number, finest, shard.n)]
+    return finest > 0 and sorted(numbers) == list(range(finest))
 
 
 def heirs(number: int) -> Iterator[int]:
-    """Yield the number, then those of the shards that it is merged into, up to 0."""
+    """Yield the number, then the numbers of the shards that it is merged into, down to 0."""
     while number:
         yield number
         number = merged_into(number)
@@ -118,15 +118,18 @@ def heirs(number: int) -> Iterator[int]:
 
 
 def merged_into(number: int) -> int:
-    """Return the number of the shard that this one is merged into: without its highest bit."""
+    """Return the number of the shard that this one is merged into.
+
+    It is the same number without its highest bit.
+    """
     assert number > 0, "the first shard is never merged into another"
     return number ^ 1 << number.bit_length() - 1
 
 
 def contradicts(shard: Shard, missing: int) -> bool:
-    """Whether a shard can not exist if number ``missing`` does not.
+    """Tell whether a shard cannot exist because number ``missing`` does not exist.
 
-    Both come from the same split, which creates ``missing``.
+    Both would come from the same split, which creates ``missing``.
     """
     below = merged_into(missing)
     origin = Shard(below, missing - below)
@@ -134,7 +137,7 @@ def contradicts(shard: Shard, missing: int) -> bool:
 
 
 def pairs(shards: Collection[Shard]) -> list[Shard]:
-    """Return the survivors of all possible merges, the finest first: both siblings exist."""
+    """Return the surviving shard of each pair of siblings that both exist, the finest first."""
     present = set(shards)
     survivors = [
         shard for shard in present if shard.n > 1 and shard.survives and shard.sibling in present
@@ -149,9 +152,9 @@ def _above(shard: Shard) -> Iterator[Shard]:
 
 
 def draw(shards: Collection[Shard], chance: float) -> Shard:
-    """Choose a shard at random, in proportion to its share, since larger ones refill faster.
+    """Choose a shard at random, in proportion to its share, since larger shards refill faster.
 
-    ``chance`` is a random number from 0 to below 1.
+    ``chance`` is a random number from 0 to just below 1.
     """
     listed = sorted(shards)
     finest = max(shard.n for shard in listed)
@@ -163,8 +166,8 @@ def draw(shards: Collection[Shard], chance: float) -> Shard:
 class Layout(NamedTuple):
     """The shards of a bucket as this client knows them.
 
-    ``seen`` maps the shards that were read to their generations; ``live`` are all shards that must
-    exist then.
+    ``seen`` maps the shards that were read to their generations, and ``live`` are all shards that
+    must exist if these do.
     """
 
     seen: Mapping[Shard, int]
@@ -179,9 +182,10 @@ class Layout(NamedTuple):
         return any(shard != WHOLE for shard in self.seen)
 
     def with_seen(self, shard: Shard, generation: int) -> Layout:
-        """Return the layout after a shard was read; older ones that contradict it are dropped.
+        """Return the layout after a shard was read.
 
-        Each number is one item, so what was seen of that number before is replaced.
+        Older shards that contradict it are dropped. Each number is one item, so an older shard with
+        the same number is replaced.
         """
         if self.seen.get(shard) == generation:
             return self
@@ -190,7 +194,10 @@ class Layout(NamedTuple):
         return Layout.of({leaf: seen[leaf] for leaf in latest(seen)})
 
     def without(self, number: int) -> Layout:
-        """Return the layout after an item was found missing: merged, or the bucket deleted."""
+        """Return the layout after an item was found missing.
+
+        Its shard was merged, or the bucket was deleted.
+        """
         if number == 0:
             return UNKNOWN
         return Layout.of(
