@@ -97,7 +97,8 @@ def command_for(source):
     planted = "-k 'not planted and not wrong_rule'"  # these test the simulations
     tests = " ".join(str(ROOT / "tests" / each) for each in TESTS)
     root = f"-c {ROOT / 'pyproject.toml'} --rootdir {ROOT}"
-    return f"env {set_up} {sys.executable} -m pytest {options} {planted} {root} {tests}"
+    bounded = f"timeout --kill-after=5 {BUDGET_S}"  # also if this test itself is killed
+    return f"{bounded} env {set_up} {sys.executable} -m pytest {options} {planted} {root} {tests}"
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""Decision of a charge: the one place that must never over-admit."""
+"""Decide a charge on an embedded engine, and describe limits for every engine.
+
+DynamoDB plans its writes in ``dynamodb/buckets/planning.py``; both ask ``fit.fits``.
+"""
 
 from __future__ import annotations
 

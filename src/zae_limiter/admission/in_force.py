@@ -32,7 +32,7 @@ class InForce:
     ``slot_keys`` are the keys of limits on calls in flight, ``token_names`` the names of all other
     limits. ``keep_ms`` is the TTL of an unused bucket; with None the bucket is kept for ever.
     ``fill_ms`` is the time that the slowest limit takes from empty to full. In ``digests`` a store
-    notes the digests of stored buckets that hold exactly these limits.
+    notes the digests of stored buckets that hold all of these limits.
     """
 
     __slots__ = (

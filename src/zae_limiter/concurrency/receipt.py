@@ -1,4 +1,4 @@
-"""Receipts: an engine notes there what it has committed, even if the caller gets no answer."""
+"""Receipts: an engine notes its outcome there, even if the caller gets no answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NOT_COMMITTED: Any = _NotCommitted()
 
 
 class Receipt(Generic[T]):
-    """Holds the outcome of a call if, and only if, the call is committed.
+    """Holds the outcome of a call as soon as the outcome is final.
 
-    A caller that was cancelled or interrupted before it got the answer looks here, and undoes a
-    committed call. ``outcome`` is set by one assignment, which an interrupt cannot divide.
+    It holds a grant if, and only if, the charge is committed. A caller that was cancelled or
+    interrupted before it got the answer looks here, and undoes a grant; a rejection needs nothing. ``outcome`` is set by one assignment, which an interrupt cannot divide.
     """
 
     def __init__(self) -> None:

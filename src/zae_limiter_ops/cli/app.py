@@ -1,4 +1,4 @@
-"""The root command. It imports another command only to run it."""
+"""The root command. It imports its own commands only to run them, and added ones for their names."""
 
 from __future__ import annotations
 

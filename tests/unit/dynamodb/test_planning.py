@@ -5,6 +5,7 @@ import pytest
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
 from zae_limiter.admission.rebase import full_bucket
 from zae_limiter.admission.shards.tree import Shard
+from zae_limiter.dynamodb.buckets import planning
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, plan
@@ -75,3 +76,21 @@ def test_a_charge_that_seems_not_to_fit_is_sent_if_the_entry_may_be_outdated():
     context = WriteContext(BUCKET_ID.shard(0), NOW_MS, "mark")
     known = FreshBucket(BUCKET, is_fresh=False)
     assert plan(known, [TOO_MUCH], context, EntityLink()).positions == [0]
+
+
+@pytest.mark.parametrize("amounts", [{"rpm": 1000}, {"rpm": 0}, TOO_MUCH.amounts_milli])
+@pytest.mark.parametrize("through_child", [frozenset(), frozenset({"rpm"})])
+@pytest.mark.parametrize("now_ms", [NOW_MS, NOW_MS + 700, NOW_MS + 3_600_000])
+def test_the_short_cut_plans_the_write_of_the_general_path(amounts, through_child, now_ms):
+    change = BucketChange(
+        IN_FORCE, amounts, is_charge=True, admitted=1, through_child=through_child
+    )
+    context = WriteContext(BUCKET_ID.shard(0), now_ms, "mark", usage_ms=86_400_000)
+    known, in_force = FreshBucket(BUCKET, is_fresh=False), IN_FORCE.at(SHARD)
+    short, general = (
+        planning._usual_charge(known, BUCKET, change, in_force, context),  # noqa: SLF001
+        planning._with_bucket(known, BUCKET, [change], in_force, context),  # noqa: SLF001
+    )
+    assert short.request.text("table") == general.request.text("table")
+    assert (short.positions, short.net_milli) == (general.positions, general.net_milli)
+    assert plan(known, [change], context, EntityLink()).net_milli == general.net_milli

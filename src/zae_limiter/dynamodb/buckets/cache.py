@@ -60,7 +60,7 @@ UNKNOWN_BUCKET = FreshBucket(None, is_fresh=False)
 
 
 def holds_limits(bucket: StoredBucket, in_force: InForce) -> bool:
-    """Tell whether the bucket holds exactly the limits in force, given at its shard's rates.
+    """Tell whether the bucket holds every limit in force, at its shard's rates; it may hold others.
 
     The digest stands for the parameters, so they are compared once per digest.
     """
