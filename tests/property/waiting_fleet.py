@@ -296,7 +296,7 @@ class Client:
 
     def credited(self, withdrawn: Reservation) -> None:
         """Tell the line of a credit, once."""
-        self.line.given_back(withdrawn)
+        self.line.note_credit(withdrawn)
 
     def placed(self, reservation: Reservation) -> Reservation:
         """Return the reservation of a caller, without the charges behind it in its write."""

@@ -26,6 +26,7 @@ class AuditContract(Contract):
         await repo.set_limits(USER, [RPM], API, principal="carol")
         await world.take(rpm=1)
         await repo.reset_bucket(USER, API, principal="dave")
+        await world.take(rpm=1)
         await repo.top_up(USER, API, {"rpm": 1}, principal="erin")
         await repo.delete_limits(USER, API, principal="frank")
         await repo.delete_entity(USER, principal="grace")

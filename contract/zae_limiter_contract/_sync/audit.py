@@ -26,6 +26,7 @@ class AuditContract(Contract):
         repo.set_limits(USER, [RPM], API, principal="carol")
         world.take(rpm=1)
         repo.reset_bucket(USER, API, principal="dave")
+        world.take(rpm=1)
         repo.top_up(USER, API, {"rpm": 1}, principal="erin")
         repo.delete_limits(USER, API, principal="frank")
         repo.delete_entity(USER, principal="grace")

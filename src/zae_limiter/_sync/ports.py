@@ -50,7 +50,7 @@ class BucketStore(Protocol):
     ) -> ChargeOutcome:
         """Charge every bucket of the request or none, judged at one stamp of its clock.
 
-        It never admits beyond capacity + accrued. ``receipt`` holds the outcome if and only if it
+        It never admits beyond capacity + accrued. ``receipt`` holds a grant if and only if it
         is committed, even if the call is cancelled or interrupted. A grant carries the buckets as
         they are after the charge. If the outcome is unknown, RateLimiterUnavailable is raised; if
         the store denies access, PermissionDenied.

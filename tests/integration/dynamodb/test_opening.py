@@ -112,7 +112,7 @@ def test_where_there_are_no_stacks_the_table_is_made_alone(endpoint, unique_name
         assert repository.get_version_record()["schema_version"] == SCHEMA_VERSION
         assert [namespace.name for namespace in repository.list_namespaces()] == ["default"]
         repository.delete_table()
-    assert "has no CloudFormation: the table" in caplog.text
+    assert "has no CloudFormation: creating the table" in caplog.text
 
 
 def test_without_aws_the_ways_out_are_named(no_aws, monkeypatch):

@@ -170,7 +170,8 @@ def test_the_outcome_is_what_the_client_has_got(sync_limiter, fails):
         assert outcomes == [web.WebOutcome(429, len(reply.body), True)]
 
 
-def test_the_cors_headers_of_the_guide_are_in_every_answer(sync_limiter):
+def test_the_cors_headers_of_the_guide_are_in_every_answer(sync_limiter, monkeypatch):
+    monkeypatch.setenv("ZAEL_KEY_SECRET", "secret of this test")
     guide = blocks(DOCS / "guide/web-frameworks.md", "py")
     (source,) = [block for block in guide if "def with_cors" in block]
     app = Flask("test")

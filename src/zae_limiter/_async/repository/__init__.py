@@ -69,7 +69,7 @@ class Repository(
             self.charging = ChargeService(name)
             return
         warnings.warn(
-            "Repository(...) is deprecated; use open() or builder() of the class",
+            "Repository(...) is deprecated; use Repository.open() or Repository.builder()",
             DeprecationWarning,
             stacklevel=2,
         )

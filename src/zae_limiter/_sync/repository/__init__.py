@@ -68,7 +68,7 @@ class SyncRepository(
             self.charging = ChargeService(name)
             return
         warnings.warn(
-            "SyncRepository(...) is deprecated; use open() or builder() of the class",
+            "SyncRepository(...) is deprecated; use SyncRepository.open() or SyncRepository.builder()",
             DeprecationWarning,
             stacklevel=2,
         )

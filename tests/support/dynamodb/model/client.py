@@ -98,6 +98,9 @@ class ModelClient:
     def deadline(self) -> Deadline:
         return Deadline(self.request_timeout)
 
+    async def find_credentials(self) -> None:
+        """The model needs none."""
+
     async def call(
         self,
         operation: str,

@@ -235,8 +235,8 @@ class DynamoBuckets:
     ) -> ChargeOutcome:
         """Charge one bucket.
 
-        A caller queued behind another write can be cancelled; once it leads a write, that write
-        runs to completion.
+        A caller that waits behind another write can be cancelled. Once it leads a write, that write
+        is finished first.
         """
         deadline = request.deadline or self._client.deadline()
         pending = PendingChange.of_charge(namespace_id, request.charges[0], request, deadline)
@@ -257,6 +257,7 @@ class DynamoBuckets:
     def _charge_all(
         self, namespace_id: str, request: ChargeRequest, receipt: Receipt[ChargeOutcome]
     ) -> ChargeOutcome:
+        """Charge an entity and its parent, both or neither."""
         deadline = request.deadline or self._client.deadline()
         return shield(partial(self._cascade.charge, namespace_id, request, deadline, receipt))
 

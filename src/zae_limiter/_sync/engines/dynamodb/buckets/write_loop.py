@@ -107,7 +107,7 @@ class WriteLoop:
         return outcomes
 
     def _keep_trying(self, run: GroupRun) -> None:
-        """Make attempts until the deadline: other clients keep changing the limits."""
+        """Make attempts until the deadline: other clients keep changing the item."""
         backoff = BoundedBackoff(run.deadline)
         while run.changes:
             if not backoff.pause():
@@ -220,7 +220,7 @@ class WriteLoop:
         try:
             return self._writer.write(write, deadline, partial(self._throttled.add, shard_id))
         except (NoAnswer, ServerFault):
-            # The hour may have begun; an hour that has not counts zero.
+            # The hour may have begun. The announcement of an hour that has not counts zero.
             if write.begins_hour is not None and self._table.usage_ms:
                 self._usage_rows.announce(run.bucket_id, *write.begins_hour)
             raise
@@ -230,7 +230,7 @@ class WriteLoop:
     def _learn(
         self, write: PlannedWrite, item: Item, known: KnownBucket, run: GroupRun
     ) -> FreshBucket:
-        """Note the outcomes of a write, cache the item, and do what some writes leave to do."""
+        """Note the outcomes of a write, cache the item, and do the follow-up work of the write."""
         bucket = bucket_item.decode(item, known.bucket)
         image, shard_id, now_ms = bucket.image, run.shard_id, run.now_ms
         self._cache.store(shard_id, bucket, now_ms, write.net_milli)
