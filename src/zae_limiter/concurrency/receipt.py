@@ -19,7 +19,8 @@ class Receipt(Generic[T]):
     """Holds the outcome of a call as soon as the outcome is final.
 
     It holds a grant if, and only if, the charge is committed. A caller that was cancelled or
-    interrupted before it got the answer looks here, and undoes a grant; a rejection needs nothing. ``outcome`` is set by one assignment, which an interrupt cannot divide.
+    interrupted before it got the answer looks here, and undoes a grant; a rejection needs nothing.
+    ``outcome`` is set by one assignment, which an interrupt cannot divide.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The root command. It imports its own commands only to run them, and added ones for their names."""
+"""The root command. It imports its own commands only to run them."""
 
 from __future__ import annotations
 

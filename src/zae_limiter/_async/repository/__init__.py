@@ -69,7 +69,7 @@ class Repository(
             self.charging = ChargeService(name)
             return
         warnings.warn(
-            "Repository(...) is deprecated; use Repository.open() or Repository.builder()",
+            "constructing it is deprecated; use Repository.open() or Repository.builder()",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -68,7 +68,7 @@ class SyncRepository(
             self.charging = ChargeService(name)
             return
         warnings.warn(
-            "SyncRepository(...) is deprecated; use SyncRepository.open() or SyncRepository.builder()",
+            "constructing it is deprecated; use SyncRepository.open() or SyncRepository.builder()",
             DeprecationWarning,
             stacklevel=2,
         )
