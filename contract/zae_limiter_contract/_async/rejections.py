@@ -58,6 +58,7 @@ class RejectionContract(Contract):
         line, clock = Line(watched), watched.clock
 
         async def let_them_pass() -> None:
+            await until(lambda: clock.waiting >= 3)
             while len(line.entered) < 3:
                 await rest()
                 clock.advance(ms=1000)

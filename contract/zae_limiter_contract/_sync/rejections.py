@@ -56,6 +56,7 @@ class RejectionContract(Contract):
         line, clock = Line(watched), watched.clock
 
         def let_them_pass() -> None:
+            until(lambda: clock.waiting >= 3)
             while len(line.entered) < 3:
                 rest()
                 clock.advance(ms=1000)
