@@ -6,7 +6,7 @@ UNIT_TESTS := tests/unit tests/property tests/typing
 # Tests that interrupt a call at every line would interrupt coverage while it holds its own lock;
 # the others measure time.
 UNMEASURED := $(addprefix --ignore=tests/unit/,test_signal_handlers.py test_shield.py \
-	test_shield_claims.py test_locks.py aggregator/test_throughput.py)
+	test_shield_claims.py test_locks.py)
 
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt

@@ -17,7 +17,7 @@ from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter_ops.manifest import LimitsManifest
 
 LIMITS = [Limit.per_minute("rpm", 60)]
-TIMEOUT_S = 0.2
+TIMEOUT_S = 1.0
 # What no answer of DynamoDB looks like.
 OF_A_PORTAL = (
     {"message": "please log in"},
