@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+TABLE_ONLY = "TABLE_ONLY"  # the status of a limiter whose table belongs to no stack
 # Reasons of resources that fail only because another resource has failed.
 _CONSEQUENCES = (
     "Resource creation cancelled",

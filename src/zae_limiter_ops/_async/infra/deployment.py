@@ -24,7 +24,7 @@ from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.aio import asleep  # unasync: remove
-from zae_limiter_ops._async.infra.stack_manager import TABLE_ONLY, OnEvent, StackManager
+from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import AControl, ControlError
 
@@ -135,11 +135,11 @@ class Deployment:
     async def state(self) -> str | None:
         """Return the status of the stack.
 
-        TABLE_ONLY stands for a table without a stack. None means that neither exists.
+        progress.TABLE_ONLY stands for a table without a stack. None means that neither exists.
         """
         if await self.manager.is_served():
             return await self.manager.status()
-        return None if await self.version_record() is None else TABLE_ONLY
+        return None if await self.version_record() is None else progress.TABLE_ONLY
 
     async def delete(self, *, wait: bool = True) -> Deleted:
         """Delete the stack with its table; without CloudFormation, delete the table.

@@ -11,8 +11,9 @@ from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.stack import LimiterInfo
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
-from zae_limiter_ops._async.infra.stack_manager import MANAGED_BY, TABLE_ONLY
+from zae_limiter_ops._async.infra.stack_manager import MANAGED_BY
 from zae_limiter_ops.infra import names
+from zae_limiter_ops.infra.progress import TABLE_ONLY
 from zae_limiter_ops.transport.control import AControl
 
 

@@ -26,7 +26,7 @@ from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.threads import sleep
-from zae_limiter_ops._sync.infra.stack_manager import TABLE_ONLY, OnEvent, SyncStackManager
+from zae_limiter_ops._sync.infra.stack_manager import OnEvent, SyncStackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import Control, ControlError
 
@@ -135,11 +135,11 @@ class Deployment:
     def state(self) -> str | None:
         """Return the status of the stack.
 
-        TABLE_ONLY stands for a table without a stack. None means that neither exists.
+        progress.TABLE_ONLY stands for a table without a stack. None means that neither exists.
         """
         if self.manager.is_served():
             return self.manager.status()
-        return None if self.version_record() is None else TABLE_ONLY
+        return None if self.version_record() is None else progress.TABLE_ONLY
 
     def delete(self, *, wait: bool = True) -> Deleted:
         """Delete the stack with its table; without CloudFormation, delete the table.

@@ -26,7 +26,6 @@ FIRST_PAUSE_S = 0.1  # a local control plane is done at once
 LONGEST_PAUSE_S = 3.0
 READY_WITHIN_S = 1800.0  # a stack with indexes and functions takes minutes
 MAX_ATTEMPTS = 5  # each attempt waits for another deployment of the same stack
-TABLE_ONLY = "TABLE_ONLY"  # the status of a limiter whose table belongs to no stack
 MANAGED_BY = "zae-limiter"  # the value of our tag on every stack
 _NOTHING_TO_DO = ("No updates are to be performed", "didn't contain changes")
 

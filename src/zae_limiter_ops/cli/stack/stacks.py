@@ -17,13 +17,13 @@ from zae_limiter_ops.cli.shared.store_options import (
 )
 from zae_limiter_ops.cli.shared.tables import print_fields, print_hint, print_result, print_table
 from zae_limiter_ops.cli.stack.progress import stack_progress
+from zae_limiter_ops.infra.progress import TABLE_ONLY
 
 if TYPE_CHECKING:
     from zae_limiter.models.stack import LimiterInfo, Status
     from zae_limiter_ops.cli.shared.store import StackPlace, StoreLocation
 
 MISSING = "-"
-TABLE_ONLY = "TABLE_ONLY"  # the state of a table that belongs to no stack
 
 
 @click.command()
