@@ -2,10 +2,9 @@
 
 import asyncio
 import json
+import multiprocessing
 import os
-import signal
 import socket
-import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
@@ -17,6 +16,10 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import uvicorn
 
 ROOT = Path(__file__).parents[2]
+# gunicorn, Django and FastAPI take a second to import, so servers are forks of a process that has
+# imported them.
+_warm = multiprocessing.get_context("forkserver")
+_warm.set_forkserver_preload(["gunicorn.app.wsgiapp", "tests.integration.web.apps"])
 
 
 @asynccontextmanager
@@ -53,18 +56,27 @@ def gunicorn_server(app, unix_path=None, **environment):
     started: the socket listens already.
     """
     listener = listening(unix_path)
-    number = listener.fileno()
-    command = [sys.executable, "-m", "gunicorn", "--bind", f"fd://{number}", "--log-level", "error"]
-    command += ["--graceful-timeout", "5", "--no-control-socket", app]
-    process = subprocess.Popen(
-        command, cwd=ROOT, pass_fds=[number], env={**os.environ, **environment}
-    )
+    variables = {**os.environ, **environment}
+    server = _warm.Process(target=_run_gunicorn, args=(app, listener, variables))
+    server.start()
     try:
         yield unix_path or listener.getsockname()[1]
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        server.terminate()
+        server.join(30)
+        assert server.exitcode == 0
         listener.close()
+
+
+def _run_gunicorn(app, listener, environment):
+    from gunicorn.app.wsgiapp import run
+
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    sys.argv = ["gunicorn", "--bind", f"fd://{listener.detach()}", "--log-level", "error"]
+    sys.argv += ["--graceful-timeout", "5", "--no-control-socket", app]
+    run()
 
 
 class _Quiet(WSGIRequestHandler):

@@ -34,10 +34,12 @@ class Link:
     port: int
     request_ms: float = 0
     answer_ms: float = 0
+    slow_operation: str | None = None  # whose answers alone take answer_ms
     jitter_ms: float = 0
     date_offset_s: float = 0
     answers_per_connection: int | None = None
     held_operation: str | None = None  # whose requests go on when it is None again
+    idle_s: float | None = None  # a connection that waits longer for an answer is dropped
     under_way: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
 
     async def connect(self) -> Stream:
@@ -80,7 +82,8 @@ class Connection:
                 await asyncio.sleep(0.001)
             answer = await self._answer(request, exchange, fault)
             if answer is not None:
-                await self._link.travel(self._link.answer_ms)
+                if self._link.slow_operation in (None, exchange.operation):
+                    await self._link.travel(self._link.answer_ms)
                 exchange.status = answer.status
             exchange.ended = time.monotonic()
             if answer is None:
@@ -121,8 +124,9 @@ class Connection:
     async def _forward(self, request: Message, exchange: Exchange) -> Message | None:
         """The store's answer; None if there is no store."""
         try:
-            return await _ask(await self._connected(), request, exchange)
-        except OSError:
+            store = await self._connected()
+            return await asyncio.wait_for(_ask(store, request, exchange), self._link.idle_s)
+        except OSError:  # includes the TimeoutError of an idle connection
             return None
 
     async def _connected(self) -> Stream:

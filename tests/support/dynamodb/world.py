@@ -14,7 +14,7 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.testing import FakeClock
 
 USER, PARENT, API = "user-1", "org-1", "api"
-LATER_S = PATIENT_S = 10  # for what takes milliseconds, on a busy machine
+LATER_S = PATIENT_S = 30  # for what takes milliseconds, on a busy machine
 
 
 class Failure(Exception):

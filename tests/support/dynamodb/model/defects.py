@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.dynamodb.model.expressions import Item
+from tests.support.dynamodb.model.expressions import Item, with_blanks
 from tests.support.dynamodb.model.table import Body, ModelTable
 
 DAY_S = 86_400
@@ -19,8 +19,8 @@ Rewrite = Callable[[str, Body], Body]  # of one write: its kind, and the request
 Applies = Callable[[str, Body], bool]
 Defect = Callable[[str, Body], Body]  # of one call: its operation, and the request
 
-_COMPARISON = re.compile(r"(#\w+) (?:=|<=|>=|<|>) :\w+|attribute_not_exists\((#\w+)\)")
-_KEPT = re.compile(r"(#\w+) = if_not_exists\(\1, (:\w+)\)")
+_COMPARISON = re.compile(r"(#\w+)(?:=|<=|>=|<|>):\w+|attribute_not_exists\((#\w+)\)")
+_KEPT = re.compile(r"(#\w+)=if_not_exists\(\1,(:\w+)\)")
 
 
 class DefectiveTable(ModelTable):
@@ -105,7 +105,7 @@ def replaced_value(attribute: str, applies: Applies) -> Defect:
 
         def replaced(match: re.Match[str]) -> str:
             is_meant = re.fullmatch(attribute, names[match[1]])
-            return f"{match[1]} = {match[2]}" if is_meant else match[0]
+            return f"{match[1]}={match[2]}" if is_meant else match[0]
 
         return {**request, "UpdateExpression": _KEPT.sub(replaced, request["UpdateExpression"])}
 
@@ -118,7 +118,8 @@ def replaced_value(attribute: str, applies: Applies) -> Defect:
 def spelled(request: Body, part: str) -> str:
     """Return an expression of a request with its attribute names in place of placeholders."""
     names = request.get("ExpressionAttributeNames", {})
-    return re.sub(r"#\w+", lambda match: names[match[0]], request.get(part, ""))
+    expression = with_blanks(request.get(part, ""))
+    return re.sub(r"#\w+", lambda match: names[match[0]], expression)
 
 
 def is_of_bucket(request: Body) -> bool:

@@ -23,6 +23,14 @@ _COMPARISONS = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _CLAUSES = ("SET", "ADD", "REMOVE")
 
 
+_OPERATOR = re.compile(r"\s*(<>|<=|>=|[=<>+-])\s*")
+
+
+def with_blanks(expression: str) -> str:
+    """Return an expression of placeholders as people write it."""
+    return re.sub(r",\s*", ", ", _OPERATOR.sub(r" \1 ", expression))
+
+
 class Invalid(Exception):
     """What DynamoDB calls a ValidationException."""
 
