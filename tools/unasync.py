@@ -74,6 +74,7 @@ NAMES = {
     "aclose_quietly": "close_quietly",
     "apages": "pages",
     "ainvoke": "invoke",
+    "aread_object": "read_object",
     "aserves_stacks": "serves_stacks",
     "apause": "pause",
     "aturn": "turn",

@@ -186,6 +186,34 @@ class InfrastructureNotFoundError(InfrastructureError):
         super().__init__(f"no infrastructure named {stack_name!r}" + (f"; {hint}" if hint else ""))
 
 
+class ForeignTableError(InfrastructureError):
+    """The table was written by another program, or by another version. Nothing was changed.
+
+    ``found`` says what shows it. ``form`` is the form as ``limits export --from-table`` names it;
+    None for a table whose limits that command cannot read.
+    """
+
+    def __init__(self, table: str, found: str, form: str | None = None) -> None:
+        self.table = table
+        self.found = found
+        self.form = form
+        super().__init__(self.advice())
+
+    def advice(self, place: Sequence[str] = ()) -> str:
+        """Return the message; ``place`` are the options that name the region or the endpoint."""
+        advice = (
+            f"table {self.table!r} is not one of this version of zae-limiter: {self.found}; "
+            "nothing was changed; choose another stack"
+        )
+        if self.form is None:
+            return advice
+        from zae_limiter.shell_words import command_line
+
+        options = ("--from-table", self.table, "--form", self.form, *place)
+        export = command_line("limits", "export", options=options)
+        return f"{advice}, and copy limits and entities to it: {export}"
+
+
 class NamespaceNotFoundError(InfrastructureError):
     """There is no namespace with that name or id."""
 

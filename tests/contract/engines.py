@@ -6,6 +6,7 @@ of having the tests of it left out.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -37,6 +38,8 @@ DYNAMODB = BackendCapabilities(
     usage_history=True,
     infrastructure=True,
 )
+# For a server that is far away, as AWS is.
+MOMENT_S = float(os.environ.get("ZAEL_TEST_MOMENT_S", "0.3"))
 
 
 def dynamodb_url(stack: str) -> str:

@@ -22,6 +22,7 @@ ERRORS = [
     exceptions.StackOperationError("stack", "reason"),
     exceptions.StackAlreadyExistsError("stack", "reason"),
     exceptions.InfrastructureNotFoundError("stack", "hint"),
+    exceptions.ForeignTableError("table", "it has no version record", "composite"),
     exceptions.NamespaceNotFoundError("red"),
     exceptions.NamespaceStateError("red", "is active"),
     exceptions.EntityError("user", "text"),

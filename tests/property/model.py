@@ -89,6 +89,7 @@ class Share:
     keys: tuple[Key, ...]
     of_entity: bool
     of_child: frozenset[str] = frozenset()  # names of the limits that a child counts, too
+    of_call: bool = False  # the limits are those of a call
 
     @property
     def names(self) -> list[str]:
@@ -115,8 +116,12 @@ class Bucket:
             for pot in self.pots.values():
                 pot.counted = pot.net
 
-    def bring_to(self, share: Share, now_ms: int) -> None:
-        """Let the limits in force apply; limits of earlier calls go when they are full."""
+    def bring_to(self, share: Share, now_ms: int, through: Collection[str]) -> None:
+        """Let the limits in force apply; others go when they are full, and no usage with them.
+
+        ``through`` are the names that children have used in this hour. Configured limits stay where
+        a call brings its own.
+        """
         differs = False
         for key, limit in share.places:
             known = self.pots.get(key)
@@ -126,19 +131,24 @@ class Bucket:
                 self.pots[key] = known.at_limit(limit, now_ms)
             differs |= known is None or known.limit != limit
         if differs:
-            for key in [key for key in self.pots if key not in share.keys]:
-                self._drop_if_full(key, now_ms)
+            used = {name_of(key) for key, pot in self.pots.items() if pot.net != pot.counted}
+            used |= set(through)
+            others = [key for key in self.pots if key not in share.keys]
+            for key in sorted(others, key=is_plain):
+                if not (share.of_call and is_plain(key)):
+                    self._drop_if_full(key, now_ms, is_used=name_of(key) in used)
 
     def add(self, key: Key, limit: Limit, now_ms: int) -> Pot:
         pot = self.pots[key] = Pot(limit, Fraction(limit.capacity), now_ms)
         return pot
 
-    def _drop_if_full(self, key: Key, now_ms: int) -> None:
+    def _drop_if_full(self, key: Key, now_ms: int, *, is_used: bool) -> None:
         others = [each for each in self.pots if each != key and name_of(each) == name_of(key)]
-        if name_of(key) != key and others and self.pots[key].is_full(now_ms):
-            heir = name_of(key) if name_of(key) in others else others[0]
+        if (others or not is_used) and self.pots[key].is_full(now_ms):
             gone = self.pots.pop(key)
-            self.pots[heir].net += gone.net - gone.counted
+            if others:
+                heir = name_of(key) if name_of(key) in others else others[0]
+                self.pots[heir].net += gone.net - gone.counted
 
 
 @dataclass
@@ -276,7 +286,7 @@ class World:
                 limit.name if configured.get(limit.name, limit) == limit else (limit.name, limit)
                 for limit in override
             )
-            shares = [Share(entity, resource, override, keys, False)]
+            shares = [Share(entity, resource, override, keys, False, of_call=True)]
         elif found is not None:
             shares = [self._configured(entity, resource, *found)]
         else:
@@ -285,10 +295,11 @@ class World:
         if parent is None or not cascade:
             return shares
         above = self.limits(parent, resource)
+        of_call = above is None
         if above is None and override is not None:
             above = (override, False)  # a parent without limits is charged under those of the call
         if above is not None:
-            share = self._configured(parent, resource, *above)
+            share = replace(self._configured(parent, resource, *above), of_call=of_call)
             shares.append(replace(share, of_child=frozenset(shares[0].names)))
         return shares
 
@@ -305,7 +316,13 @@ class World:
         known = self.buckets.get((share.entity, share.resource))
         bucket = Bucket({}, now_ms // HOUR_MS) if known is None else known.copy()
         bucket.roll(now_ms)
-        bucket.bring_to(share, now_ms)
+        place = (share.entity, share.resource, bucket.hour)
+        through = [
+            name
+            for (*at, name), amount in self.through_children.items()
+            if tuple(at) == place and amount
+        ]
+        bucket.bring_to(share, now_ms, through)
         return bucket
 
     def plan(self, shares: list[Share], amounts: dict[str, int], now_ms: int) -> list[Part]:
@@ -513,6 +530,10 @@ class World:
         for key, pot in bucket.pots.items():
             assert pot.most(now_ms) > pot.limit.capacity, (entity, resource, key, pot)
             self._log(entity, resource, key, pot, now_ms).dormant = True
+
+
+def is_plain(key: Key) -> bool:
+    return name_of(key) == key
 
 
 def name_of(key: Key) -> str:

@@ -309,7 +309,7 @@ def test_reservations_of_one_write_are_due_in_order():
     hours = HourState("1.x", NOW_MS // 3_600_000, None, {"x": 0}, False)
     bucket = StoredBucket(image_of(state), "digest", hours, shard=Shard(1, 2))
     charge = BucketChange(in_force, {"x": 1000}, True, 1)
-    waiting = charge._replace(until_ms=NOW_MS + 5000)
+    waiting = replace(charge, until_ms=NOW_MS + 5000)
     at_once, *outcomes = applied_outcomes([charge, waiting, waiting, waiting], bucket, NOW_MS)
     assert not at_once.is_short
     assert at_once.reservation is None

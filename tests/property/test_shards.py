@@ -470,7 +470,7 @@ BUSY = ["split", "merge", "merge", "arrive", "charge", "charge", "give back"]
 DEFECTS = [
     TakesWhatIsNotThere,
     SplitsWhatIsNoLongerThere,
-    MergesChangedShards,
+    pytest.param(MergesChangedShards, marks=pytest.mark.slow),  # takes hundreds of examples
     KeepsTheRatesOfTheWhole,
 ]
 

@@ -13,7 +13,7 @@ import pytest
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 
 START_MS = 1_800_000_000_000
-SEEDS = range(5)
+SEEDS, MORE_SEEDS = range(2), range(2, 20)
 WATCH_S = 0.01
 PATIENT_S = 600.0
 
@@ -149,8 +149,13 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_no_caller_is_overtaken_and_no_free_slot_stays_idle(setting):
-    for seed in SEEDS:
+@pytest.mark.parametrize(
+    "seeds",
+    [SEEDS, pytest.param(MORE_SEEDS, marks=pytest.mark.slow)],
+    ids=["few families", "many families"],
+)
+def test_no_caller_is_overtaken_and_no_free_slot_stays_idle(setting, seeds):
+    for seed in seeds:
         family = Family(seed, setting).run()
         assert family.overtaken == [], f"seed {seed}"
         assert family.idle_s < 0.1, f"seed {seed}"

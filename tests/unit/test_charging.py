@@ -1,6 +1,7 @@
 """The embedded engines' operations over plain tables: charges, settlements, mending, usage."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -399,7 +400,7 @@ def test_what_came_through_a_child_is_counted_apart(store):
     force = configured(RPM, TPM)
 
     def taken(rpm):
-        store.charge(wanted(force, "team", rpm=rpm, tpm=5)._replace(through_child=names))
+        store.charge(replace(wanted(force, "team", rpm=rpm, tpm=5), through_child=names))
 
     taken(3)
     store.take(force, "team", rpm=2)

@@ -168,6 +168,17 @@ def test_limits_are_some_and_each_but_once():
         check_limits(many)
 
 
+@pytest.mark.parametrize(("slots", "rates", "fit"), [(8, 0, True), (9, 0, False), (4, 17, False)])
+def test_a_limit_on_calls_in_flight_counts_as_four(slots, rates, fit):
+    limits = [Limit.concurrent(f"s{place}", 5) for place in range(slots)]
+    limits += [Limit(f"n{place}", 1, 1, 1) for place in range(rates)]
+    if fit:
+        assert len(check_limits(limits)) == slots + rates
+        return
+    with pytest.raises(ValidationError, match="counts as 4"):
+        check_limits(limits)
+
+
 # --- amounts
 
 

@@ -65,6 +65,7 @@ EXPORTS = [
     "StackCreationError",
     "StackAlreadyExistsError",
     "InfrastructureNotFoundError",
+    "ForeignTableError",
     "NamespaceNotFoundError",
     "NamespaceStateError",
     "PermissionDenied",

@@ -36,6 +36,10 @@ SLOTS = Rate(5000, 0, 60_000)
 LATER, EARLIER = NOW + 50_000, NOW - 1000
 
 
+def bounds(move):
+    return move.low, move.high, move.add
+
+
 def image(free=5, holds=None):
     limits = {"parallel": LimitState(free * 1000, SLOTS)}
     return BucketImage(limits, 0, None, 0, holds={"parallel": holds or {}})
@@ -80,7 +84,7 @@ def test_taking_counts_slots_by_the_moment_that_they_expire():
     moment = ledger.take("parallel", 2)
     assert NOW + 50_000 <= moment <= NOW + 60_000
     assert ledger.applied() == image(3, {moment: 2})
-    assert ledger.move("parallel", asked=True)[1:4] == (2000, None, -2000)
+    assert bounds(ledger.move("parallel", asked=True)) == (2000, None, -2000)
 
 
 def test_expired_slots_are_free_for_the_write_that_sweeps_them():
@@ -88,7 +92,7 @@ def test_expired_slots_are_free_for_the_write_that_sweeps_them():
     moment = ledger.take("parallel", 1)
     (write,) = ledger.writes()
     assert (write.expired, write.added) == ({EARLIER: 3}, {moment: 1})
-    assert ledger.move("parallel", asked=True)[1:4] == (-2000, None, 2000)
+    assert bounds(ledger.move("parallel", asked=True)) == (-2000, None, 2000)
     assert swept(image(0, {EARLIER: 3, LATER: 2}), NOW) == image(3, {LATER: 2})
 
 
@@ -106,7 +110,7 @@ def test_renewing_moves_slots_and_changes_no_balance():
     ledger = SlotLedger(image(3, {LATER: 2}), NOW + 30_000)
     moment = ledger.renew(SlotHold("parallel", 2, LATER))
     assert ledger.applied() == image(3, {moment: 2})
-    assert ledger.move("parallel", asked=False)[1:4] == (None, None, 0)
+    assert bounds(ledger.move("parallel", asked=False)) == (None, None, 0)
 
 
 def test_a_rejected_caller_asks_again_soon_or_when_slots_expire():

@@ -1,7 +1,7 @@
 """Lines of thousands of callers: to join, to leave and to move up stays cheap for each of them."""
 
 import asyncio
-from time import thread_time
+from time import monotonic, thread_time
 
 import pytest
 
@@ -130,6 +130,75 @@ def test_the_next_caller_of_a_child_stands_before_siblings_that_came_later():
     assert len(lines) == 0
 
 
+class Waiter:
+    """Counts how often it is woken. The event loop of its caller may be closed."""
+
+    def __init__(self, *, is_closed=False):
+        self.is_closed, self.woken = is_closed, 0
+
+    def wake(self):
+        self.woken += 1
+        return not self.is_closed
+
+
+def queue_of(lines, *callers, parent_key=None):
+    """Let callers of one bucket each arrive; return their sleepers."""
+    sleepers = []
+    for number, waiter in enumerate(callers):
+        sleeper = Sleeper((f"child-{number}" if parent_key else "user", "api"))
+        sleeper.parent_key = parent_key
+        lines.arrive(sleeper)
+        lines.prepare(sleeper, lambda waiter=waiter: waiter)
+        lines.enter_queue(sleeper)
+        sleepers.append(sleeper)
+    return sleepers
+
+
+@pytest.mark.parametrize("parent_key", [None, ("parent", "api")])
+def test_callers_of_closed_event_loops_are_passed_when_they_are_woken(parent_key):
+    lines = WaitingLines()
+    closed, alive = Waiter(is_closed=True), Waiter()
+    *_, last = queue_of(lines, closed, closed, alive, parent_key=parent_key)
+    leaving = Sleeper(("child-0" if parent_key else "user", "api"))
+    leaving.parent_key = parent_key
+    lines.leave(leaving)
+    assert closed.woken == 2
+    assert alive.woken > 0
+    assert lines.is_head(last)
+
+
+@pytest.mark.parametrize("parent_key", [None, ("parent", "api")])
+def test_a_caller_that_does_not_act_is_passed_and_takes_its_place_again(parent_key):
+    lines = WaitingLines()
+    late, second, third = queue_of(lines, Waiter(), Waiter(), Waiter(), parent_key=parent_key)
+    assert not lines.is_head(second)
+    late.acts_by_s = 0.0
+    assert (lines.is_head(third), lines.is_head(second)) == (False, True)
+    assert second.waiter.woken > 0, "nobody else tells it that it has the turn"
+    assert lines.is_head(late)
+    assert not lines.is_head(second)
+    for sleeper in (late, second, third):
+        lines.leave(sleeper)
+    assert len(lines) == 0
+
+
+def test_thousands_of_callers_that_do_not_act_are_passed_at_once():
+    lines = WaitingLines()
+    sleepers = queue_of(lines, *[Waiter() for _ in range(5000)])
+    for sleeper in sleepers[:-1]:
+        sleeper.acts_by_s = 0.0
+    assert lines.is_head(sleepers[-1])
+
+
+def test_a_caller_that_rests_keeps_its_place_until_it_is_woken_in_vain():
+    lines = WaitingLines()
+    first, second = queue_of(lines, Waiter(), Waiter())
+    first.rest(3600)
+    lines.leave(Sleeper(("user", "api")))
+    assert first.acts_by_s - monotonic() < 60
+    assert not lines.is_head(second)
+
+
 class Beat:
     """Counts the callers that end between two steps of another task."""
 
@@ -169,7 +238,8 @@ async def cancel_all(limit, timeout_s, callers):
         beating.cancel()
         assert beat.ended > callers // 2
         assert all(isinstance(each, asyncio.CancelledError) for each in ended)
-        assert len(repo.charging.waiting_lines) == 0
+        charging = repo.charging
+        assert len(charging.slot_lines if limit.is_concurrent else charging.waiting_lines) == 0
         bucket = await repo.get_bucket("user", "api", limit.name)
         assert bucket.total_consumed_milli in (0, None)
         return beat.most

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from zae_limiter.admission.rebase import MAX_STORED
+from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, World
 
 TEN, TWENTY = Limit.per_minute("rpm", 10), Limit.per_minute("rpm", 20)
 TPM = Limit.per_minute("tpm", 100)
+
+
+def amounts_of(name: str, amount: int) -> dict[str, Any]:
+    """Return the amount of a limit whose name is made up, as keyword arguments."""
+    return {name: amount}
 
 
 class LiveChangeContract(Contract):
@@ -144,3 +155,38 @@ class LiveChangeContract(Contract):
             await lease.adjust(tpm=20)
         await world.configure(TEN, TPM)
         assert await world.limiter.available(USER, API) == {"rpm": 7, "tpm": 70}
+
+    async def test_a_renamed_limit_comes_back_with_its_level(self, world: World) -> None:
+        await world.configure(TEN)
+        await world.take(rpm=7)
+        for number in range(5):
+            await world.configure(Limit.per_minute(f"other-{number}", 10))
+            await world.take(**amounts_of(f"other-{number}", 1))
+        world.clock.advance(seconds=6)
+        await world.configure(TEN)
+        assert await world.limiter.available(USER, API) == {"rpm": 4}
+
+    async def test_renaming_limits_again_and_again_stops_no_acquire(self, world: World) -> None:
+        """A limit that is not in force any more leaves the bucket once it is full."""
+        for number in range(100):
+            await world.configure(Limit.per_minute(f"limit-{number}", 10))
+            await world.take(**amounts_of(f"limit-{number}", 10))
+            await world.refusal(**amounts_of(f"limit-{number}", 1))
+            world.clock.advance(minutes=3)
+
+    async def test_limits_without_room_in_the_bucket_are_refused_when_they_are_set(
+        self, world: World
+    ) -> None:
+        """All earlier limits are still needed, since none of them is full."""
+        names = [f"limit-{number}" for number in range(MAX_STORED)]
+        for name in names:
+            await world.repo.set_limits(USER, [Limit.per_day(name, 10)], API)
+            await world.take(**amounts_of(name, 5))
+        with pytest.raises(ValidationError, match=str(MAX_STORED)):
+            await world.repo.set_limits(USER, [TEN], API)
+        await world.take(**amounts_of(names[-1], 5))  # the limits in force are as before
+        await world.refusal(**amounts_of(names[-1], 1))
+        world.clock.advance(hours=25)
+        await world.take(**amounts_of(names[-1], 1))
+        await world.repo.set_limits(USER, [TEN], API)
+        await world.take(rpm=10)

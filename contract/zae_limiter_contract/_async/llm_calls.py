@@ -92,6 +92,16 @@ class LlmCallContract(Contract):
             assert await self.is_free(limited)
         assert await self.spent(limited) == (5, 5 * 5_100)
 
+    async def test_an_answer_without_usage_costs_at_most_its_max_tokens(
+        self, limited: World
+    ) -> None:
+        answer = {"choices": [{"message": {"content": "one two three"}}]}
+        for request, output in ({"max_tokens": 2}, 2), ({"max_tokens": 9}, 3), ({}, 3):
+            before = await limited.spent("tpm")
+            async with self.reserve(limited, request=request) as call:
+                assert call.record(answer) is None
+            assert await limited.spent("tpm") - before == ESTIMATE.input_tokens + output
+
     async def test_a_stream_holds_its_slot_until_it_is_read(self, limited: World) -> None:
         async with self.reserve(limited) as call:
             stream = call.stream(events())

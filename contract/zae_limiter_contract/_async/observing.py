@@ -118,7 +118,7 @@ class ShadowContract(Contract):
         fault = require_outage(world.spec)
         await world.configure(RPM)
         await world.take(rpm=1)
-        hasty, recorder = await world.open(request_timeout=0.3), Recorder()
+        hasty, recorder = await world.open(request_timeout=world.spec.moment_s), Recorder()
         limiter = RateLimiter(hasty, mode="shadow", hooks=recorder)
         await limiter.available(USER, API)
         async with limiter.acquire(USER, API, {"rpm": 2}) as charged:
@@ -211,7 +211,7 @@ class HookContract(Contract):
         fault, recorder = require_outage(world.spec), Recorder()
         await world.configure(RPM)
         await world.take(rpm=1)
-        limiter = RateLimiter(await world.open(request_timeout=0.3), hooks=recorder)
+        limiter = RateLimiter(await world.open(request_timeout=world.spec.moment_s), hooks=recorder)
         await limiter.available(USER, API)
         await _try_in(fault, limiter)
         assert recorder.names == ["on_outage", "on_outage"]

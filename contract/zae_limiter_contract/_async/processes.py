@@ -23,6 +23,7 @@ class ProcessContract(Contract):
             pytest.skip("this engine lives in one process")
         return world
 
+    # sync: @pytest.mark.slow  # the processes of the other tree do the same
     @pytest.mark.parametrize("at_once", [pytest.param(1, marks=pytest.mark.slow), 10])
     async def test_processes_win_exactly_as_often_as_there_are_tokens(
         self, shared_world: World, at_once: int

@@ -11,6 +11,7 @@ from math import inf
 
 import pytest
 
+from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
 from zae_limiter.hooks import Hooks, LostEvent
 from zae_limiter.models.limit import Limit
@@ -403,8 +404,7 @@ class SlotContract(Contract):
             await first.__aexit__(None, None, None)
 
         def waiting() -> int:
-            lines = world.repo.charging.waiting_lines
-            return 0 if lines is None else lines.waiting((USER, API))
+            return world.repo.charging.slot_lines.waiting((USER, API))
 
         calls: list[Callable[[], Awaitable[None]]] = [partial(wait, number) for number in (1, 2, 3)]
         await agather([*calls, release])
@@ -423,8 +423,7 @@ class SlotContract(Contract):
 
             async def pass_time() -> None:
                 async def is_waiting() -> bool:
-                    lines = world.repo.charging.waiting_lines
-                    return lines is not None and lines.waiting((USER, API)) == 1
+                    return world.repo.charging.slot_lines.waiting((USER, API)) == 1
 
                 await until(is_waiting)
                 world.clock.advance(ms=501)
@@ -439,66 +438,97 @@ class SlotContract(Contract):
         self, world: World
     ) -> None:
         await share_slots(world, 1)
-        served: list[int] = []
-        first = world.acquire(KEYS[0])
-        await first.__aenter__()
-        keys = [KEYS[0], KEYS[1], KEYS[0], KEYS[2], KEYS[1], KEYS[0], KEYS[2]]
+        await wait_in_one_order(world, [world.limiter])
 
-        async def wait(number: int, key: str) -> None:
-            async def is_next() -> bool:
-                return all_waiting() == number
+    async def test_callers_of_all_repositories_of_a_store_wait_in_one_order(
+        self, world: World
+    ) -> None:
+        await share_slots(world, 1)
+        other = RateLimiter(await world.open())
 
-            await until(is_next)
-            async with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
-                served.append(number)
+        def later() -> int:
+            return world.clock() + 500
 
-        async def release() -> None:
-            async def all_wait() -> bool:
-                return all_waiting() == len(keys)
-
-            await until(all_wait)
-            await first.__aexit__(None, None, None)
-
-        def all_waiting() -> int:
-            lines = world.repo.charging.waiting_lines
-            return 0 if lines is None else sum(lines.waiting((key, API)) for key in KEYS)
-
-        calls: list[Callable[[], Awaitable[None]]] = [
-            partial(wait, number, key) for number, key in enumerate(keys)
-        ]
-        await agather([*calls, release])
-        assert served == list(range(len(keys)))
-        assert all_waiting() == 0
-        assert await world.tokens("parallel", "team") == 1
+        await wait_in_one_order(world, [world.limiter, other, RateLimiter(world.repo, clock=later)])
 
     async def test_a_child_is_not_starved_by_the_calls_of_its_siblings(self, world: World) -> None:
         await share_slots(world, 2)
-        workers, most = 6, 120
-        began: list[str] = []  # the child of each call, in the order of arrival
-        passed: list[int] = []
+        await pass_busy_siblings(world, world.limiter)
 
-        async def work(key: str) -> None:
-            while not passed and len(began) < most:
-                await call(key)
+    async def test_a_child_is_not_starved_by_siblings_of_another_repository(
+        self, world: World
+    ) -> None:
+        await share_slots(world, 2)
+        await pass_busy_siblings(world, RateLimiter(await world.open()))
 
-        async def call(key: str) -> None:
-            began.append(key)
-            async with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
-                await asyncio.sleep(0.002)  # unasync: remove
-                # sync: time.sleep(0.002)
+    async def test_a_child_is_not_starved_by_siblings_of_another_clock(self, world: World) -> None:
+        await share_slots(world, 2)
+        await pass_busy_siblings(world, RateLimiter(world.repo, clock=world.clock))
 
-        async def wait() -> None:
-            async def is_busy() -> bool:
-                return len(began) > 2 * workers
 
-            await until(is_busy)
-            before = len(began)
-            async with world.limiter.acquire(KEYS[2], API, {}, timeout=WAIT_S):
-                passed.append(len(began) - before)
+async def wait_in_one_order(world: World, limiters: list[RateLimiter]) -> None:
+    """Let callers of siblings arrive one after the other, and check the order of their service."""
+    served: list[int] = []
+    first = world.acquire(KEYS[0])
+    await first.__aenter__()
+    keys = [KEYS[0], KEYS[1], KEYS[0], KEYS[2], KEYS[1], KEYS[0], KEYS[2]]
 
-        calls: list[Callable[[], Awaitable[None]]] = [
-            partial(work, KEYS[number % 2]) for number in range(workers)
-        ]
-        await agather([*calls, wait])
-        # Each worker may have begun its next call, which waits behind this one.
-        assert passed[0] <= 2 * workers
+    async def wait(number: int, key: str) -> None:
+        async def is_next() -> bool:
+            return all_waiting() == number
+
+        await until(is_next)
+        limiter = limiters[number % len(limiters)]
+        async with limiter.acquire(key, API, {}, timeout=WAIT_S):
+            served.append(number)
+
+    async def release() -> None:
+        async def all_wait() -> bool:
+            return all_waiting() == len(keys)
+
+        await until(all_wait)
+        await first.__aexit__(None, None, None)
+
+    def all_waiting() -> int:
+        return sum(world.repo.charging.slot_lines.waiting((key, API)) for key in KEYS)
+
+    calls: list[Callable[[], Awaitable[None]]] = [
+        partial(wait, number, key) for number, key in enumerate(keys)
+    ]
+    await agather([*calls, release])
+    assert served == list(range(len(keys)))
+    assert all_waiting() == 0
+    assert await world.tokens("parallel", "team") == 1
+
+
+async def pass_busy_siblings(world: World, limiter: RateLimiter) -> None:
+    """Let one call through ``limiter`` pass siblings that always wait for the same two slots."""
+    workers, most = 6, 120
+    began: list[str] = []  # the child of each call, in the order of arrival
+    passed: list[int] = []
+
+    async def work(key: str) -> None:
+        while not passed and len(began) < most:
+            await call(key)
+
+    async def call(key: str) -> None:
+        began.append(key)
+        async with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
+            await asyncio.sleep(0.002)  # unasync: remove
+            # sync: time.sleep(0.002)
+
+    async def wait() -> None:
+        async def is_busy() -> bool:
+            return len(began) > 2 * workers
+
+        await until(is_busy)
+        before = len(began)
+        async with limiter.acquire(KEYS[2], API, {}, timeout=WAIT_S):
+            passed.append(len(began) - before)
+
+    calls: list[Callable[[], Awaitable[None]]] = [
+        partial(work, KEYS[number % 2]) for number in range(workers)
+    ]
+    await agather([*calls, wait])
+    # Each worker may have begun its next call, which waits behind this one.
+    assert passed[0] <= 2 * workers

@@ -22,7 +22,8 @@ class EngineSpec:
     ``precision_milli`` is the number of millitokens by which a level may differ from exact
     arithmetic, and ``may_lag`` is the part of the capacity by which it may be lower. Tests of a
     long history set ``usage_retention_days``; None is the engine's default. ``snapshot_windows``
-    are the windows that usage queries offer.
+    are the windows that usage queries offer. ``moment_s`` is the request timeout of callers that
+    do not wait for an outage to end; a store far away needs more for its answers.
     """
 
     url: str
@@ -32,6 +33,7 @@ class EngineSpec:
     may_lag: Fraction = Fraction(0)
     usage_retention_days: int | None = None
     snapshot_windows: str = "hourly,daily,monthly"
+    moment_s: float = 0.3
 
     async def open(
         self,

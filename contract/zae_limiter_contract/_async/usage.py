@@ -12,6 +12,7 @@ from zae_limiter.exceptions import RateLimitExceeded
 from zae_limiter.models.limit import Limit
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.live_changes import amounts_of
 from zae_limiter_contract._async.spec import EngineSpec
 from zae_limiter_contract._async.world import (
     API,
@@ -44,6 +45,16 @@ class UsageContract(Contract):
             yield world
         finally:
             await world.close()
+
+    async def test_the_usage_of_renamed_limits_stays_counted(self, counted: World) -> None:
+        names = [f"limit-{number}" for number in range(60)]
+        for name in names:
+            await counted.configure(Limit.per_minute(name, 10))
+            await counted.take(**amounts_of(name, 3))
+            counted.clock.advance(minutes=3)
+        hours, _ = await counted.repo.get_usage_snapshots(USER, API, window_type="hourly")
+        used = [(name, amount) for hour in hours for name, amount in hour.counters.items()]
+        assert sorted(each for each in used if each[1]) == sorted((name, 3) for name in names)
 
     async def test_an_hour_counts_tokens_and_admitted_acquires(self, counted: World) -> None:
         await counted.configure(RPM, TPM)

@@ -94,6 +94,14 @@ class LlmCallContract(Contract):
             assert self.is_free(limited)
         assert self.spent(limited) == (5, 5 * 5_100)
 
+    def test_an_answer_without_usage_costs_at_most_its_max_tokens(self, limited: World) -> None:
+        answer = {"choices": [{"message": {"content": "one two three"}}]}
+        for request, output in ({"max_tokens": 2}, 2), ({"max_tokens": 9}, 3), ({}, 3):
+            before = limited.spent("tpm")
+            with self.reserve(limited, request=request) as call:
+                assert call.record(answer) is None
+            assert limited.spent("tpm") - before == ESTIMATE.input_tokens + output
+
     def test_a_stream_holds_its_slot_until_it_is_read(self, limited: World) -> None:
         with self.reserve(limited) as call:
             stream = call.stream(events())

@@ -120,7 +120,7 @@ class ShadowContract(Contract):
         fault = require_outage(world.spec)
         world.configure(RPM)
         world.take(rpm=1)
-        hasty, recorder = world.open(request_timeout=0.3), Recorder()
+        hasty, recorder = world.open(request_timeout=world.spec.moment_s), Recorder()
         limiter = SyncRateLimiter(hasty, mode="shadow", hooks=recorder)
         limiter.available(USER, API)
         with limiter.acquire(USER, API, {"rpm": 2}) as charged:
@@ -213,7 +213,7 @@ class HookContract(Contract):
         fault, recorder = require_outage(world.spec), Recorder()
         world.configure(RPM)
         world.take(rpm=1)
-        limiter = SyncRateLimiter(world.open(request_timeout=0.3), hooks=recorder)
+        limiter = SyncRateLimiter(world.open(request_timeout=world.spec.moment_s), hooks=recorder)
         limiter.available(USER, API)
         _try_in(fault, limiter)
         assert recorder.names == ["on_outage", "on_outage"]

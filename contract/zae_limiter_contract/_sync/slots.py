@@ -12,6 +12,7 @@ from math import inf
 
 import pytest
 
+from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.exceptions import RateLimitExceeded, ValidationError
 from zae_limiter.hooks import Hooks, LostEvent
 from zae_limiter.models.limit import Limit
@@ -399,8 +400,7 @@ class SlotContract(Contract):
             first.__exit__(None, None, None)
 
         def waiting() -> int:
-            lines = world.repo.charging.waiting_lines
-            return 0 if lines is None else lines.waiting((USER, API))
+            return world.repo.charging.slot_lines.waiting((USER, API))
 
         calls: list[Callable[[], None]] = [partial(wait, number) for number in (1, 2, 3)]
         gather([*calls, release])
@@ -419,8 +419,7 @@ class SlotContract(Contract):
 
             def pass_time() -> None:
                 def is_waiting() -> bool:
-                    lines = world.repo.charging.waiting_lines
-                    return lines is not None and lines.waiting((USER, API)) == 1
+                    return world.repo.charging.slot_lines.waiting((USER, API)) == 1
 
                 until(is_waiting)
                 world.clock.advance(ms=501)
@@ -433,65 +432,90 @@ class SlotContract(Contract):
 
     def test_siblings_wait_for_the_slots_of_their_parent_in_one_order(self, world: World) -> None:
         share_slots(world, 1)
-        served: list[int] = []
-        first = world.acquire(KEYS[0])
-        first.__enter__()
-        keys = [KEYS[0], KEYS[1], KEYS[0], KEYS[2], KEYS[1], KEYS[0], KEYS[2]]
+        wait_in_one_order(world, [world.limiter])
 
-        def wait(number: int, key: str) -> None:
-            def is_next() -> bool:
-                return all_waiting() == number
+    def test_callers_of_all_repositories_of_a_store_wait_in_one_order(self, world: World) -> None:
+        share_slots(world, 1)
+        other = SyncRateLimiter(world.open())
 
-            until(is_next)
-            with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
-                served.append(number)
+        def later() -> int:
+            return world.clock() + 500
 
-        def release() -> None:
-            def all_wait() -> bool:
-                return all_waiting() == len(keys)
-
-            until(all_wait)
-            first.__exit__(None, None, None)
-
-        def all_waiting() -> int:
-            lines = world.repo.charging.waiting_lines
-            return 0 if lines is None else sum(lines.waiting((key, API)) for key in KEYS)
-
-        calls: list[Callable[[], None]] = [
-            partial(wait, number, key) for number, key in enumerate(keys)
-        ]
-        gather([*calls, release])
-        assert served == list(range(len(keys)))
-        assert all_waiting() == 0
-        assert world.tokens("parallel", "team") == 1
+        wait_in_one_order(world, [world.limiter, other, SyncRateLimiter(world.repo, clock=later)])
 
     def test_a_child_is_not_starved_by_the_calls_of_its_siblings(self, world: World) -> None:
         share_slots(world, 2)
-        workers, most = 6, 120
-        began: list[str] = []  # the child of each call, in the order of arrival
-        passed: list[int] = []
+        pass_busy_siblings(world, world.limiter)
 
-        def work(key: str) -> None:
-            while not passed and len(began) < most:
-                call(key)
+    def test_a_child_is_not_starved_by_siblings_of_another_repository(self, world: World) -> None:
+        share_slots(world, 2)
+        pass_busy_siblings(world, SyncRateLimiter(world.open()))
 
-        def call(key: str) -> None:
-            began.append(key)
-            with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
-                time.sleep(0.002)
+    def test_a_child_is_not_starved_by_siblings_of_another_clock(self, world: World) -> None:
+        share_slots(world, 2)
+        pass_busy_siblings(world, SyncRateLimiter(world.repo, clock=world.clock))
 
-        def wait() -> None:
-            def is_busy() -> bool:
-                return len(began) > 2 * workers
 
-            until(is_busy)
-            before = len(began)
-            with world.limiter.acquire(KEYS[2], API, {}, timeout=WAIT_S):
-                passed.append(len(began) - before)
+def wait_in_one_order(world: World, limiters: list[SyncRateLimiter]) -> None:
+    """Let callers of siblings arrive one after the other, and check the order of their service."""
+    served: list[int] = []
+    first = world.acquire(KEYS[0])
+    first.__enter__()
+    keys = [KEYS[0], KEYS[1], KEYS[0], KEYS[2], KEYS[1], KEYS[0], KEYS[2]]
 
-        calls: list[Callable[[], None]] = [
-            partial(work, KEYS[number % 2]) for number in range(workers)
-        ]
-        gather([*calls, wait])
-        # Each worker may have begun its next call, which waits behind this one.
-        assert passed[0] <= 2 * workers
+    def wait(number: int, key: str) -> None:
+        def is_next() -> bool:
+            return all_waiting() == number
+
+        until(is_next)
+        limiter = limiters[number % len(limiters)]
+        with limiter.acquire(key, API, {}, timeout=WAIT_S):
+            served.append(number)
+
+    def release() -> None:
+        def all_wait() -> bool:
+            return all_waiting() == len(keys)
+
+        until(all_wait)
+        first.__exit__(None, None, None)
+
+    def all_waiting() -> int:
+        return sum(world.repo.charging.slot_lines.waiting((key, API)) for key in KEYS)
+
+    calls: list[Callable[[], None]] = [
+        partial(wait, number, key) for number, key in enumerate(keys)
+    ]
+    gather([*calls, release])
+    assert served == list(range(len(keys)))
+    assert all_waiting() == 0
+    assert world.tokens("parallel", "team") == 1
+
+
+def pass_busy_siblings(world: World, limiter: SyncRateLimiter) -> None:
+    """Let one call through ``limiter`` pass siblings that always wait for the same two slots."""
+    workers, most = 6, 120
+    began: list[str] = []  # the child of each call, in the order of arrival
+    passed: list[int] = []
+
+    def work(key: str) -> None:
+        while not passed and len(began) < most:
+            call(key)
+
+    def call(key: str) -> None:
+        began.append(key)
+        with world.limiter.acquire(key, API, {}, timeout=WAIT_S):
+            time.sleep(0.002)
+
+    def wait() -> None:
+        def is_busy() -> bool:
+            return len(began) > 2 * workers
+
+        until(is_busy)
+        before = len(began)
+        with limiter.acquire(KEYS[2], API, {}, timeout=WAIT_S):
+            passed.append(len(began) - before)
+
+    calls: list[Callable[[], None]] = [partial(work, KEYS[number % 2]) for number in range(workers)]
+    gather([*calls, wait])
+    # Each worker may have begun its next call, which waits behind this one.
+    assert passed[0] <= 2 * workers

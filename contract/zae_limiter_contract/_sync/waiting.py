@@ -26,6 +26,7 @@ from zae_limiter_contract.together import gather
 RPS = Limit.per_second("rps", 10)
 TIMEOUT_S = 50.0
 Call = Callable[[], None]
+ATTEMPTS = 5  # of a measurement of real time
 PATIENCE_S = 20.0  # a machine without a free core needs seconds to start some threads
 
 
@@ -76,6 +77,8 @@ class Line:
                     for _ in range(10):  # a caller that went on too early would do it now
                         pause()
                         time.sleep(0.0005)
+                    # A caller that looks now would take this moment for the present one.
+                    until(lambda: arrived() >= len(calls))
                     assert set(entered) == before
                 clock.set(self.started_ms + moment_ms)
                 due = {each for each, due_ms in expected.items() if due_ms <= moment_ms}
@@ -287,12 +290,18 @@ class WaitingContract(Contract):
 
     def test_real_time_is_waited_for_and_no_longer(self, world: World) -> None:
         world.repo.set_system_defaults([Limit.per_second("rps", 20)])
-        limiter = SyncRateLimiter(world.open(clock=None))
-        with Stopwatch() as since_empty:
-            with limiter.acquire(USER, API, {"rps": 20}):
-                pass
-            with Stopwatch() as watch:
-                with limiter.acquire(USER, API, {"rps": 2}, timeout=math.inf):
+        limiter = SyncRateLimiter(world.open(clock=None, request_timeout=10))
+        measured = []
+        for number in range(ATTEMPTS):
+            entity_id = f"user-{number}"
+            with Stopwatch() as since_empty:
+                with limiter.acquire(entity_id, API, {"rps": 20}):
                     pass
-        assert since_empty.seconds > 0.08  # the clock may be corrected meanwhile
-        assert watch.within(0.1)
+                with Stopwatch() as watch:
+                    with limiter.acquire(entity_id, API, {"rps": 2}, timeout=math.inf):
+                        pass
+            # The clock may be corrected meanwhile, by more than that on a starved machine.
+            if since_empty.seconds > 0.08 and watch.within(0.1):
+                return
+            measured.append((since_empty, watch))
+        pytest.fail(f"not once: {measured}")

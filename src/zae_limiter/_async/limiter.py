@@ -144,6 +144,7 @@ class RateLimiter(Management):
         call_type: Callable[..., AcquireCall] = AcquireCall
         if timeout is not None:
             call_type = _call_type(timeout, observer)
+        policy = self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
         call = call_type(
             entity_id=entity_id,
             resource=resource,
@@ -154,9 +155,7 @@ class RateLimiter(Management):
             keeps_on_error=keeps_on_error,
             speculative=self.speculative_writes,
             cascade=cascade,
-            on_unavailable=(
-                self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-            ),
+            on_unavailable=policy,
             observer=observer,
         )
         return Acquire(call, amounts)

@@ -16,7 +16,14 @@ from zae_limiter.concurrency.calls import ALastCalls, acaller_id, aclose_quietly
 
 # sync: from zae_limiter.concurrency.shield import shield
 from zae_limiter.exceptions import LeaseExpiredError, RateLimiterUnavailable, ValidationError
-from zae_limiter.llm.estimates import Estimate, Estimator, MaxTokens, count_tokens, resolve
+from zae_limiter.llm.estimates import (
+    Estimate,
+    Estimator,
+    MaxTokens,
+    count_tokens,
+    output_cap,
+    resolve,
+)
 from zae_limiter.llm.feedback import RequestCount, count_into
 from zae_limiter.llm.inputs import CountTokens
 from zae_limiter.llm.records import CallRecord, StreamRecord
@@ -54,6 +61,7 @@ class LlmReservation:
             DEFAULT_METER if meter is None else meter,
             count=count,
             charge_refused=charge_refused,
+            most_output=output_cap(request),
         )
         self._observe: Observer | None = getattr(estimator, "observe", None)
         self._resource = resource

@@ -36,9 +36,10 @@ from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.shards.combined import CombinedImage
 from zae_limiter.admission.shards.tree import WHOLE
 from zae_limiter.concurrency.calls import apause, awithin
+from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.waiter import ALineWaiter
-from zae_limiter.concurrency.waiting_line import Sleeper, line_key
+from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines, line_key
 from zae_limiter.exceptions import RateLimitExceeded, ZAELimiterError
 from zae_limiter.models.status import LimitStatus
 
@@ -93,8 +94,19 @@ class WaitingCall(AcquireCall):
             charging.buckets.count(charging.namespace_id, ended)
 
 
+_lines_guard = SignalSafeLock()
+
+
 class TokenWaiting(WaitingCharge):
     """A charge that waits for tokens, bucket by bucket."""
+
+    def _lines_to_join(self) -> WaitingLines:
+        charging = self._charging
+        with _lines_guard:
+            lines = charging.waiting_lines
+            if lines is None:
+                lines = charging.waiting_lines = WaitingLines()
+            return lines
 
     async def charge(self, scope: Scope) -> Grant:
         """Charge all buckets, one after the other, each when it is due; or raise.

@@ -7,7 +7,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from zae_limiter._async.acquire import logged
-from zae_limiter._async.repository.charging import ChargeService
 from zae_limiter._async.repository.config_reads import Fresh
 from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.request import (
@@ -21,7 +20,6 @@ from zae_limiter.admission.request import (
 from zae_limiter.admission.reservation import Reservation
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.calls import aturn
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.waiter import ALineWaiter
@@ -62,10 +60,14 @@ class WaitingCharge:
         self._call = call
         self._amounts = amounts
         self._charging = call.charging
-        self._lines = lines_of(self._charging)
+        self._lines = self._lines_to_join()
         self._time = WaitTime(call.timeout, self._charging.clock)
         self._taken: list[Taken] = []
         self._sleepers: list[Sleeper] = []
+
+    def _lines_to_join(self) -> WaitingLines:
+        """Return the lines that this caller waits in."""
+        raise NotImplementedError
 
     async def give_back(self) -> None:
         """Refund the charges of a caller that was stopped or failed. Callers behind it move up."""
@@ -92,12 +94,17 @@ class WaitingCharge:
                 for grant in returned:
                     self._lines.note_credit(grant)
                     if grant.holds:
-                        self._lines.slots_returned(grant)
+                        self._charging.slot_lines.slots_returned(grant)
 
     # --- asking
 
-    async def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
-        """Reserve in the bucket with this number, or charge all buckets at once (None)."""
+    async def _ask(
+        self, number: int | None, taken: Taken, *, reads_first: bool = False
+    ) -> Grant | Rejection:
+        """Reserve in the bucket with this number, or charge all buckets at once (None).
+
+        With ``reads_first`` the store reads the buckets, instead of rejecting from its cache.
+        """
         self._taken.append(taken)
         charging = self._charging
         breaker, timeout_s = charging.breaker, charging.request_timeout
@@ -105,10 +112,10 @@ class WaitingCharge:
             breaker.check()
         deadline = None if timeout_s is None else Deadline(timeout_s)
         try:
-            outcome = await self._charge(number, taken, deadline, None)
+            outcome = await self._charge(number, taken, deadline, None, reads_first)
             if isinstance(outcome, StaleLimits):
                 fresh = Fresh(outcome.version, self._stamp_ms)
-                outcome = await self._charge(number, taken, deadline, fresh)
+                outcome = await self._charge(number, taken, deadline, fresh, reads_first)
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
@@ -117,7 +124,12 @@ class WaitingCharge:
         return outcome
 
     async def _charge(
-        self, number: int | None, taken: Taken, deadline: Deadline | None, fresh: Fresh | None
+        self,
+        number: int | None,
+        taken: Taken,
+        deadline: Deadline | None,
+        fresh: Fresh | None,
+        reads_first: bool,
     ) -> ChargeOutcome:
         charging, clock = self._charging, self._charging.clock
         scope, self._stamp_ms = await charging.scope(self._call, clock(), deadline, fresh)
@@ -132,7 +144,7 @@ class WaitingCharge:
             clock=clock,
             now_ms=self._stamp_ms,
             refreshed=fresh is not None,
-            speculative=self._call.speculative,
+            speculative=self._call.speculative and not reads_first,
             deadline=deadline,
             until_ms=until_ms,
         )
@@ -150,7 +162,8 @@ class WaitingCharge:
         while True:
             waiter = self._lines.prepare(queued, ALineWaiter)
             seconds = self._time.left_s()
-            if self._lines.is_head(queued):
+            is_head = self._lines.is_head(queued)
+            if is_head:
                 if again_ms is None:
                     return
                 if queued.paused_until_ms:  # it becomes earlier if the pause is lifted
@@ -158,6 +171,9 @@ class WaitingCharge:
                 seconds = min(seconds, self._time.seconds_to(again_ms))
             if seconds <= 0:
                 return
+            if not is_head:
+                seconds = min(seconds, self._lines.look_s(queued))
+            queued.rest(seconds)
             await self._sleep(waiter, seconds)
 
     async def _sleep(self, waiter: ALineWaiter, seconds: float) -> bool:
@@ -193,15 +209,3 @@ class WaitingCharge:
                 if charge.entity_id != listed[0].entity_id:
                     before += statuses(charge, reservation.image_without_it(), now_ms)
         return logged(self._call, RateLimitExceeded([*before, *listed], now_ms))
-
-
-_lines_guard = SignalSafeLock()
-
-
-def lines_of(charging: ChargeService) -> WaitingLines:
-    """Return the waiting lines that all limiters of one repository share."""
-    with _lines_guard:
-        lines = charging.waiting_lines
-        if lines is None:
-            lines = charging.waiting_lines = WaitingLines()
-        return lines

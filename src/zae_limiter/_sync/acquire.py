@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from time import monotonic
 from types import TracebackType
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _DEBUG = 10  # logging.DEBUG; `import zae_limiter` does not import logging
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class AcquireCall:
     """The arguments of one acquire, and the calls to the store that it makes.
 
@@ -98,21 +98,13 @@ class AcquireCall:
         try:
             scope, now_ms = charging.scope(self, clock(), deadline)
             charges = scope.charges(amounts, "consume", is_acquire)
-            request = ChargeRequest(
-                charges=charges,
-                clock=clock,
-                now_ms=now_ms,
-                refreshed=False,
-                is_acquire=is_acquire,
-                speculative=self.speculative,
-                deadline=deadline,
-                until_ms=None,
-            )
+            request = ChargeRequest(charges, clock, now_ms, deadline, is_acquire, self.speculative)
             outcome = charging.buckets.charge(charging.namespace_id, request, receipt)
             if type(outcome) is StaleLimits:
                 fresh = Fresh(outcome.version, now_ms)
                 scope, now_ms = charging.scope(self, clock(), deadline, fresh)
-                request = request._replace(
+                request = replace(
+                    request,
                     charges=scope.charges(amounts, "consume", is_acquire),
                     now_ms=now_ms,
                     refreshed=True,

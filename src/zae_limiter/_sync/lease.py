@@ -263,9 +263,8 @@ class SyncLease:
         self._wake_slot_waiters()
 
     def _wake_slot_waiters(self) -> None:
-        lines = self._call.charging.waiting_lines
-        if lines is not None and self._grant is not None:
-            lines.slots_returned(self._grant)
+        if self._grant is not None:
+            self._call.charging.slot_lines.slots_returned(self._grant)
 
     def _hold(self, grant: Grant) -> None:
         """Hold the slots of a grant until the block ends."""

@@ -2,10 +2,11 @@
 # src/zae_limiter/_async/slot_waiting.py
 """Acquires that wait for slots. They cannot reserve, since no call knows when it will end.
 
-The callers of a process wait in the order of arrival; if they share a parent with slots, this holds
-for the callers of all its children together. Only the first caller looks at the buckets, now and
-then and whenever a lease of this process gives slots back, and asks for slots when they are free. A
-caller that its own bucket rejects steps aside, so that its siblings can take the parent's slots.
+The callers of a process wait in the order of arrival, whichever repository of the store they use.
+If they share a parent with slots, this holds for the callers of all its children together. Only the
+first caller looks at the buckets, now and then and whenever a lease of this process gives slots
+back, and asks for slots when they are free. A caller that its own bucket rejects steps aside, so
+that its siblings can take the parent's slots.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from zae_limiter.admission.reservation import longest_pause_s
 from zae_limiter.admission.resolution import Scope
 from zae_limiter.admission.slots import RETRY_S
 from zae_limiter.concurrency.waiter import Waiter
-from zae_limiter.concurrency.waiting_line import Sleeper
+from zae_limiter.concurrency.waiting_line import Sleeper, WaitingLines
 from zae_limiter.models.status import LimitStatus
 
 # The time between two looks. It is short at first, for calls that end soon, and then becomes
@@ -34,9 +35,13 @@ SPREAD = (0.5, 1.0)  # random, so that processes do not look at the same moment
 class SlotWaiting(WaitingCharge):
     """A charge that waits for slots, and for the tokens of the same buckets."""
 
+    def _lines_to_join(self) -> WaitingLines:
+        return self._charging.slot_lines
+
     def charge(self, scope: Scope) -> Grant:
         """Return when all buckets of the call have granted it; raise at the deadline."""
-        lines, queued, pause_s, asks = self._lines, self._arrive(scope), LEAST_LOOK_S, True
+        lines, queued, pause_s = self._lines, self._arrive(scope), LEAST_LOOK_S
+        asks, has_seen_room = True, False
         try:
             if lines.has_queue(queued.key, queued.parent_key):
                 lines.enter_queue(queued)
@@ -46,10 +51,14 @@ class SlotWaiting(WaitingCharge):
                 waiter = lines.prepare(queued, Waiter)
                 asks = asks and not queued.is_aside and lines.is_head(queued)
                 outcome = self._ask(None, Taken()) if asks else self._look_at_all()
+                if isinstance(outcome, Rejection) and asks and has_seen_room:
+                    # This repository may remember a rejection from before another one gave back.
+                    outcome = self._ask(None, Taken(), reads_first=True)
                 if isinstance(outcome, Grant):
                     return outcome
                 refusing = {each.entity_id for each in outcome.statuses if each.exceeded}
-                if not refusing:
+                has_seen_room = not refusing
+                if has_seen_room:
                     asks = self._has_turn(queued, outcome.statuses)
                     continue
                 seconds = self._pause_s(outcome.statuses, pause_s)
@@ -57,6 +66,7 @@ class SlotWaiting(WaitingCharge):
                 lines.enter_queue(queued)
                 asks = False
                 if lines.is_head(queued):
+                    queued.rest(seconds)
                     woken = self._sleep(waiter, seconds)
                     asks = self._time.left_s() <= 0  # at the deadline it asks for the last time
                     pause_s = LEAST_LOOK_S if woken else min(MOST_LOOK_S, 2 * pause_s)

@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.acquire import logged
-from zae_limiter._sync.repository.charging import ChargeService
 from zae_limiter._sync.repository.config_reads import Fresh
 from zae_limiter.admission.charge import statuses
 from zae_limiter.admission.request import (
@@ -23,7 +22,6 @@ from zae_limiter.admission.request import (
 from zae_limiter.admission.reservation import Reservation
 from zae_limiter.clock import Deadline
 from zae_limiter.concurrency.calls import turn
-from zae_limiter.concurrency.locks import SignalSafeLock
 from zae_limiter.concurrency.receipt import Receipt
 from zae_limiter.concurrency.wait_time import Steered, WaitTime
 from zae_limiter.concurrency.waiter import Waiter
@@ -64,10 +62,14 @@ class WaitingCharge:
         self._call = call
         self._amounts = amounts
         self._charging = call.charging
-        self._lines = lines_of(self._charging)
+        self._lines = self._lines_to_join()
         self._time = WaitTime(call.timeout, self._charging.clock)
         self._taken: list[Taken] = []
         self._sleepers: list[Sleeper] = []
+
+    def _lines_to_join(self) -> WaitingLines:
+        """Return the lines that this caller waits in."""
+        raise NotImplementedError
 
     def give_back(self) -> None:
         """Refund the charges of a caller that was stopped or failed. Callers behind it move up."""
@@ -94,12 +96,17 @@ class WaitingCharge:
                 for grant in returned:
                     self._lines.note_credit(grant)
                     if grant.holds:
-                        self._lines.slots_returned(grant)
+                        self._charging.slot_lines.slots_returned(grant)
 
     # --- asking
 
-    def _ask(self, number: int | None, taken: Taken) -> Grant | Rejection:
-        """Reserve in the bucket with this number, or charge all buckets at once (None)."""
+    def _ask(
+        self, number: int | None, taken: Taken, *, reads_first: bool = False
+    ) -> Grant | Rejection:
+        """Reserve in the bucket with this number, or charge all buckets at once (None).
+
+        With ``reads_first`` the store reads the buckets, instead of rejecting from its cache.
+        """
         self._taken.append(taken)
         charging = self._charging
         breaker, timeout_s = charging.breaker, charging.request_timeout
@@ -107,10 +114,10 @@ class WaitingCharge:
             breaker.check()
         deadline = None if timeout_s is None else Deadline(timeout_s)
         try:
-            outcome = self._charge(number, taken, deadline, None)
+            outcome = self._charge(number, taken, deadline, None, reads_first)
             if isinstance(outcome, StaleLimits):
                 fresh = Fresh(outcome.version, self._stamp_ms)
-                outcome = self._charge(number, taken, deadline, fresh)
+                outcome = self._charge(number, taken, deadline, fresh, reads_first)
         except RateLimiterUnavailable as error:
             breaker.failed(error)
             raise
@@ -119,7 +126,12 @@ class WaitingCharge:
         return outcome
 
     def _charge(
-        self, number: int | None, taken: Taken, deadline: Deadline | None, fresh: Fresh | None
+        self,
+        number: int | None,
+        taken: Taken,
+        deadline: Deadline | None,
+        fresh: Fresh | None,
+        reads_first: bool,
     ) -> ChargeOutcome:
         charging, clock = self._charging, self._charging.clock
         scope, self._stamp_ms = charging.scope(self._call, clock(), deadline, fresh)
@@ -134,7 +146,7 @@ class WaitingCharge:
             clock=clock,
             now_ms=self._stamp_ms,
             refreshed=fresh is not None,
-            speculative=self._call.speculative,
+            speculative=self._call.speculative and not reads_first,
             deadline=deadline,
             until_ms=until_ms,
         )
@@ -152,7 +164,8 @@ class WaitingCharge:
         while True:
             waiter = self._lines.prepare(queued, Waiter)
             seconds = self._time.left_s()
-            if self._lines.is_head(queued):
+            is_head = self._lines.is_head(queued)
+            if is_head:
                 if again_ms is None:
                     return
                 if queued.paused_until_ms:  # it becomes earlier if the pause is lifted
@@ -160,6 +173,9 @@ class WaitingCharge:
                 seconds = min(seconds, self._time.seconds_to(again_ms))
             if seconds <= 0:
                 return
+            if not is_head:
+                seconds = min(seconds, self._lines.look_s(queued))
+            queued.rest(seconds)
             self._sleep(waiter, seconds)
 
     def _sleep(self, waiter: Waiter, seconds: float) -> bool:
@@ -195,15 +211,3 @@ class WaitingCharge:
                 if charge.entity_id != listed[0].entity_id:
                     before += statuses(charge, reservation.image_without_it(), now_ms)
         return logged(self._call, RateLimitExceeded([*before, *listed], now_ms))
-
-
-_lines_guard = SignalSafeLock()
-
-
-def lines_of(charging: ChargeService) -> WaitingLines:
-    """Return the waiting lines that all limiters of one repository share."""
-    with _lines_guard:
-        lines = charging.waiting_lines
-        if lines is None:
-            lines = charging.waiting_lines = WaitingLines()
-        return lines

@@ -126,9 +126,8 @@ def taken(state: LimitState, amount_milli: int, now_ms: int) -> LimitState:
     rate = state.rate
     full = rate.capacity_milli - accrued_since_epoch(rate, now_ms)
     balance = min(state.balance_milli, full)  # tokens that overflowed in idle time are lost
-    return state._replace(
-        balance_milli=balance - amount_milli, consumed_milli=state.consumed_milli + amount_milli
-    )
+    consumed = state.consumed_milli + amount_milli
+    return LimitState(balance - amount_milli, rate, consumed, state.counted_milli)
 
 
 def statuses(charge: Charge, seen: BucketImage, now_ms: int) -> list[LimitStatus]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zae_limiter.admission.image import BucketImage, is_paused
-from zae_limiter.admission.moves import held_milli
+from zae_limiter.admission.image import BucketImage, is_paused, level_milli
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import swept
 
@@ -36,7 +35,7 @@ def fits(
         image = swept(image, now_ms)
     for key, amount in amounts_milli.items():
         state = image.limits[key]
-        level = held_milli(state, returned_milli.get(key, 0), now_ms) - taken_milli.get(key, 0)
+        level = level_milli(state, now_ms, returned_milli.get(key, 0)) - taken_milli.get(key, 0)
         if until_ms is not None:
             level += advance_milli(state.rate, amount, now_ms, until_ms)
         if level < amount:

@@ -106,10 +106,11 @@ def full_balance(rate: Rate, now_ms: int) -> int:
     return rate.capacity_milli - accrued_since_epoch(rate, now_ms)
 
 
-def level_milli(state: LimitState, now_ms: int) -> int:
-    """Return the tokens that a limit holds; negative while in debt."""
+def level_milli(state: LimitState, now_ms: int, returned_milli: int = 0) -> int:
+    """Return the tokens that a limit holds, after a credit if any; negative while in debt."""
     rate = state.rate
-    return min(rate.capacity_milli, state.balance_milli + accrued_since_epoch(rate, now_ms))
+    value = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
+    return min(rate.capacity_milli, value)
 
 
 def reaches_ms(state: LimitState, wanted_milli: int) -> int:

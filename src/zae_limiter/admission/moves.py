@@ -9,7 +9,7 @@ that the store refuses a wrong guess and never over-admits.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from zae_limiter.admission.image import (
     BucketImage,
@@ -21,7 +21,8 @@ from zae_limiter.admission.image import (
 )
 
 
-class Wanted(NamedTuple):
+@dataclass(slots=True)
+class Wanted:
     """Amounts for one limit in one write: charged, owed (debts) and returned (credits).
 
     Credits are applied first, then debts, then charges. ``asked`` is True if a charge is among
@@ -37,6 +38,11 @@ class Wanted(NamedTuple):
     needed_milli: int | None = None
     uncounted_milli: int = 0
 
+    @classmethod
+    def charge(cls, amount_milli: int) -> Wanted:
+        """Return the amounts of a single charge."""
+        return cls(amount_milli, 0, 0, True)
+
     @property
     def taken_milli(self) -> int:
         return self.charged_milli + self.owed_milli
@@ -47,7 +53,8 @@ class Wanted(NamedTuple):
         return self.taken_milli - self.returned_milli - self.uncounted_milli
 
 
-class Move(NamedTuple):
+@dataclass(slots=True)
+class Move:
     """The change of one limit by a write: ``add`` to the balance, or ``put`` another in its place.
 
     For a move that takes tokens these are the branches plain and clamp. The write is refused unless
@@ -170,13 +177,6 @@ def rebase_move(key: str, state: LimitState, rate: Rate, now_ms: int) -> Move:
     if state.balance_milli + before > smaller:
         return Move(key=key, low=smaller - before, high=None, add=0, put=smaller - after)
     return Move(key=key, low=None, high=smaller - before, add=before - after, put=None)
-
-
-def held_milli(state: LimitState, returned_milli: int, now_ms: int) -> int:
-    """Return the level after a credit."""
-    rate = state.rate
-    value = state.balance_milli + accrued_since_epoch(rate, now_ms) + returned_milli
-    return min(rate.capacity_milli, value)
 
 
 def surplus_milli(state: LimitState, now_ms: int) -> int:

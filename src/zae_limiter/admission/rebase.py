@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from zae_limiter.admission.image import (
     HOUR_MS,
@@ -11,13 +11,19 @@ from zae_limiter.admission.image import (
     Rate,
     full_balance,
     is_full,
+    is_slots,
 )
 from zae_limiter.admission.in_force import InForce, is_alias, plain_name
 from zae_limiter.admission.moves import rebase_move
+from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.limit import CONCURRENT_PLACES
 
-MAX_STORED = 64  # twice the limits that one call may bring; it bounds the size of an item
+# The limits that one bucket may hold; one on calls in flight counts as CONCURRENT_PLACES. Some
+# writes name each of them, and DynamoDB takes 4,096 bytes and 300 operators in an expression:
+# tests/unit/dynamodb/test_longest_writes.py measures the longest of every kind.
+MAX_STORED = 44
 
 
 def full_bucket(in_force: InForce, now_ms: int) -> BucketImage:
@@ -58,24 +64,43 @@ def is_newer(image: BucketImage, in_force: InForce) -> bool:
 def rebase(image: BucketImage, in_force: InForce, now_ms: int) -> BucketImage:
     """Return the bucket with the limits in force.
 
-    A limit with other parameters keeps its level, and a missing limit is added full. Limits that
-    are not in force stay in the bucket, but those that earlier calls brought are dropped once full.
+    A limit with other parameters keeps its level, and a missing limit is added full. A limit that
+    is not in force stays in the bucket until it is full, which is the same as absent. Calls with
+    limits of their own drop configured limits only for room: the next call needs them again.
     """
     limits = dict(image.limits)
     for key, rate in zip(in_force.keys, in_force.rates, strict=True):
         state = limits.get(key)
         limits[key] = full_limit(rate, now_ms) if state is None else at_rate(state, rate, now_ms)
-    _drop_full_aliases(limits, in_force.keys, now_ms)
-    if len(limits) > MAX_STORED:
-        raise ValidationError(
-            "limits",
-            len(limits),
-            f"a bucket holds at most {MAX_STORED} different limits, those of recent calls "
-            "included; store changing limits with set_limits()",
-        )
+    target = image._replace(limits=limits)
+    for key in droppable(target, in_force.keys, now_ms):
+        if is_alias(key) or in_force.governing_version or not has_room(limits):
+            drop(key, limits)
+    if not has_room(limits):
+        raise too_many_stored(len(limits))
     version = max(image.config_version, in_force.governing_version)
     rebased = image._replace(limits=limits, config_version=version)
     return with_slot_limits(rebased) if in_force.slot_keys or image.holds else rebased
+
+
+def with_others(
+    target: BucketImage,
+    before: BucketImage,
+    keys: Collection[str],
+    rates: Mapping[str, Rate],
+    shard: Shard,
+    now_ms: int,
+) -> BucketImage:
+    """Return ``target`` with all these limits: as they were in ``before``, or else full.
+
+    ``rates`` are those of the whole bucket, of which ``target`` is one shard.
+    """
+    added = {
+        key: before.limits.get(key) or full_limit(effective(rates[key], shard), now_ms)
+        for key in keys
+        if key not in target.limits
+    }
+    return target._replace(limits={**target.limits, **added}) if added else target
 
 
 def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
@@ -86,37 +111,82 @@ def at_rate(state: LimitState, rate: Rate, now_ms: int) -> LimitState:
     return state._replace(balance_milli=balance, rate=rate)
 
 
-def _drop_full_aliases(limits: dict[str, LimitState], wanted: Collection[str], now_ms: int) -> None:
-    """Drop full limits of earlier calls, and add their usage to another limit of the same name."""
-    for key in [key for key in limits if is_alias(key) and key not in wanted]:
-        if namesake(key, limits) is not None and is_full(limits[key], now_ms):
-            _drop(key, limits)
+def droppable(image: BucketImage, wanted: Collection[str], now_ms: int) -> list[str]:
+    """Return the full limits that are not wanted and whose usage is not lost with them.
+
+    The usage of the current hour is either nothing, or another limit of the same name inherits it.
+    """
+    remaining = dict.fromkeys(image.limits)
+    found = []
+    for key in sorted(image.limits, key=is_plain):  # aliases first: plain names inherit
+        if key in wanted or not is_full(image.limits[key], now_ms):
+            continue
+        if namesake(key, remaining) is not None or is_unused(image, plain_name(key)):
+            del remaining[key]
+            found.append(key)
+    return found
 
 
-def _drop(key: str, limits: dict[str, LimitState]) -> None:
+def is_plain(key: str) -> bool:
+    return not is_alias(key)
+
+
+def is_unused(image: BucketImage, name: str) -> bool:
+    """Tell whether no limit of a plain name has counted anything in the current hour."""
+    if image.through_children and image.through_children.get(name):
+        return False
+    return all(
+        state.consumed_milli == state.counted_milli
+        for key, state in image.limits.items()
+        if plain_name(key) == name
+    )
+
+
+def drop(key: str, limits: dict[str, LimitState]) -> None:
+    """Remove a limit, and add its usage of this hour to another limit of the same name."""
     dropped = limits.pop(key)
-    heir = namesake(key, limits)
-    assert heir is not None, "the usage of a dropped limit needs another limit of the same name"
     uncounted = dropped.consumed_milli - dropped.counted_milli
-    kept = limits[heir]
-    limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+    heir = namesake(key, limits)
+    if heir is not None:
+        kept = limits[heir]
+        limits[heir] = kept._replace(consumed_milli=kept.consumed_milli + uncounted)
+    else:
+        assert not uncounted, "the usage of a dropped limit needs another limit of the same name"
+
+
+def has_room(limits: Mapping[str, LimitState]) -> bool:
+    """Tell whether one bucket may hold all these limits."""
+    places = sum(CONCURRENT_PLACES if is_slots(state.rate) else 1 for state in limits.values())
+    return places <= MAX_STORED
+
+
+def too_many_stored(count: int) -> ValidationError:
+    """Return the error for a bucket that has no room for the limits in force."""
+    return ValidationError(
+        "limits",
+        count,
+        f"a bucket holds at most {MAX_STORED} different limits, and other limits leave it once "
+        "they are full and their hour of usage is over; use fewer different limits",
+    )
 
 
 def namesake(key: str, limits: Collection[str]) -> str | None:
     """Return the stored name of another limit with the same plain name; None if there is none."""
     name = plain_name(key)
-    if name in limits:
+    if name in limits and name != key:
         return name
     return next((other for other in limits if other != key and plain_name(other) == name), None)
 
 
-def without_drops(before: BucketImage, target: BucketImage, *, allowed: int = 0) -> BucketImage:
-    """Return ``target`` with the dropped limits of ``before`` put back, except ``allowed`` of them.
+def without_drops(
+    before: BucketImage, target: BucketImage, allowed: Collection[str] = ()
+) -> BucketImage:
+    """Return ``target`` with the dropped limits of ``before`` put back, except the allowed ones.
 
-    Some writes cannot drop limits at all, and others can drop one.
+    Some writes cannot drop limits at all, and others can drop a few.
     """
     dropped = [key for key in before.limits if key not in target.limits]
-    if len(dropped) <= allowed:
+    if all(key in allowed for key in dropped):
         return target
     limits = {
         key: state._replace(
@@ -125,6 +195,8 @@ def without_drops(before: BucketImage, target: BucketImage, *, allowed: int = 0)
         for key, state in target.limits.items()
     }
     limits |= {key: before.limits[key] for key in dropped}
-    for key in dropped[:allowed]:
-        _drop(key, limits)
-    return target._replace(limits=limits)
+    for key in dropped:
+        if key in allowed:
+            drop(key, limits)
+    restored = target._replace(limits=limits)
+    return restored if before.holds is None else with_slot_limits(restored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 NO_NAMES: frozenset[str] = frozenset()
 
 
-class Charge(NamedTuple):
+@dataclass(slots=True)
+class Charge:
     """Amounts for one bucket by stored name, in the order of its limits in force.
 
     Every limit in force is named, with 0 where nothing is taken from it. In the parent's part of a
@@ -34,7 +36,8 @@ class Charge(NamedTuple):
     through_child: frozenset[str] = NO_NAMES
 
 
-class ChargeRequest(NamedTuple):
+@dataclass(slots=True)
+class ChargeRequest:
     """Charge every bucket or none, decided at one stamp.
 
     ``now_ms`` is the stamp of the call. A store that has to wait for its turn reads ``clock`` again
@@ -50,10 +53,10 @@ class ChargeRequest(NamedTuple):
     charges: tuple[Charge, ...]
     clock: Callable[[], int]
     now_ms: int
-    refreshed: bool = False
+    deadline: Deadline | None = None
     is_acquire: bool = True
     speculative: bool = True
-    deadline: Deadline | None = None
+    refreshed: bool = False
     until_ms: int | None = None
 
 
@@ -109,7 +112,8 @@ class RenewalFailure(Enum):
 RenewalOutcome = tuple[int | None, ...] | RenewalFailure
 
 
-class Grant(NamedTuple):
+@dataclass(slots=True)
+class Grant:
     """All buckets were charged, with just these limits and amounts.
 
     ``images`` are the buckets after that, as the store answered. Where putting one together takes

@@ -56,16 +56,8 @@ class Scope:
             taken = in_force.amounts_milli(amounts)
             if takes_slot:
                 in_force.add_slots(taken, amounts)
-            is_parent = bool(charges)
-            charges.append(
-                Charge(
-                    entity_id=entity_id,
-                    resource=self.resource,
-                    in_force=in_force,
-                    amounts_milli=taken,
-                    through_child=self._through_child if is_parent else NO_NAMES,
-                )
-            )
+            through_child = self._through_child if charges else NO_NAMES  # the first is the child
+            charges.append(Charge(entity_id, self.resource, in_force, taken, through_child))
         return tuple(charges)
 
     def is_stale(self, images: Sequence[BucketImage | None]) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, TypeVar
 
-from zae_limiter.concurrency.parallel import Parallel, agather
+from zae_limiter.concurrency.parallel import Parallel, aoutcome_of, results_of
 
 T = TypeVar("T")
 
@@ -126,6 +126,24 @@ async def agather_shielded(
 ) -> list[T]:
     """Run the calls side by side, as ``agather`` does, for a caller that is under a shield.
 
-    Each call has a shield of its own, since the end of an event loop cancels every task.
+    The first call runs in the caller's task. Each of the others has a task and a shield of its own,
+    since the end of an event loop cancels every task.
     """
-    return await agather(parallel, *(partial(ashield, call) for call in calls))
+    tasks = [asyncio.ensure_future(aoutcome_of(partial(ashield, call))) for call in calls[1:]]
+    outcomes = [await aoutcome_of(calls[0])]
+    for task in tasks:
+        await _end_of(task)
+        outcomes.append(task.result())
+    return results_of(outcomes)
+
+
+def _end_of(task: asyncio.Future[Any]) -> ShieldedFuture[None]:
+    """Return a future that is done when the task is."""
+    end: ShieldedFuture[None] = ShieldedFuture()
+
+    def note(_: asyncio.Future[Any]) -> None:
+        if not end.done():
+            end.set_result(None)
+
+    task.add_done_callback(note)
+    return end

@@ -162,7 +162,23 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
 
     if len(calls) == 1:
         return [await calls[0]()]
-    outcomes = await asyncio.gather(*(_outcome(call) for call in calls), return_exceptions=True)
+    outcomes = await asyncio.gather(*(aoutcome_of(call) for call in calls), return_exceptions=True)
+    return results_of(outcomes)
+
+
+# The result of a call and None, or None and its error: even a result may be an exception.
+CallOutcome = tuple[Any, Exception | None]
+
+
+async def aoutcome_of(call: Callable[[], Awaitable[Any]]) -> CallOutcome:
+    try:
+        return await call(), None
+    except Exception as error:  # noqa: BLE001 - raised by `results_of`
+        return None, error
+
+
+def results_of(outcomes: Sequence[CallOutcome | BaseException]) -> list[Any]:
+    """Return the results of all calls, or raise the first error in their order."""
     results: list[Any] = []
     for outcome in outcomes:
         if isinstance(outcome, BaseException):  # the call was cancelled
@@ -172,14 +188,6 @@ async def agather(parallel: Parallel, *calls: Callable[[], Awaitable[T]]) -> lis
             raise error
         results.append(result)
     return results
-
-
-async def _outcome(call: Callable[[], Awaitable[T]]) -> tuple[T | None, Exception | None]:
-    """Return (result, None) or (None, error), since even a result may be an exception."""
-    try:
-        return await call(), None
-    except Exception as error:  # noqa: BLE001 - raised by `agather`
-        return None, error
 
 
 def gather(parallel: Parallel, *calls: Callable[[], T]) -> list[T]:

@@ -23,6 +23,8 @@ class Receipt(Generic[T]):
     ``outcome`` is set by one assignment, which an interrupt cannot divide.
     """
 
+    __slots__ = ("outcome",)
+
     def __init__(self) -> None:
         self.outcome: T = NOT_COMMITTED
 

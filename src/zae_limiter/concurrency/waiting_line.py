@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import count
 from time import monotonic
 from typing import NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.request import Grant
@@ -32,6 +33,12 @@ STEP = 200
 # After the dues of a line were moved, the line rests for this many times as long. So moving dues
 # takes a small part of the CPU, even if many callers give back their tokens one by one.
 REST = 24
+# A caller that has not acted for this long after the moment at which it should have loses its
+# place. Its event loop is closed, stopped or blocked, or the store takes very long to answer.
+PATIENCE_S = 10.0
+# The interval at which a caller in a queue looks whether the callers before it still act. All
+# callers of a long queue together look 200 times per second at most.
+LOOK_S, LOOK_EACH_S = 5.0, 0.005
 
 
 class Sleeper:
@@ -44,11 +51,15 @@ class Sleeper:
     If the caller also waits for slots of its parent, ``parent_key`` is the key of the parent's
     line. It ``is_aside`` while its own bucket rejects it, so that its siblings can pass it.
 
+    ``acts_by_s`` is the moment of the monotonic clock by which the caller acts again. If it does
+    not, it ``was_passed`` by the callers behind it. It takes its place again when it acts.
+
     ``missed_milli`` are the credits that the line had noted before the sleeper joined. They must
     not move its due, since the image of its own reservation includes them.
     """
 
     __slots__ = (
+        "acts_by_s",
         "due_ms",
         "is_aside",
         "key",
@@ -58,6 +69,7 @@ class Sleeper:
         "paused_until_ms",
         "reservation",
         "waiter",
+        "was_passed",
     )
 
     def __init__(self, key: Hashable, reservation: Reservation | None = None) -> None:
@@ -69,10 +81,24 @@ class Sleeper:
         self.missed_milli: dict[str, int] = {}
         self.waiter: Wakeable | None = None
         self.paused_until_ms = self.number = 0
+        self.was_passed = False
+        self.rest(0)
+
+    @property
+    def can_act(self) -> bool:
+        """Tell whether the caller acts when its turn has come, as far as is known."""
+        return monotonic() < self.acts_by_s
+
+    def rest(self, seconds: float) -> None:
+        """Note that the caller acts again after so many seconds, or when it is woken."""
+        self.acts_by_s = monotonic() + seconds + PATIENCE_S
 
     def wake(self) -> None:
-        if self.waiter is not None:
-            self.waiter.wake()
+        if self.waiter is None:
+            return
+        self.acts_by_s = min(self.acts_by_s, monotonic() + PATIENCE_S)
+        if not self.waiter.wake():
+            self.acts_by_s = 0.0  # its event loop is closed
 
     def move_up(self, raised: Reservation, now_ms: int) -> None:
         """Make the caller due earlier, at the due of a reservation with higher balances.
@@ -386,6 +412,7 @@ class WaitingLines:
                 if head is not None:
                     sleeper.paused_until_ms = head.paused_until_ms
                 queue.add(sleeper)
+                sleeper.was_passed = False
             self._add_head_to_parents_queue(sleeper.key)
 
     def step_aside(self, sleeper: Sleeper, *, is_aside: bool) -> None:
@@ -443,13 +470,22 @@ class WaitingLines:
     def is_head(self, sleeper: Sleeper) -> bool:
         """Tell whether a caller is the first in each queue that it has joined."""
         with self._lock:
+            sleeper.rest(0)
+            if sleeper.was_passed:
+                sleeper.was_passed = False
+                self._line(sleeper.key).queue.add(sleeper)
+                self._add_head_to_parents_queue(sleeper.key)
             if not self._is_first(sleeper, sleeper.key):
                 return False
             return sleeper.is_aside or self._is_first(sleeper, sleeper.parent_key)
 
     def _is_first(self, sleeper: Sleeper, key: Hashable | None) -> bool:
         line = self._lines.get(key)
-        return line is None or sleeper not in line.queue or line.queue.first() is sleeper
+        return line is None or sleeper not in line.queue or self._head(key) is sleeper
+
+    def look_s(self, sleeper: Sleeper) -> float:
+        """Return the seconds after which a caller looks whether those before it still act."""
+        return max(LOOK_S, LOOK_EACH_S * self.waiting(sleeper.key))
 
     def slots_returned(self, grant: Grant) -> None:
         """Wake the heads of the queues for slots of the buckets of a grant.
@@ -473,6 +509,7 @@ class WaitingLines:
         """Return the event that will wake a caller. Call this before the due is read."""
         with self._lock:
             sleeper.waiter = event = waiter()
+            sleeper.rest(0)
             return event
 
     def leave(self, sleeper: Sleeper) -> None:
@@ -508,16 +545,57 @@ class WaitingLines:
                 parents_queue.add(head)
 
     def _wake_head(self, key: Hashable | None) -> None:
-        head = self._head(key)
-        if head is not None:
+        while (head := self._head(key)) is not None:
             head.wake()
+            if head.can_act:
+                return
 
     def _head(self, key: Hashable | None) -> Sleeper | None:
-        line = self._lines.get(key)
-        return None if line is None else line.queue.first()
+        """Return the first caller of a queue, after those that do not act have lost their places.
+
+        If there are such callers, the first one behind them is woken.
+        """
+        line, has_passed = self._lines.get(key), False
+        while line is not None and (head := line.queue.first()) is not None:
+            if has_passed:
+                head.wake()
+            if head.can_act:
+                return head
+            self._pass(head)
+            has_passed = True
+        return None
+
+    def _pass(self, sleeper: Sleeper) -> None:
+        """Take a caller that does not act from its queues. The next of its siblings moves up."""
+        sleeper.was_passed = True
+        queue = self._line(sleeper.key).queue
+        queue.discard(sleeper)
+        if sleeper.parent_key is not None:
+            parents_queue = self._line(sleeper.parent_key).queue
+            parents_queue.discard(sleeper)
+            following = queue.first()
+            if following is not None and not following.is_aside and following not in parents_queue:
+                parents_queue.add(following)
 
     def _line(self, key: Hashable) -> WaitingLine:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = WaitingLine()
         return line
+
+
+_shared_guard = SignalSafeLock()
+_shared: WeakValueDictionary[Hashable, WaitingLines] = WeakValueDictionary()
+
+
+def shared_lines(store: Hashable) -> WaitingLines:
+    """Return the lines that all repositories of this process share for one namespace of a store.
+
+    They may belong to different trees, event loops and threads, and have different clocks. So only
+    callers for slots share lines: their order is the order of arrival, and no clock is compared.
+    """
+    with _shared_guard:
+        lines = _shared.get(store)
+        if lines is None:
+            lines = _shared[store] = WaitingLines()
+        return lines

@@ -42,12 +42,8 @@ def grant(
             image = _combined_later(charge, request, KnownShards.of(cache, each.bucket_id))
         images.append(image)
         holds.append(holds_of(charge, applied))
-    return Grant(
-        charges=request.charges,
-        images=images,
-        reservation=outcomes[0].reservation,
-        holds=tuple(holds) if any(holds) else (),
-    )
+    all_holds = tuple(holds) if any(holds) else ()
+    return Grant(request.charges, images, outcomes[0].reservation, all_holds)
 
 
 def holds_of(charge: Charge, outcome: Applied) -> tuple[SlotHold, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from zae_limiter.admission.image import BucketImage
 from zae_limiter.dynamodb.buckets.cache import BucketCache, holds_limits
 from zae_limiter.dynamodb.buckets.outcomes import Rejected
 from zae_limiter.dynamodb.buckets.pending import PendingChange
@@ -40,13 +41,10 @@ class RejectionCache:
         The charge is rejected only if every shard was seen a moment ago, with the limits in force.
         """
         change, entry = pending.change, self._cache.get(pending.shard_id)
-        if (
-            entry is not None
-            and entry.bucket.shard.n == 1
-            and holds_limits(entry.bucket, change.in_force)
-            and change.fits(entry.bucket.image, now_ms)
-        ):
-            return Prospect.FITS  # the usual case
+        if entry is not None and entry.bucket.shard.n == 1:
+            bucket = entry.bucket
+            if holds_limits(bucket, change.in_force):
+                return self._judge_whole(pending, bucket.image, entry.at_ms, now_ms)
         shards = KnownShards.of(self._cache, pending.bucket_id)
         images = shards.images(change.in_force, now_ms)
         if shards.could_hold(images, change, now_ms):
@@ -57,6 +55,17 @@ class RejectionCache:
             or shards.with_other_limits(change.in_force)
         ):
             return Prospect.DOUBTFUL
-        self._counters.add(charges=1, rejected=1, cached_rejections=1)
+        self._counters.cached_rejection()
         gathers = shards.should_gather(images, change)
         return rejection(images, change, now_ms, gathers=gathers)
+
+    def _judge_whole(
+        self, pending: PendingChange, image: BucketImage, seen_ms: int, now_ms: int
+    ) -> Rejected | Prospect:
+        """Judge a charge to a bucket that is not split and has the limits in force."""
+        if pending.change.fits(image, now_ms):
+            return Prospect.FITS
+        if pending.look_first or not now_ms - self._ttl_ms < seen_ms <= now_ms:
+            return Prospect.DOUBTFUL
+        self._counters.cached_rejection()
+        return Rejected(image, now_ms)

@@ -46,7 +46,9 @@ def refuse_newer_schema(record: Mapping[str, Any], table: str) -> int:
     version = record.get("schema_version", SCHEMA_VERSION)
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         raise IncompatibleSchemaError(
-            version, SCHEMA_VERSION, f"update zae-limiter to use table {table!r}"
+            version,
+            SCHEMA_VERSION,
+            f"nothing was changed; update zae-limiter to use table {table!r}",
         )
     return version
 

@@ -49,15 +49,14 @@ def charge(
     """
     if noted is not None:
         noted.give_back()  # a transaction before this one may have been rolled back
-    charges, clock, _, refreshed, is_acquire, _, _, until_ms = request
-    now_ms = clock()
+    charges, until_ms, now_ms = request.charges, request.until_ms, request.clock()
     plans: list[_Decision] = []
     fits = True
     for wanted in charges:
         image, window = tables.get_bucket(namespace_id, wanted.entity_id, wanted.resource), None
         if image is not None:
             image, window = roll(image, now_ms)
-        plan = plan_charge(image, wanted, now_ms, refreshed, is_acquire, until_ms)
+        plan = plan_charge(image, wanted, now_ms, request.refreshed, request.is_acquire, until_ms)
         if plan is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)

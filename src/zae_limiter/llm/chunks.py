@@ -31,14 +31,31 @@ class StreamMeter:
     """Reads the chunks of one stream and returns the usage of the call.
 
     If the provider has reported the usage of the complete answer, this is the usage. Otherwise the
-    output is the larger of the reported output and an estimate for the delivered text.
+    output is the larger of the reported output and an estimate for the delivered text. This
+    estimate is at most ``most_output``, the tokens that the request lets the model write.
     """
 
-    __slots__ = ("_bytes", "_count", "_counted", "_counts", "_ended", "_estimate", "_line", "final")
+    __slots__ = (
+        "_bytes",
+        "_count",
+        "_counted",
+        "_counts",
+        "_ended",
+        "_estimate",
+        "_line",
+        "_most_output",
+        "final",
+    )
 
-    def __init__(self, estimate: Estimate, count: CountTokens | None = None) -> None:
+    def __init__(
+        self,
+        estimate: Estimate,
+        count: CountTokens | None = None,
+        most_output: int | None = None,
+    ) -> None:
         self._estimate = estimate
         self._count = count
+        self._most_output = most_output
         self._counts: dict[str, int] = {}
         self._ended = False
         self._bytes = 0
@@ -82,9 +99,8 @@ class StreamMeter:
     @property
     def delivered_tokens(self) -> int:
         """Estimate the tokens of the text delivered so far."""
-        if self._count is not None:
-            return self._counted
-        return -(-self._bytes // BYTES_PER_TOKEN)
+        tokens = -(-self._bytes // BYTES_PER_TOKEN) if self._count is None else self._counted
+        return tokens if self._most_output is None else min(tokens, self._most_output)
 
     def _deliver(self, text: str) -> None:
         if not text:

@@ -36,7 +36,8 @@ class StreamRecord:
 class CallRecord:
     """Collects the responses and streams of one reservation, and returns their usage together.
 
-    A call that was sent costs at least its input.
+    A call that was sent costs at least its input. ``most_output`` are the tokens that the request
+    lets the model write, if it says so.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class CallRecord:
         *,
         count: CountTokens | None = None,
         charge_refused: bool = True,
+        most_output: int | None = None,
     ) -> None:
         self.estimate = estimate
         self.meter = meter
@@ -53,6 +55,7 @@ class CallRecord:
         self.is_refunded = False
         self._count = count
         self._charge_refused = charge_refused
+        self._most_output = most_output
         self._reported: list[Usage] = []
         # Estimates for answers that report no usage, and for calls that have failed.
         self._unreported: list[Usage] = []
@@ -80,12 +83,15 @@ class CallRecord:
             self._reported.append(replace(usage, requests=requests))
             return usage
         self._check_readable(answer, response)
-        text = StreamMeter(self.estimate, self._count)
+        text = self._text_meter()
         text.see(answer)
         if text.delivered_tokens:  # without any text the estimate stays
             self._note_answer()
             self._unreported.append(text.usage(requests))
         return None
+
+    def _text_meter(self) -> StreamMeter:
+        return StreamMeter(self.estimate, self._count, self._most_output)
 
     def _note_answer(self) -> None:
         """Note that the provider has answered; this replaces an answer that could not be read."""
@@ -134,7 +140,7 @@ class CallRecord:
     def record_stream(self, source: Any) -> StreamRecord:
         """Note a stream that is about to be read."""
         self._note_answer()
-        record = StreamRecord(StreamMeter(self.estimate, self._count), 1 + retries_of(source))
+        record = StreamRecord(self._text_meter(), 1 + retries_of(source))
         self._streams.append(record)
         return record
 

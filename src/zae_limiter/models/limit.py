@@ -14,6 +14,9 @@ from zae_limiter.naming import check_limit_name
 MAX_TOKENS = 10**15  # a century of refill still fits the 38 digits of a DynamoDB number
 MAX_PERIOD_SECONDS = 100 * 366 * 86_400  # a century
 MAX_LIMITS = 32  # per call or configuration level; it bounds the size of an item and of a write
+# A write may sweep and move eight numbers of held slots for each limit on calls in flight, which
+# takes as much of a DynamoDB expression as four limits that refill.
+CONCURRENT_PLACES = 4
 MAX_SLOTS = 10**6  # more calls in flight than one bucket can be written to
 # A lease is lost a second before its slots expire, and slots expire up to a second early. Of three
 # seconds, at least one remains for the renewal of the lease.
@@ -219,6 +222,11 @@ def check_at_most(value: int, maximum: int, field: str) -> None:
         raise ValidationError(field, value, f"must be at most {maximum}")
 
 
+def places_of(limit: Limit) -> int:
+    """Return the share of ``MAX_LIMITS`` that a limit takes."""
+    return CONCURRENT_PLACES if limit.is_concurrent else 1
+
+
 def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
     """Return the limits as a tuple; raise unless there is at least one and no name occurs twice."""
     if isinstance(limits, Limit | str | Mapping) or not isinstance(limits, Iterable):
@@ -229,8 +237,13 @@ def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
             raise ValidationError(field, limit, "must be a list of Limit")
     if not checked:
         raise ValidationError(field, [], "must not be empty")
-    if len(checked) > MAX_LIMITS:
-        raise ValidationError(field, len(checked), f"may hold at most {MAX_LIMITS} limits")
+    if sum(map(places_of, checked)) > MAX_LIMITS:
+        raise ValidationError(
+            field,
+            len(checked),
+            f"may hold at most {MAX_LIMITS} limits; one on calls in flight counts as "
+            f"{CONCURRENT_PLACES}",
+        )
     names = [limit.name for limit in checked]
     for name in names:
         if names.count(name) > 1:

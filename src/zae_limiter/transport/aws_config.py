@@ -23,6 +23,7 @@ _REGION = re.compile(r"[a-z0-9-]+")
 # Regions of AWS's main partition, whose endpoints follow one pattern.
 _STANDARD_REGION = re.compile(r"(af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]+")
 _ENDPOINT_VARIANTS = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
+_GOVCLOUD = "us-gov-"  # begins the regions whose only endpoints of DynamoDB meet FIPS 140
 _HEADER_SAFE = re.compile(r"[!-~]+")
 
 
@@ -139,17 +140,30 @@ class AwsConfig:
         has_variant = _has_profiles() or any(os.environ.get(name) for name in _ENDPOINT_VARIANTS)
         if _STANDARD_REGION.fullmatch(region) and not has_variant:
             return parse_endpoint(f"https://dynamodb.{region}.amazonaws.com")
+        from botocore.exceptions import EndpointVariantError
         from botocore.regions import EndpointResolver
 
         variable = self._session.get_config_variable
-        resolved = EndpointResolver(self._session.get_data("endpoints")).construct_endpoint(
-            "dynamodb",
-            region,
-            use_fips_endpoint=bool(variable("use_fips_endpoint")),
-            use_dualstack_endpoint=bool(variable("use_dualstack_endpoint")),
-        )
+        is_dual_stack = bool(variable("use_dualstack_endpoint"))
+        is_fips = bool(variable("use_fips_endpoint"))
+        if region.startswith(_GOVCLOUD) and not is_dual_stack:
+            is_fips = False  # botocore's list would name a host that does not exist
+        try:
+            resolved = EndpointResolver(self._session.get_data("endpoints")).construct_endpoint(
+                "dynamodb",
+                region,
+                use_fips_endpoint=is_fips,
+                use_dualstack_endpoint=is_dual_stack,
+            )
+        except EndpointVariantError:
+            resolved = None
         if not resolved:
-            raise ValidationError("region", region, "has no DynamoDB that botocore knows of")
+            raise ValidationError(
+                "region",
+                region,
+                "has no DynamoDB that botocore knows of; check the region, and the settings "
+                "use_fips_endpoint and use_dualstack_endpoint",
+            )
         return parse_endpoint(f"https://{resolved['hostname']}")
 
     def _provider(self, is_local: bool) -> Any:

@@ -30,6 +30,16 @@ class Retries:
     became of later attempts.
     """
 
+    __slots__ = (
+        "_backoff",
+        "_deadline",
+        "_failed_connects",
+        "_has_retried",
+        "_repeatable",
+        "_throttled",
+        "_unknown",
+    )
+
     def __init__(
         self, deadline: Deadline, repeatable: bool, throttled: Callable[[], None] | None = None
     ) -> None:

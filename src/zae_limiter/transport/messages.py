@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -117,7 +118,8 @@ class Destination(NamedTuple):
         return f"{self.endpoint.url}{through}"
 
 
-class HttpResponse(NamedTuple):
+@dataclass(slots=True)
+class HttpResponse:
     """A response; its ``headers`` have lower-case names.
 
     The server answered between two readings of the boot clock: ``sent_ns``, just before the first

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import time
 from functools import lru_cache
 from hashlib import sha256
-from hmac import digest
 from typing import NamedTuple
 
 from zae_limiter._version import __version__
@@ -31,12 +31,17 @@ class Credentials(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """A signing key, and the credentials and the day that it is derived from."""
+    """The HMAC of a signing key, and the credentials and the day that the key is derived from."""
 
     credentials: Credentials
     day: str
     scope: str
-    value: bytes
+    prepared: hmac.HMAC
+
+    def signature(self, text: str) -> str:
+        signing = self.prepared.copy()
+        signing.update(text.encode())
+        return signing.hexdigest()
 
     def __repr__(self) -> str:
         return "_Key(…)"
@@ -84,7 +89,7 @@ class Signer:
         to_sign = (
             f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n{sha256(canonical.encode()).hexdigest()}"
         )
-        signature = digest(key.value, to_sign.encode(), "sha256").hex()
+        signature = key.signature(to_sign)
         head = (
             f"{self._head}X-Amz-Date: {stamp}\r\nX-Amz-Target: {target}\r\n{token_header}"
             f"Authorization: AWS4-HMAC-SHA256 Credential={credentials.access_key}/{key.scope}, "
@@ -96,9 +101,11 @@ class Signer:
     def _signing_key(self, credentials: Credentials, day: str) -> _Key:
         key = self._key
         if key is None or key.day != day or key.credentials != credentials:
-            value = signing_key(credentials, day, self._region, SERVICE)
+            prepared = hmac.new(
+                signing_key(credentials, day, self._region, SERVICE), digestmod=sha256
+            )
             scope = f"{day}/{self._region}/{SERVICE}/aws4_request"
-            key = self._key = _Key(credentials, day, scope, value)
+            key = self._key = _Key(credentials, day, scope, prepared)
         return key
 
 
@@ -111,5 +118,5 @@ def signing_key(credentials: Credentials, day: str, region: str, service: str) -
     """Return the key of a day, with which the requests to a service of a region are signed."""
     value = ("AWS4" + credentials.secret_key).encode()
     for part in (day, region, service, "aws4_request"):
-        value = digest(value, part.encode(), "sha256")
+        value = hmac.digest(value, part.encode(), "sha256")
     return value

@@ -5,6 +5,7 @@ from zae_limiter_contract._async.spec import EngineSpec
 from tests.contract.engines import (
     DYNAMODB,
     MEMORY,
+    MOMENT_S,
     SQLITE,
     DynamoOutage,
     SqliteOutage,
@@ -34,4 +35,4 @@ def sqlite(folder):
 
 
 def dynamodb(table):
-    return DynamoSpec(dynamodb_url(table), DYNAMODB)
+    return DynamoSpec(dynamodb_url(table), DYNAMODB, moment_s=MOMENT_S)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from zae_limiter_contract._async.spec import EngineSpec
 
-from tests.contract.engines import DYNAMODB, DynamoOutage, dynamodb_url
+from tests.contract.engines import DYNAMODB, MOMENT_S, DynamoOutage, dynamodb_url
 from zae_limiter._async.builder import RepositoryBuilder
 from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter.admission.request import Grant
@@ -66,4 +66,10 @@ class SplitSpec(DynamoOutage, EngineSpec):
 
 def split_dynamodb(table):
     """Each of the three shards rounds its level, and one that is full wastes what it brings."""
-    return SplitSpec(dynamodb_url(table), DYNAMODB, precision_milli=6, may_lag=Fraction(1, 4))
+    return SplitSpec(
+        dynamodb_url(table),
+        DYNAMODB,
+        precision_milli=6,
+        may_lag=Fraction(1, 4),
+        moment_s=MOMENT_S,
+    )

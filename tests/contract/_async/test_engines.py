@@ -40,7 +40,7 @@ class TestSqlite(OnSqlite, CallerContract, LineContract):
     """Callers side by side, cut off, failing or waiting."""
 
 
-# sync: @pytest.mark.slow
+@pytest.mark.slow  # memory runs the same operations
 class TestSqliteArithmetic(OnSqlite, ArithmeticContract):
     """What one caller gets."""
 

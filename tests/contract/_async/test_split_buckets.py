@@ -32,8 +32,6 @@ class TestSplitBuckets(
     CallerContract,
     AmountContract,
     ChangedLeaseContract,
-    DebtContract,
-    PauseContract,
     RetryAfterContract,
 ):
     """Callers, and what levels become."""
@@ -52,10 +50,12 @@ class TestHistoryOfSplitBuckets(SplitBuckets, Contract):
 class TestRulesOfSplitBuckets(
     SplitBuckets,
     BucketContract,
+    DebtContract,
     HookContract,
     IdleContract,
     LiveChangeContract,
     OverrideContract,
+    PauseContract,
     RateContract,
     RemainingContract,
     ShadowContract,

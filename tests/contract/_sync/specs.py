@@ -7,6 +7,7 @@ from zae_limiter_contract._sync.spec import EngineSpec
 from tests.contract.engines import (
     DYNAMODB,
     MEMORY,
+    MOMENT_S,
     SQLITE,
     DynamoOutage,
     SqliteOutage,
@@ -36,4 +37,4 @@ def sqlite(folder):
 
 
 def dynamodb(table):
-    return DynamoSpec(dynamodb_url(table), DYNAMODB)
+    return DynamoSpec(dynamodb_url(table), DYNAMODB, moment_s=MOMENT_S)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from zae_limiter_contract._sync.spec import EngineSpec
 
-from tests.contract.engines import DYNAMODB, DynamoOutage, dynamodb_url
+from tests.contract.engines import DYNAMODB, MOMENT_S, DynamoOutage, dynamodb_url
 from zae_limiter._sync.builder import SyncRepositoryBuilder
 from zae_limiter._sync.engines.dynamodb.open import open_dynamodb
 from zae_limiter.admission.request import Grant
@@ -68,4 +68,10 @@ class SplitSpec(DynamoOutage, EngineSpec):
 
 def split_dynamodb(table):
     """Each of the three shards rounds its level, and one that is full wastes what it brings."""
-    return SplitSpec(dynamodb_url(table), DYNAMODB, precision_milli=6, may_lag=Fraction(1, 4))
+    return SplitSpec(
+        dynamodb_url(table),
+        DYNAMODB,
+        precision_milli=6,
+        may_lag=Fraction(1, 4),
+        moment_s=MOMENT_S,
+    )

@@ -42,7 +42,7 @@ class TestSqlite(OnSqlite, CallerContract, LineContract):
     """Callers side by side, cut off, failing or waiting."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # memory runs the same operations
 class TestSqliteArithmetic(OnSqlite, ArithmeticContract):
     """What one caller gets."""
 

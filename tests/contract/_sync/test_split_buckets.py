@@ -34,8 +34,6 @@ class TestSplitBuckets(
     CallerContract,
     AmountContract,
     ChangedLeaseContract,
-    DebtContract,
-    PauseContract,
     RetryAfterContract,
 ):
     """Callers, and what levels become."""
@@ -54,10 +52,12 @@ class TestHistoryOfSplitBuckets(SplitBuckets, Contract):
 class TestRulesOfSplitBuckets(
     SplitBuckets,
     BucketContract,
+    DebtContract,
     HookContract,
     IdleContract,
     LiveChangeContract,
     OverrideContract,
+    PauseContract,
     RateContract,
     RemainingContract,
     ShadowContract,

@@ -11,7 +11,7 @@ from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 LIMIT = Limit.custom("rpm", 1_000_000, 1, 86_400)
 
 
-@pytest.mark.parametrize("tree", ["sync", "async"])
+@pytest.mark.parametrize("tree", [pytest.param("sync", marks=pytest.mark.slow), "async"])
 def test_a_killed_process_loses_no_grant_that_it_has_acknowledged(start, url, tree):
     with SyncRepository.open(url=url) as repository:
         repository.set_system_defaults([LIMIT])

@@ -10,6 +10,7 @@ import boto3
 import botocore.loaders
 import botocore.session
 import pytest
+from botocore.awsrequest import AWSResponse
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.transport import scripted
@@ -186,10 +187,26 @@ def test_the_public_endpoint_is_the_one_that_boto3_uses(monkeypatch, region, var
     if variant:
         monkeypatch.setenv(f"AWS_USE_{variant}_ENDPOINT", "true")
     client = session().client("dynamodb", region_name=region)
+    called = []
+
+    def answer(request, **_):  # instead of AWS
+        called.append(request.url)
+        return AWSResponse(request.url, 200, {}, Answered())
+
+    # The client's attribute endpoint_url is another host than the one it calls in GovCloud.
+    client.meta.events.register("before-send.dynamodb", answer)
+    client.list_tables()
     endpoint, signed_for = AwsConfig().endpoint_and_region(None, region)
-    assert endpoint.url == client.meta.endpoint_url + "/"
+    assert called == [endpoint.url]
     assert signed_for == region
     client.close()
+
+
+class Answered:
+    """The body of an answer of DynamoDB without tables."""
+
+    def stream(self):
+        yield b'{"TableNames": []}'
 
 
 def test_the_endpoint_is_the_argument_the_environment_or_the_profile(

@@ -21,7 +21,7 @@ STOP_S = 20.0
 SLACK_S = 0.3  # between the moment at which a caller goes on and the one that it prints
 
 
-@pytest.fixture(params=["dynamodb", "sqlite"])
+@pytest.fixture(params=["dynamodb", pytest.param("sqlite", marks=pytest.mark.slow)])
 def url(request):
     return request.getfixturevalue(f"{request.param}_url")
 

@@ -66,7 +66,13 @@ def test_namespaces_may_have_the_same_event_ids():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"details": {"S": "{"}}, {"timestamp": {"S": "yesterday"}}, {"event_id": {"N": "5"}}],
+    [
+        {"details": {"S": "{"}},
+        {"details": {"S": "[" * 100_000}},
+        {"timestamp": {"S": "yesterday"}},
+        {"event_id": {"N": "5"}},
+        {"PK": {"S": "ns/\ud800"}, "details": {"S": "{"}},
+    ],
 )
 def test_a_damaged_event_is_archived_as_it_was_stored(changes):
     event = expired(1, **changes)

@@ -10,9 +10,11 @@ from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from zae_limiter.transport.errors import Denied, Refused
+from tests.support.endpoint_rules import rules_of
+from zae_limiter.transport.errors import Denied, NotSent, Refused
 from zae_limiter_aggregator.handler import AwsCalls
-from zae_limiter_ops.transport.partitions import dynamodb_endpoint, url_suffix
+from zae_limiter_ops.transport.partitions import dynamodb_endpoint, s3_host, url_suffix
+from zae_limiter_ops.transport.s3 import ObjectStore
 
 FAULT = json.dumps({"__type": "x#InternalServerError"}).encode()
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret/+"}
@@ -154,3 +156,24 @@ def test_a_function_calls_the_endpoint_of_its_partition(monkeypatch):
     assert dynamodb_endpoint() == "https://dynamodb.eusc-de-east-1.amazonaws.eu"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert dynamodb_endpoint() is None
+
+
+@pytest.mark.parametrize("use_fips", ["true", "false"])
+@pytest.mark.parametrize("region", ["us-east-1", "ca-central-1", "us-gov-west-1", "us-gov-east-1"])
+def test_a_function_calls_the_hosts_that_botocore_names(monkeypatch, region, use_fips):
+    monkeypatch.setenv("AWS_REGION", region)
+    monkeypatch.setenv("URL_SUFFIX", "amazonaws.com")
+    monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", use_fips)
+    assert dynamodb_endpoint() == rules_of("dynamodb", region, use_fips == "true")
+    found = f"https://{s3_host('archive', region)}"
+    assert found == rules_of("s3", region, use_fips == "true", Bucket="archive")
+
+
+def test_an_archive_that_cannot_be_reached_reminds_of_the_vpc(monkeypatch):
+    for name, value in {**KEYS, "AWS_REGION": "eu-west-1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    store = ObjectStore()
+    with pytest.raises(NotSent, match="a function in a VPC reaches S3 by a gateway endpoint"):
+        store.put("archive", "name", b"content")
+    store.close()

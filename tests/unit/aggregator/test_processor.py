@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.dynamodb import other_forms
 from tests.support.dynamodb.streams import bucket_record, removal_record
 from tests.support.dynamodb.usage_rows import bucket_with_hours
 from tests.unit.aggregator.test_archive import expired
@@ -124,6 +125,32 @@ def test_usage_that_is_turned_off_is_not_stored():
     batch = Batch(Recorder(retention_days=0))
     assert not batch.process(turns(2)).errors
     assert batch.calls.bodies == []
+
+
+class OtherRecord(Recorder):
+    """A table whose version record this version cannot read."""
+
+    def __init__(self, record):
+        super().__init__()
+        self.record = record
+
+    def call(self, operation, body):
+        return {"Item": self.record} if operation == "GetItem" else super().call(operation, body)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (system.encode_document("_", "version", {"schema_version": 99}), "schema 99"),
+        (other_forms.version(), "is not one of this version of zae-limiter"),
+    ],
+)
+def test_nothing_is_written_to_a_table_of_another_version(record, reason):
+    batch = Batch(OtherRecord(record))
+    result = batch.process(turns(2))
+    assert batch.calls.bodies == []
+    assert len(result.failed) == 2, "a later version of the function can store them"
+    assert reason in result.errors[0]
 
 
 @pytest.mark.parametrize("count", [3, 100])

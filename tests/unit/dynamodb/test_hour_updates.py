@@ -1,9 +1,11 @@
 """Each clause and condition by which a write counts for an hour, or turns it."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from tests.support.dynamodb.model.expressions import with_blanks
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, LIMIT, NOW_MS, item_of
 from zae_limiter import ConfigSource, Limit
 from zae_limiter.admission.image import HOUR_MS, Rate
@@ -34,7 +36,8 @@ def spelled(update):
     values = {k: str(next(iter(v.values()))) for k, v in body["ExpressionAttributeValues"].items()}
 
     def spell(text):
-        return re.sub(r"[#:][0-9]+", lambda found: {**names, **values}[found.group()], text)
+        written = {**names, **values}
+        return re.sub(r"[#:]\w+", lambda found: written[found.group()], with_blanks(text))
 
     return spell(body["UpdateExpression"]), spell(body["ConditionExpression"])
 
@@ -98,7 +101,7 @@ def test_the_first_write_of_an_hour_turns_it():
 
 
 def test_what_came_through_children_is_turned_with_it():
-    change = CHARGE._replace(through_child=frozenset({"rpm"}))
+    change = replace(CHARGE, through_child=frozenset({"rpm"}))
     update, condition = spelled(attempt_at(LATER, change).request.update())
     assert "k0 = 1000" in update
     assert "attribute_not_exists(k0)" in condition

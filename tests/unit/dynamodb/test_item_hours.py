@@ -38,7 +38,8 @@ def turned_item():
 
 def test_the_state_has_the_slots_by_stored_name():
     slots = {"rpm": 0, "rpm~0123": 3, "tpm": 1}
-    assert hours.decode(turned_item()) == hours.HourState("2.abc", 11, 9, slots, True)
+    state = hours.HourState("2.abc", 11, 9, slots, has_children=True, used_by_children={0})
+    assert hours.decode(turned_item()) == state
 
 
 def test_an_item_of_another_program_has_no_hours():
@@ -68,10 +69,10 @@ def test_clearing_requires_the_origin_and_the_hour():
     assert action["Key"] == KEY
     names = action["ExpressionAttributeNames"]
     removed = {
-        names[each] for each in action["UpdateExpression"].removeprefix("REMOVE ").split(", ")
+        names[each] for each in action["UpdateExpression"].removeprefix("REMOVE ").split(",")
     }
     assert removed == {"ph", "u0", "u1", "u3", "v0", "v1", "v3", "ua", "ur", "ux", "uw", "uq"}
-    assert action["ConditionExpression"] == "#0 = :0 AND #1 = :1"
+    assert action["ConditionExpression"] == "#0=:0 AND #1=:1"
     assert (names["#0"], names["#1"]) == ("o", "ph")
     assert action["ExpressionAttributeValues"] == {":0": s("2.abc"), ":1": n(9)}
 

@@ -1,5 +1,7 @@
 """What a pause does to the writes of a bucket, and to what is decided without one."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
@@ -127,7 +129,7 @@ def test_calls_are_rejected_without_asking_as_long_as_other_rejections_are(
     cache = BucketCache()
     cache.store(BUCKET_ID.shard(0), paused(), seen_ms)
     for until_ms in (None, UNTIL_MS + 60_000):  # one that waits is turned away, too
-        change = CHARGE._replace(until_ms=until_ms)
+        change = replace(CHARGE, until_ms=until_ms)
         pending = PendingChange(BUCKET_ID, change, lambda: now_ms, Deadline(2.0))
         outcome = RejectionCache(cache, Counters(), 1.0).judge(pending, now_ms)
         assert isinstance(outcome, Rejected) == is_rejected

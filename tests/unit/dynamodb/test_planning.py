@@ -1,5 +1,7 @@
 """What is written to a shard, for several callers at once or for one."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.dynamodb.stored import BUCKET_ID, IN_FORCE, NOW_MS
@@ -58,7 +60,7 @@ ALL = BucketChange(IN_FORCE, {"rpm": RATE.capacity_milli}, is_charge=True, admit
     [
         ([ALL], [0]),
         ([TOO_MUCH], None),
-        ([TOO_MUCH._replace(until_ms=NOW_MS + 1)], None),
+        ([replace(TOO_MUCH, until_ms=NOW_MS + 1)], None),
         ([TOO_MUCH, CHARGE], [1]),
         ([ALL, CHARGE], [0]),
         ([CREDIT], [0]),

@@ -75,7 +75,7 @@ def test_replacing_the_system_s_limits_removes_the_old_ones():
     action = update.action()
     named = action["ExpressionAttributeNames"]
     change, removed = action["UpdateExpression"].split(" REMOVE ")
-    assert {named[each] for each in removed.split(", ")} == {
+    assert {named[each] for each in removed.split(",")} == {
         "l_a_cp",
         "l_a_ra",
         "l_a_rp",
@@ -183,8 +183,8 @@ def applied(update):
     action = update.action()
     assert action["UpdateExpression"].startswith("SET ")
     item = dict(action["Key"])
-    for clause in action["UpdateExpression"].removeprefix("SET ").split(", "):
-        name, value = clause.split(" = ")
+    for clause in action["UpdateExpression"].removeprefix("SET ").split(","):
+        name, value = clause.split("=")
         item[action["ExpressionAttributeNames"][name]] = action["ExpressionAttributeValues"][value]
     return item
 
@@ -196,7 +196,7 @@ def test_an_announced_hour_is_open():
     (name,) = [
         short for short, name in action["ExpressionAttributeNames"].items() if name == "o_0.abc"
     ]
-    assert f"{name} = if_not_exists({name}, :" in action["UpdateExpression"]
+    assert f"{name}=if_not_exists({name},:" in action["UpdateExpression"]
     item = {**action["Key"], "entity_id": s("user"), "o_0.abc": s("open")}
     assert usage_reads.decode_row(item).origins == {"0.abc": usage_reads.OPEN}
 

@@ -90,6 +90,20 @@ def test_an_answer_without_usage_costs_its_text():
     assert not call.is_exact
 
 
+def test_an_estimated_answer_is_not_longer_than_the_request_lets_it_be():
+    call = record(count=len, most_output=5)
+    call.record({"choices": [{"message": {"content": "a long answer"}}]})
+    stream = call.record_stream(None)
+    stream.meter.see({"choices": [{"delta": {"content": "a long stream"}}]})
+    assert call.usage() == Usage(200, 5 + 5, requests=2)
+
+
+def test_a_reported_answer_may_be_longer_than_the_request_lets_it_be():
+    call = record(count=len, most_output=5)
+    call.record(ANSWER)
+    assert call.usage() == Usage(10, 7)
+
+
 def test_a_response_that_says_nothing_leaves_the_estimate():
     call = record()
     assert call.record({}) is None

@@ -68,12 +68,14 @@ class InfrastructureMethods(RepositoryMixin):
         """Create only the table unless it exists, on any DynamoDB-compatible endpoint."""
         from zae_limiter._async.engines.dynamodb.client import DynamoClient
         from zae_limiter._async.engines.dynamodb.provisioning import make_table
+        from zae_limiter._async.engines.dynamodb.table_version import refuse_foreign_table
 
         if not self._has_infrastructure():
             return  # a file is created when it is opened
         place = self._place()
         client = DynamoClient(place.name, region=place.region, endpoint_url=place.endpoint_url)
         try:
+            await refuse_foreign_table(client)
             await make_table(client)
         finally:
             await client.close()

@@ -37,7 +37,8 @@ class ChargeService:
         self.buckets = context.engine.buckets
         self.namespace_id = context.namespace_id
         self.clock: Clock = context.clock
-        self.waiting_lines: WaitingLines | None = None  # None until an acquire waits
+        self.waiting_lines: WaitingLines | None = None  # None until an acquire waits for tokens
+        self._slot_lines: WaitingLines | None = None
         self._slots: SlotKeeper | None = None
         self._lock = SignalSafeLock()
 
@@ -53,6 +54,19 @@ class ChargeService:
                     self.buckets, self.namespace_id, self.clock
                 )
         return keeper
+
+    @property
+    def slot_lines(self) -> WaitingLines:
+        """The lines of callers for slots, shared by all repositories of the store's namespace."""
+        lines = self._slot_lines
+        if lines is None:
+            from zae_limiter.concurrency.waiting_line import shared_lines
+
+            context = self._context
+            # A namespace id is random. The name of the store tells a copy from its original.
+            store = (context.engine.capabilities.engine, context.stack_name, self.namespace_id)
+            lines = self._slot_lines = shared_lines(store)
+        return lines
 
     def close(self) -> None:
         """Stop renewing slots."""

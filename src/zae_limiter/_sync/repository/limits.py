@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.context import RepositoryMixin
+from zae_limiter.admission.in_force import InForce
 from zae_limiter.models.config import (
     KEEP,
     ConfigSource,
@@ -53,16 +54,23 @@ class LimitMethods(RepositoryMixin):
 
         With ``if_missing``, limits that are already stored stay as they are. This is for start-up
         code, which must not overwrite the settings of an operator. Return whether anything has
-        changed; a no-op is not logged.
+        changed; a no-op is not logged. If the bucket of this resource has no room for the limits
+        beside earlier ones that are not full, ValidationError is raised and nothing is stored.
         """
-        stored = self._put(
-            check_entity_id(entity_id),
-            check_resource_or_default(resource),
-            LevelConfig(check_limits(limits)),
-            principal,
-            if_missing,
-        )
+        config = LevelConfig(check_limits(limits))
+        check_entity_id(entity_id)
+        if check_resource_or_default(resource) != DEFAULT_RESOURCE and not if_missing:
+            self._check_room(entity_id, resource, config.limits)
+        stored = self._put(entity_id, resource, config, principal, if_missing)
         return stored.changed
+
+    def _check_room(self, entity_id: str, resource: str, limits: tuple[Limit, ...]) -> None:
+        """Raise here instead of in the next acquire if the bucket has no room for these limits."""
+        from zae_limiter.admission.charge import under_limits  # not needed to open a repository
+
+        context = self._context
+        image = context.engine.buckets.get(context.namespace_id, entity_id, resource, context.clock)
+        under_limits(image, InForce(limits, ConfigSource.ENTITY, 1), context.clock())
 
     def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """Return the limits stored for exactly this entity and resource; an empty list if none."""

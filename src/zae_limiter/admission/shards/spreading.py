@@ -8,6 +8,7 @@ that is full before the others wastes the tokens that accrue in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -181,7 +182,7 @@ def _repaying(key: str, image: BucketImage, taken: int, owes: int, now_ms: int) 
     if not owes:
         return read_move(key, state, Wanted(taken, asked=True), now_ms)
     move = read_move(key, state, Wanted(owed_milli=taken + owes), now_ms)
-    return move._replace(low=state.balance_milli)  # refused if the shard holds less than when read
+    return replace(move, low=state.balance_milli)  # refused if the shard holds less than when read
 
 
 def heir(images: Images, number: int) -> Shard:

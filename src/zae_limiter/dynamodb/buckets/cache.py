@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.rebase import has_limits
@@ -27,7 +27,8 @@ NEVER_PER_S = 1e-4  # a write in three hours: other clients have probably never 
 LONG_AGO = 0  # the time of entries that were read along with others: never recent enough
 
 
-class CachedBucket(NamedTuple):
+@dataclass(slots=True)
+class CachedBucket:
     """A bucket or shard that was seen at ``at_ms``.
 
     ``others_milli_per_s`` is how fast other clients take from each limit, ``others_per_s`` how
@@ -42,7 +43,8 @@ class CachedBucket(NamedTuple):
     is_fresh: bool = False
 
 
-class FreshBucket(NamedTuple):
+@dataclass(slots=True)
+class FreshBucket:
     """A bucket that was read for this very request; None if it does not exist.
 
     The bucket is taken literally: no other client is expected to have written since.
@@ -51,7 +53,7 @@ class FreshBucket(NamedTuple):
     bucket: StoredBucket | None
     is_fresh: bool = True
     at_ms: int = 0
-    others_milli_per_s: Mapping[str, int] = {}
+    others_milli_per_s: Mapping[str, int] = field(default_factory=dict)
     others_per_s: float = 0.0
 
 
@@ -125,16 +127,23 @@ class BucketCache:
             return entry
 
     def store_authoritative(
-        self, shard_id: ShardId, item: Item | None, now_ms: int, assumed: StoredBucket | None
+        self,
+        shard_id: ShardId,
+        item: Item | None,
+        now_ms: int,
+        assumed: StoredBucket | None,
+        *,
+        in_full: bool = False,
     ) -> FreshBucket:
         """Store the item of a read or of a refused write; None if the item does not exist.
 
         The item replaces the entry that the request had ``assumed``, but not a newer one.
+        ``in_full`` decodes the counts of children again, which only structural writes depend on.
         """
         if item is None:
             self.drop_shard(shard_id)
             return FreshBucket(None)
-        bucket = decode(item, assumed)
+        bucket = decode(item, None if in_full else assumed)
         entry = self._buckets.get(shard_id)
         certain = entry is not None and entry.bucket is assumed
         self.store(shard_id, bucket, now_ms, certain=certain)
@@ -239,14 +248,7 @@ def _entry(
         now_ms - pressure.at_ms >= WINDOW_MS or bucket.generation != last.generation
     ):  # within a window and a generation the rate stays as it is
         pressure = observed(pressure, bucket.shard, writes, now_ms)
-    return CachedBucket(
-        bucket=bucket,
-        at_ms=now_ms,
-        others_milli_per_s=others,
-        pressure=pressure,
-        others_per_s=others_per_s,
-        is_fresh=False,
-    )
+    return CachedBucket(bucket, now_ms, others, pressure, others_per_s)
 
 
 def _lifelong_per_s(bucket: StoredBucket, now_ms: int) -> float:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from zae_limiter.admission.fit import fits
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, plain_name
 from zae_limiter.admission.moves import Wanted
-from zae_limiter.admission.request import NO_NAMES, Settlement
+from zae_limiter.admission.request import NO_NAMES, Charge, ChargeRequest, Settlement
 from zae_limiter.admission.reservation import advance_milli
 from zae_limiter.admission.slots import SlotHold
 
 
-class BucketChange(NamedTuple):
+@dataclass(slots=True)
+class BucketChange:
     """The change that one caller wants of one bucket: a charge, or debts and credits.
 
     Amounts are by stored name; credits are negative. A charge names every limit in force, with 0
@@ -44,6 +45,19 @@ class BucketChange(NamedTuple):
         return self.released or self.renewed
 
     @classmethod
+    def of_charge(cls, charge: Charge, request: ChargeRequest) -> BucketChange:
+        """Return the change of one bucket that a request asks for."""
+        return cls(
+            in_force=charge.in_force,
+            amounts_milli=charge.amounts_milli,
+            is_charge=True,
+            admitted=1 if request.is_acquire else 0,
+            refreshed=request.refreshed,
+            through_child=charge.through_child,
+            until_ms=request.until_ms,
+        )
+
+    @classmethod
     def of_settlement(cls, settlement: Settlement, admitted: int = 0) -> BucketChange:
         return cls(
             in_force=settlement.in_force,
@@ -65,7 +79,7 @@ class BucketChange(NamedTuple):
         if self.is_charge or amounts.keys() <= image.limits.keys():
             return self
         stored = {key: amount for key, amount in amounts.items() if key in image.limits}
-        return self._replace(amounts_milli=stored)
+        return replace(self, amounts_milli=stored)
 
     def to_absent_limits(self, image: BucketImage) -> BucketChange | None:
         """Return the credits for limits that the bucket does not have; None if there are none."""
@@ -73,7 +87,7 @@ class BucketChange(NamedTuple):
         if self.is_charge or amounts.keys() <= image.limits.keys():
             return None
         absent = {key: amount for key, amount in amounts.items() if key not in image.limits}
-        return self._replace(amounts_milli=absent)
+        return replace(self, amounts_milli=absent)
 
     def can_share_write(self, other: BucketChange) -> bool:
         """Tell whether one condition holds for both changes."""
@@ -163,7 +177,7 @@ def total_at(changes: Sequence[BucketChange], image: BucketImage, now_ms: int) -
             level = charged[key] - advance_milli(rate, amount, now_ms, change.until_ms)
             needed[key] = max(level, needed.get(key, level))
     return {
-        key: each._replace(needed_milli=needed[key]) if key in needed else each
+        key: replace(each, needed_milli=needed[key]) if key in needed else each
         for key, each in wanted.items()
     }
 

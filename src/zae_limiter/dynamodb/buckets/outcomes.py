@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.moves import surplus_milli
@@ -17,7 +17,8 @@ from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.exceptions import ZAELimiterError
 
 
-class Applied(NamedTuple):
+@dataclass(slots=True)
+class Applied:
     """The change is committed; ``image`` is the bucket or shard after the write.
 
     ``is_whole`` says that the image is the whole bucket. Two things are left to other shards:
@@ -28,7 +29,7 @@ class Applied(NamedTuple):
     """
 
     image: BucketImage | None
-    spilled_milli: Mapping[str, int] = {}
+    spilled_milli: Mapping[str, int] = field(default_factory=dict)
     is_short: bool = False
     is_whole: bool = True
     reservation: Reservation | None = None
@@ -36,7 +37,8 @@ class Applied(NamedTuple):
     life: str = ""
 
 
-class Rejected(NamedTuple):
+@dataclass(slots=True)
+class Rejected:
     """The charge does not fit into the bucket or shard as it was at the stamp."""
 
     image: BucketImage
@@ -67,16 +69,18 @@ def outcomes_of_write(
     charge is not judged (None) if the bucket has other limits by now: a write of credits alone
     does not check the limits. ``moments`` are the expiries of slots by position.
     """
-    outcomes: list[Outcome | None] = [None] * len(changes)
     carried = [changes[position] for position in positions]
-    for position, applied in zip(positions, applied_outcomes(carried, bucket, now_ms), strict=True):
-        outcomes[position] = (
-            applied._replace(moments=moments.get(position), life=bucket.image.life)
-            if moments
-            else applied
-        )
+    applied = applied_outcomes(carried, bucket, now_ms)
+    if moments:
+        applied = [
+            replace(each, moments=moments.get(position), life=bucket.image.life)
+            for position, each in zip(positions, applied, strict=True)
+        ]
     if len(positions) == len(changes):
-        return outcomes
+        return list(applied)
+    outcomes: list[Outcome | None] = [None] * len(changes)
+    for position, each in zip(positions, applied, strict=True):
+        outcomes[position] = each
     for position, change in enumerate(changes):
         if (
             outcomes[position] is None
@@ -93,8 +97,9 @@ def applied_outcomes(
 ) -> list[Applied]:
     """Return the outcomes of changes that were written together, given the item after the write."""
     image = bucket.image
-    if any(change.until_ms is not None for change in changes):
-        return _with_reservations(changes, bucket, now_ms)
+    for change in changes:
+        if change.until_ms is not None:
+            return _with_reservations(changes, bucket, now_ms)
     if bucket.shard.n == 1:
         return [Applied(image)] * len(changes)
     surplus = {key: max(0, surplus_milli(state, now_ms)) for key, state in image.limits.items()}
@@ -118,7 +123,7 @@ def _with_reservations(
 ) -> list[Applied]:
     """Return the outcomes of a write with reservations: each is due before those behind it."""
     image, shard = bucket.image, bucket.shard
-    as_charges = [change._replace(until_ms=None) for change in changes]
+    as_charges = [replace(change, until_ms=None) for change in changes]
     outcomes = applied_outcomes(as_charges, bucket, now_ms)
     behind: dict[str, int] = {}
     for position in range(len(changes) - 1, -1, -1):
@@ -128,8 +133,8 @@ def _with_reservations(
         amounts = change.amounts_milli
         if change.until_ms is not None:
             place = image.writes, position
-            outcomes[position] = outcomes[position]._replace(
-                reservation=reserved(image, amounts, place, behind, shard)
+            outcomes[position] = replace(
+                outcomes[position], reservation=reserved(image, amounts, place, behind, shard)
             )
         for key, amount in amounts.items():
             behind[key] = behind.get(key, 0) + amount

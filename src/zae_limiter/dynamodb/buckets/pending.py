@@ -40,9 +40,9 @@ class PendingChange:
         change: BucketChange,
         clock: Clock,
         deadline: Deadline,
-        *,
         stamp_ms: int | None = None,
         look_first: bool = False,
+        *,
         is_counted: bool = True,
     ) -> None:
         self.bucket_id = bucket_id
@@ -61,24 +61,10 @@ class PendingChange:
         cls, namespace_id: str, charge: Charge, request: ChargeRequest, deadline: Deadline
     ) -> PendingChange:
         """Return the change of one bucket that a request asks for."""
-        change = BucketChange(
-            in_force=charge.in_force,
-            amounts_milli=charge.amounts_milli,
-            is_charge=True,
-            admitted=1 if request.is_acquire else 0,
-            refreshed=request.refreshed,
-            through_child=charge.through_child,
-            until_ms=request.until_ms,
-        )
         bucket_id = BucketId(namespace_id, charge.entity_id, charge.resource)
-        return cls(
-            bucket_id,
-            change,
-            request.clock,
-            deadline,
-            stamp_ms=request.now_ms,
-            look_first=not request.speculative,
-        )
+        change = BucketChange.of_charge(charge, request)
+        look_first = not request.speculative
+        return cls(bucket_id, change, request.clock, deadline, request.now_ms, look_first)
 
     def redirect(self, number: int) -> None:
         """Send the change to another shard."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, is_paused
@@ -102,16 +103,9 @@ def _usual_charge(
     This is a short cut: the general path plans the same write. The charge is sent even if it does
     not seem to fit: the entry may be outdated, and the store decides.
     """
-    wanted = {
-        key: Wanted(charged_milli=amount, asked=True)
-        for key, amount in change.amounts_milli.items()
-    }
-    carried = CarriedChanges(
-        positions=[0],
-        wanted=wanted,
-        admitted=change.admitted,
-        through_milli=through_children([change]) if change.through_child else {},
-    )
+    wanted = {key: Wanted.charge(amount) for key, amount in change.amounts_milli.items()}
+    through_milli = through_children([change]) if change.through_child else {}
+    carried = CarriedChanges([0], wanted, change.admitted, through_milli)
     return writes.balance_write(known, bucket, carried, in_force, context)
 
 
@@ -200,7 +194,7 @@ def _with_bucket(
     if is_sure and changes_nothing and context.tally.is_empty:
         return NothingToWrite(image, bucket.shard, late_credits)
     write = writes.balance_write(known, bucket, carried, in_force, context)
-    return write._replace(late_credits=late_credits) if late_credits else write
+    return replace(write, late_credits=late_credits) if late_credits else write
 
 
 def _without_hidden_spills(changes: Sequence[BucketChange], taken: list[int]) -> list[int]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
-from zae_limiter.admission.in_force import InForce, expires_ms
+from zae_limiter.admission.in_force import InForce, expires_ms, plain_name
 from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
-from zae_limiter.admission.rebase import full_bucket, without_drops
+from zae_limiter.admission.rebase import (
+    drop,
+    full_bucket,
+    has_room,
+    is_unused,
+    namesake,
+    too_many_stored,
+    without_drops,
+)
+from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children, total_at
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import (
-    NO_AMOUNTS,
     Counted,
     Turn,
     counts_of_running_hour,
@@ -44,6 +53,7 @@ from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS
 NO_RATE = Rate(0, 0, 1)  # for moves that do not depend on the rate
 NOTHING = Wanted()
 STRUCTURAL = "+"  # keeps the id of a structural write apart from that of the charge that follows
+MAX_DROPS = 16  # limits that one write drops: each takes eight operators of its condition
 DEFAULT_USAGE_MS = DEFAULT_USAGE_DAYS * 86_400_000
 
 
@@ -56,7 +66,8 @@ class Request(Protocol):
     def text(self, table: str) -> str: ...
 
 
-class PlannedWrite(NamedTuple):
+@dataclass(slots=True)
+class PlannedWrite:
     """One conditional write, and the repetition of it for an unknown outcome.
 
     The write leaves ``write_id`` on the item and expects ``previous_write_id`` there.
@@ -77,19 +88,20 @@ class PlannedWrite(NamedTuple):
     write_id: str
     previous_write_id: str | None = None
     guarded_retry: Callable[[], UpdateExpression] | None = None
-    structural: bool = False
     moves: Sequence[Move] = ()
     positions: Sequence[int] = ()
-    net_milli: Mapping[str, int] = NO_AMOUNTS
+    net_milli: Mapping[str, int] = field(default_factory=dict)
     store_first: OriginHour | None = None
     begins_hour: tuple[str, int] | None = None
     tally: Tally = NO_TALLY
-    late_credits: Mapping[str, tuple[int, int]] = {}
-    moments: Mapping[int, Moments] = {}
     may_leave_debt: bool = True
+    moments: Mapping[int, Moments] = field(default_factory=dict)
+    late_credits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    structural: bool = False
 
 
-class WriteContext(NamedTuple):
+@dataclass(slots=True)
+class WriteContext:
     """The facts that hold for one attempt: the item, the stamp and the write id.
 
     ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``tally`` counts acquires
@@ -105,7 +117,8 @@ class WriteContext(NamedTuple):
     is_turning: bool = False
 
 
-class CarriedChanges(NamedTuple):
+@dataclass(slots=True)
+class CarriedChanges:
     """The changes of a group that one write carries, added up.
 
     ``positions`` are those of the changes in the group, ``wanted`` their amounts by limit.
@@ -174,26 +187,20 @@ def balance_write(
         may_leave_debt = True  # of a limit that is not in force
     if may_leave_debt:
         until_ms = expires_ms(after(image, moves), in_force, now_ms, context.usage_ms)
-    write = TemplatedCharge(
-        shard_id=context.shard_id,
-        moves=moves,
-        trailer=WriteTrailer(
-            write_id=turn.write_id,
-            admitted=carried.admitted if counts is None else 0,
-            expires_ms=until_ms,
-            keeps=until_ms == image.expires_ms,
-        ),
-        bucket=bucket,
-        version=0 if image.config_version else in_force.governing_version,
-        counts=counts,
-        slot_writes=() if slots is None else slots.writes(),
-        ends_pause=image.paused_until_ms is not None and not is_paused(image, now_ms),
+    admitted = carried.admitted if counts is None else 0
+    keeps_ttl = until_ms == image.expires_ms
+    trailer = WriteTrailer(turn.write_id, admitted, until_ms, keeps_ttl)
+    version = 0 if image.config_version else in_force.governing_version
+    slot_writes = () if slots is None else slots.writes()
+    ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
+    request = TemplatedCharge(
+        context.shard_id, moves, trailer, bucket, version, counts, slot_writes, ends_pause
     )
     return PlannedWrite(
-        request=write,
+        request=request,
         write_id=turn.write_id,
         previous_write_id=bucket.write_id if can_repeat else None,
-        guarded_retry=write.guarded if can_repeat else None,
+        guarded_retry=request.guarded if can_repeat else None,
         moves=moves,
         positions=carried.positions,
         net_milli={each.key: each.consumed_milli for each in moves},
@@ -319,11 +326,17 @@ def first(
 
 
 def rebase(
-    bucket: StoredBucket, target: BucketImage, in_force: InForce, context: WriteContext
+    bucket: StoredBucket,
+    target: BucketImage,
+    in_force: InForce,
+    context: WriteContext,
+    other_rates: Mapping[str, Rate] = {},
 ) -> PlannedWrite:
     """Bring the bucket's limits to those of ``target``; levels and a running pause stay.
 
-    ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates.
+    ``in_force`` are the limits of the whole bucket, ``target`` is at the shard's own rates. Where
+    one write cannot do everything, it makes room for the next one. ``other_rates`` are those of
+    limits in ``target`` that are neither in force nor in the bucket.
     """
     now_ms, usage_ms = context.now_ms, context.usage_ms
     if not is_paused(target, now_ms):
@@ -332,10 +345,9 @@ def rebase(
     if is_over(bucket, now_ms, usage_ms):
         counts = hour_counts(FreshBucket(bucket), bucket, now_ms, usage_ms=usage_ms)
         turn = turn_of(bucket, counts, context.write_id)
-        target = without_drops(bucket.image, target)
-    else:  # if two limits are dropped at once, one cannot inherit the usage of the other
-        allowed = 1 if bucket.hours.has_children else len(bucket.image.limits)
-        target = without_drops(bucket.image, target, allowed=allowed)
+        target = _reachable(bucket, target, [], turns=True)
+    else:
+        target = _reachable(bucket, target, _drops_of_one_write(bucket, target), turns=False)
         if bucket.image.limits.keys() - target.limits.keys():
             turn = turn._replace(store_first=bucket.finished)
     until_ms = expires_ms(target, in_force.at(bucket.shard), now_ms, usage_ms)
@@ -347,7 +359,7 @@ def rebase(
         bucket_item.key(*context.shard_id),
         bucket,
         target,
-        rates=_whole_rates(bucket, target, in_force),
+        rates=_whole_rates(bucket, target, in_force, other_rates),
         trailer=trailer,
         now_ms=now_ms,
         counts=counts,
@@ -364,12 +376,62 @@ def rebase(
     )
 
 
-def _whole_rates(bucket: StoredBucket, target: BucketImage, in_force: InForce) -> dict[str, Rate]:
+def _reachable(
+    bucket: StoredBucket, target: BucketImage, drops: Collection[str], *, turns: bool
+) -> BucketImage:
+    """Return the part of ``target`` that one write with these drops can reach.
+
+    A bucket without room for the rest only gets room: limits are dropped, or the hour is turned, so
+    that the next write can drop them.
+    """
+    image = bucket.image
+    reached = without_drops(image, target, drops)
+    if has_room(reached.limits):
+        return reached
+    limits = dict(image.limits)
+    for key in drops:
+        if namesake(key, limits) is not None or is_unused(image, plain_name(key)):
+            drop(key, limits)
+    if len(limits) == len(image.limits) and not turns:
+        raise too_many_stored(len(reached.limits))
+    room = image._replace(limits=limits, paused_until_ms=target.paused_until_ms)
+    return room if image.holds is None else with_slot_limits(room)
+
+
+def _drops_of_one_write(bucket: StoredBucket, target: BucketImage) -> list[str]:
+    """Return the limits that a write to ``target`` can drop at once.
+
+    If children count in the bucket, two dropped limits of one name would both leave their counts to
+    the same heir, which one expression cannot do. Without an heir there must be no such counts.
+    """
+    hours, names, drops = bucket.hours, set[str](), []
+    through_children = {
+        plain_name(key) for key, index in hours.indexes.items() if index in hours.used_by_children
+    }
+    for key in bucket.image.limits:
+        name = plain_name(key)
+        if key in target.limits or (hours.has_children and name in names):
+            continue
+        if name in through_children and namesake(key, target.limits) is None:
+            continue
+        names.add(name)
+        drops.append(key)
+    return drops[:MAX_DROPS]
+
+
+def _whole_rates(
+    bucket: StoredBucket,
+    target: BucketImage,
+    in_force: InForce,
+    other_rates: Mapping[str, Rate],
+) -> dict[str, Rate]:
     """Return the stored rates of unchanged limits, and the rates in force of all others."""
     before, stored = bucket.image.limits, bucket.whole_rates
     return {
         key: stored[key]
         if key in before and before[key].rate == state.rate
         else in_force.rate_of(key)
+        if key in in_force.keys
+        else other_rates[key]
         for key, state in target.limits.items()
     }

@@ -29,6 +29,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
@@ -36,7 +37,6 @@ from typing import NamedTuple
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS, BucketImage, LimitState, Rate, is_slots
 from zae_limiter.admission.shards.tree import WHOLE, Shard, of_shard
-from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.dynamodb.items import hours as item_hours
 from zae_limiter.dynamodb.items.attributes import Item, flag, n, s
 from zae_limiter.dynamodb.items.hours import (
@@ -69,7 +69,8 @@ UNSHARDED = 1
 MAX_NAMES = 4096  # bounds memory; few limits differ in their names
 
 
-class StoredBucket(NamedTuple):
+@dataclass(slots=True)
+class StoredBucket:
     """A bucket, or one shard of it, as one item holds it.
 
     The image is at the shard's own rates; ``rates`` are those of the whole, where they differ.
@@ -88,7 +89,7 @@ class StoredBucket(NamedTuple):
     rates: Mapping[str, Rate] | None = None
     finished: OriginHour | None = None
     absent: tuple[str, ...] = ()
-    steady: tuple[str | None, ...] = ()
+    steady: tuple[str, ...] = ()
     asked: str = ""
 
     @property
@@ -171,7 +172,7 @@ def in_full(item: Item) -> StoredBucket:
     image = bucket.image._replace(limits=limits, window_hour=hour)
     if hour == bucket.hours.hour:
         image = image._replace(tally=item_hours.running_tally(item, bucket.hours.indexes))
-    return bucket._replace(image=image)
+    return replace(bucket, image=image)
 
 
 def merged_milli(item: Item, name: str) -> int:
@@ -204,10 +205,10 @@ def _decode(item: Item) -> StoredBucket:
         asked=item_hours.asked_text(item),
     )
     if any(is_slots(state.rate) for state in limits.values()):
-        bucket = bucket._replace(image=_with_holds(item, bucket.image))
+        bucket = replace(bucket, image=_with_holds(item, bucket.image))
     if NOT_BEFORE in item:
         paused = bucket.image._replace(paused_until_ms=int(item[NOT_BEFORE]["N"]))
-        bucket = bucket._replace(image=paused)
+        bucket = replace(bucket, image=paused)
     shards = int(item[SHARDS]["N"])
     return bucket if shards == UNSHARDED else _one_of(shards, bucket, item)
 
@@ -227,52 +228,31 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         return _decode(item)
     if known.finished is not None and FINISHED not in item:
         return _decode(item)
-    if any(name in item for name in known.absent):
-        return _decode(item)
+    for name in known.absent:
+        if name in item:
+            return _decode(item)
     before = known.image
     limits = {}
     for limit, (_, rate, _, counted) in before.limits.items():
         of_balance, of_consumed = _names[limit]
         balance, consumed = int(item[of_balance]["N"]), int(item[of_consumed]["N"])
-        limits[limit] = LimitState(
-            balance_milli=balance, rate=rate, consumed_milli=consumed, counted_milli=counted
-        )
-    admitted = item.get(ADMITTED)
-    image = BucketImage(
-        limits=limits,
-        config_version=before.config_version,
-        expires_ms=before.expires_ms,
-        window_hour=0,
-        admitted=0 if admitted is None else int(admitted["N"]),
-        admitted_counted=0,
-        writes=int(item[WRITES]["N"]),
-        through_children=None,
-        tally=NO_TALLY,
-        holds=None,
-        paused_until_ms=before.paused_until_ms,
-        life="",
-    )
+        limits[limit] = LimitState(balance, rate, consumed, counted)
+    image = _image(item, limits)
     if before.holds is not None:
         image = _with_holds(item, image)
-    return known._replace(
-        image=image, write_id=item[WRITE_ID]["S"], asked=item_hours.asked_text(item)
+    if before.paused_until_ms is not None:  # its end is a part of the digest
+        image = image._replace(paused_until_ms=before.paused_until_ms)
+    return replace(
+        known, image=image, write_id=item[WRITE_ID]["S"], asked=item_hours.asked_text(item)
     )
 
 
-def _steady(item: Item) -> tuple[str | None, ...]:
+def _steady(item: Item) -> tuple[str, ...]:
     """Return the texts of numbers and names that few writes change.
 
     While they are as before, they need not be decoded.
     """
-    ttl = item.get(TTL)
-    return (
-        item[SHARDS]["N"],
-        item[GENERATION]["N"],
-        item[ORIGIN]["S"],
-        item[HOUR]["N"],
-        item[VERSION]["N"],
-        None if ttl is None else ttl["N"],
-    )
+    return item[SHARDS]["N"], item[GENERATION]["N"], item[ORIGIN]["S"], item[HOUR]["N"]
 
 
 class AttributeNames(dict[str, tuple[str, str]]):
@@ -326,7 +306,7 @@ def _one_of(shards: int, bucket: StoredBucket, item: Item) -> StoredBucket:
     """Scale a shard: its item stores the parameters of the whole bucket."""
     number = schema.parse_bucket_pk(item["PK"]["S"]).shard_id
     shard, rates = Shard(number, shards), bucket.whole_rates
-    return bucket._replace(shard=shard, rates=rates, image=of_shard(bucket.image, shard))
+    return replace(bucket, shard=shard, rates=rates, image=of_shard(bucket.image, shard))
 
 
 def pack(rate: Rate, limit_index: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from zae_limiter.admission.image import BucketImage, LimitState, Rate, full_balance
@@ -25,7 +26,8 @@ from zae_limiter.dynamodb.items.hours import (
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 
 
-class WriteTrailer(NamedTuple):
+@dataclass(slots=True)
+class WriteTrailer:
     """The attributes that every write leaves on the item: its id, its admissions, the TTL.
 
     A write with ``HourCounts`` of its own counts admissions there. ``keeps`` leaves the TTL as it
@@ -69,7 +71,7 @@ def set_pause(
 def end_pause(update: UpdateExpression, bucket: stored.StoredBucket) -> stored.StoredBucket:
     """Remove a pause that is over, along with another write; return the bucket without it."""
     set_pause(update, bucket, None)
-    return bucket._replace(image=bucket.image._replace(paused_until_ms=None))
+    return replace(bucket, image=bucket.image._replace(paused_until_ms=None))
 
 
 def _set_not_before(update: UpdateExpression, paused_until_ms: int | None) -> None:
@@ -276,10 +278,10 @@ def _fold_hours(
     dropped: Collection[str],
     indexes: Mapping[str, int],
 ) -> None:
-    """Count the usage of dropped limits in this hour for other limits of their name.
+    """Count the usage of dropped limits in this hour for other limits of their name, if any.
 
-    The hour must still run. A finished hour has been stored by now, and is removed: the indexes of
-    dropped limits may be used again.
+    A dropped limit without such an heir has counted nothing. The hour must still run. A finished
+    hour has been stored by now, and is removed: the indexes of dropped limits may be used again.
     """
     hours = bucket.hours
     update.require_equal(ORIGIN, s(hours.origin))
@@ -290,9 +292,11 @@ def _fold_hours(
             update.remove(name)
     for name in sorted(dropped):
         heir = namesake(name, target.limits)
-        assert heir is not None, "only limits with a namesake are dropped"
         hour_updates.free_index(
-            update, indexes[name], indexes[heir], has_children=hours.has_children
+            update,
+            indexes[name],
+            None if heir is None else indexes[heir],
+            has_children=hours.has_children,
         )
     if bucket.asked:  # an index may get another limit
         asked = decode_asked(bucket.asked, hours.indexes)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from zae_limiter.admission.moves import Move
 from zae_limiter.admission.slots import SlotWrite
@@ -38,7 +38,8 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 _templates: BoundedDict[tuple[object, ...], str] = BoundedDict(MAX_TEMPLATES)
 
 
-class TemplatedCharge(NamedTuple):
+@dataclass(slots=True)
+class TemplatedCharge:
     """Moves under the condition that the bucket still has the shards and limits of ``bucket``.
 
     ``version`` becomes the bucket's configuration version; 0 leaves the version alone. ``counts``

@@ -193,10 +193,18 @@ def values_of(bucket: stored.StoredBucket, counts: HourCounts) -> list[object]:
     return values if finished is None else [*values, finished]
 
 
-def free_index(update: UpdateExpression, index: int, heir: int, *, has_children: bool) -> None:
-    """Move the counts of children from an index to that of its heir, and remove its hour."""
+def free_index(
+    update: UpdateExpression, index: int, heir: int | None, *, has_children: bool
+) -> None:
+    """Move the counts of children from an index to that of its heir, and remove its hour.
+
+    Without an heir the children must have counted nothing.
+    """
     children = f"{CHILDREN}{index}"
-    if has_children:
+    if has_children and heir is None:
+        name = update.name(children)
+        update.require(f"(attribute_not_exists({name}) OR {name} = {update.number(0)})")
+    elif has_children:
         zero, of_heir = update.number(0), f"{CHILDREN}{heir}"
         both = [f"if_not_exists({update.name(each)}, {zero})" for each in (of_heir, children)]
         update.set_to(of_heir, " + ".join(both))

@@ -49,7 +49,9 @@ _ORIGIN_BYTES = 6  # 48 bits: an origin must differ from all others of the same 
 class HourState(NamedTuple):
     """The hours that an item counts, and the indexes of its limits by stored name.
 
-    ``has_children`` tells whether the item counts consumption through children.
+    ``has_children`` tells whether the item counts consumption through children, and
+    ``used_by_children`` are the indexes of the limits that have counted some when the hours were
+    decoded.
     """
 
     origin: str
@@ -57,6 +59,7 @@ class HourState(NamedTuple):
     finished: int | None
     indexes: Mapping[str, int]
     has_children: bool
+    used_by_children: frozenset[int] = frozenset()
 
 
 def new_origin(shard: int) -> str:
@@ -103,12 +106,18 @@ def _parameter_names(names: tuple[str, ...]) -> list[str]:
 def decode(item: Item) -> HourState:
     """Return the hours of a bucket item."""
     indexes = limit_indexes_of(item)
+    through = {
+        index: item[name]["N"]
+        for index in indexes.values()
+        if (name := f"{CHILDREN}{index}") in item
+    }
     return HourState(
         text(item[ORIGIN]),
         integer(item[HOUR]),
         optional_integer(item, FINISHED),
         indexes,
-        any(f"{CHILDREN}{index}" in item for index in indexes.values()),
+        bool(through),
+        frozenset(index for index, amount in through.items() if amount != "0"),
     )
 
 

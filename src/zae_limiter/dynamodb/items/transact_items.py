@@ -30,7 +30,7 @@ def delete(before: Item) -> Action:
 def delete_if(key: Key, attribute: str, value: Value) -> Action:
     """Delete an item if an attribute has this value."""
     return {
-        "Delete": {"Key": key.attributes, **_condition("#0 = :0", {"#0": attribute}, {":0": value})}
+        "Delete": {"Key": key.attributes, **_condition("#0=:0", {"#0": attribute}, {":0": value})}
     }
 
 
@@ -43,13 +43,13 @@ def delete_alike(before: Item, attributes: Sequence[str]) -> Action:
     """Delete an item if these attributes are as they were read."""
     names = {f"#{position}": name for position, name in enumerate(attributes)}
     values = {f":{position}": before[name] for position, name in enumerate(attributes)}
-    condition = " AND ".join(f"#{position} = :{position}" for position in range(len(names)))
+    condition = " AND ".join(f"#{position}=:{position}" for position in range(len(names)))
     return {"Delete": {"Key": Key.of(before).attributes, **_condition(condition, names, values)}}
 
 
 def check_revision(key: Key, revision: str) -> Action:
     """Write nothing, but require that an item has this revision."""
-    condition = _condition("#0 = :0", {"#0": REVISION}, {":0": {"S": revision}})
+    condition = _condition("#0=:0", {"#0": REVISION}, {":0": {"S": revision}})
     return {"ConditionCheck": {"Key": key.attributes, **condition}}
 
 
@@ -73,7 +73,7 @@ def _unchanged(before: Item | None) -> dict[str, Any]:
     if revision is None:  # another program has written the item
         condition = "attribute_exists(PK) AND attribute_not_exists(#0)"
         return _condition(condition, {"#0": REVISION})
-    return _condition("#0 = :0", {"#0": REVISION}, {":0": revision})
+    return _condition("#0=:0", {"#0": REVISION}, {":0": revision})
 
 
 def _condition(

@@ -1,13 +1,20 @@
-"""Build an UpdateItem request clause by clause."""
+"""Build an UpdateItem request clause by clause.
+
+DynamoDB accepts 4,096 bytes and 300 operators in an expression. Writes that name every limit of a
+bucket come near to that, so expressions are sent without blanks, under placeholders that are short.
+"""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from zae_limiter.dynamodb.items.attributes import Item, Value
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SPACED = (", ", " = ", " >= ", " <= ", " < ", " > ", " + ", " - ")
 
 
 class UpdateExpression:
@@ -28,11 +35,11 @@ class UpdateExpression:
         """Return a placeholder for an attribute, whose name may be reserved or contain dots."""
         placeholder = self._names.get(attribute)
         if placeholder is None:
-            placeholder = self._names[attribute] = f"#{len(self._names)}"
+            placeholder = self._names[attribute] = f"#{_short(len(self._names))}"
         return placeholder
 
     def value(self, value: Value) -> str:
-        placeholder = f":{len(self._values)}"
+        placeholder = f":{_short(len(self._values))}"
         self._values[placeholder] = value
         return placeholder
 
@@ -80,7 +87,7 @@ class UpdateExpression:
         if self._values:
             body["ExpressionAttributeValues"] = self._values
         if self._conditions:
-            body["ConditionExpression"] = " AND ".join(self._conditions)
+            body["ConditionExpression"] = without_blanks(" AND ".join(self._conditions))
             body["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         return body
 
@@ -112,7 +119,23 @@ class UpdateExpression:
 
     def _expression(self) -> str:
         clauses = (("SET", self._sets), ("ADD", self._adds), ("REMOVE", self._removes))
-        return " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses if parts)
+        return without_blanks(
+            " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses if parts)
+        )
+
+
+def without_blanks(expression: str) -> str:
+    """Return an expression of placeholders without the blanks that only readers need."""
+    for spaced in _SPACED:
+        expression = expression.replace(spaced, spaced.strip())
+    return expression
+
+
+@cache
+def _short(number: int) -> str:
+    """Return a number to base 36: two characters are enough for every attribute of a bucket."""
+    text = _DIGITS[number % 36]
+    return text if number < 36 else _short(number // 36) + text
 
 
 def _gaps(values: Item) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from zae_limiter.admission.charge import under_limits
@@ -82,7 +83,7 @@ class KnownShards(NamedTuple):
         """Tell whether all shards together hold a charge, and it would be gathered from them."""
         if not self.should_gather(images, change):
             return False
-        at_once = change._replace(until_ms=None)
+        at_once = replace(change, until_ms=None)
         return at_once.fits(combined(images, change.in_force, now_ms), now_ms)
 
     def should_gather(self, images: Images, change: BucketChange) -> bool:

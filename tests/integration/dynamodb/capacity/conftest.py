@@ -1,6 +1,9 @@
 """A world in each of the trees, and what its requests cost."""
 
+import json
+import os
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +48,14 @@ async def family(configured):
     return configured
 
 
+def _record(operation, expected, seen):
+    """Append a measurement to the file that ``ZAEL_RECORD_COSTS`` names, if it names one."""
+    if file := os.environ.get("ZAEL_RECORD_COSTS"):
+        row = {"operation": operation, "documented": expected, "seen": seen}
+        with Path(file).open("a") as costs:
+            costs.write(json.dumps(row) + "\n")
+
+
 @pytest.fixture
 def cost_of(proxy):
     """What runs in its block must cost what the documentation says, to the unit."""
@@ -54,6 +65,7 @@ def cost_of(proxy):
         expected = documented()[operation]
         with proxy.measure() as seen:
             yield seen
+        _record(operation, expected, Cost.of(seen))
         assert Cost.of(seen) == expected, f"{operation}: {Cost.of(seen)} {seen.operations}"
 
     return cost_of

@@ -45,7 +45,7 @@ def tries_of_the_admitted(seen):
 def mark(exchange):
     body = exchange.body
     names = {name: short for short, name in body["ExpressionAttributeNames"].items()}
-    value = re.search(rf"{names['op']} = (:\d+)", body["UpdateExpression"])[1]
+    value = re.search(rf"{names['op']}=(:\w+)", body["UpdateExpression"])[1]
     return body["ExpressionAttributeValues"][value]["S"]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.dynamodb.capacity.world import API, PARENT, RPM, TPM, USER
+from zae_limiter import Repository
 
 SLOW_IN_SYNC_TREE = True  # the same calls
 
@@ -169,6 +170,11 @@ async def test_audit(client, cost_of):
 async def test_opening(family, client, proxy, cost_of):
     with cost_of("`Repository.open`, table exists"):
         await family.open(proxy)
+
+
+async def test_opening_a_new_table(stack, proxy, cost_of):
+    with cost_of("`Repository.open`, table is empty"):
+        await (await Repository.open(stack=stack, endpoint_url=proxy.url)).close()
 
 
 async def test_namespaces(client, cost_of):

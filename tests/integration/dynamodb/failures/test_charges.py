@@ -176,7 +176,7 @@ async def test_a_charge_that_others_have_written_over_is_not_refunded(world, pro
     user, other = await world.client(proxy), await world.client()
     await user.repo.set_system_defaults([TEN])
     await together(user.take(rpm=1), other.take(rpm=1))
-    proxy.link.request_ms = 40
+    proxy.link.request_ms = 300  # the other client is faster, on a busy machine as well
     looks = "UpdateItem" if kind == "error_after" else "GetItem"
     with proxy.measure() as measured, proxy.fault(kind, operation="UpdateItem", times=1):
         task = asyncio.ensure_future(user.take(rpm=2))

@@ -6,24 +6,11 @@ import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.failures.states import TEN
-from tests.integration.dynamodb.failures.timing import TIMEOUT_S
+from tests.integration.dynamodb.failures.timing import TIMEOUT_S, until
 from tests.support.dynamodb.world import USER, Failure, failing, together
 from zae_limiter import RateLimiterUnavailable
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
-
-
-async def until(holds, scenario):
-    """Run a scenario, with another entity each time, until it shows what it must show.
-
-    On a machine that stalls, a caller may come so late that it writes apart. That changes the id
-    by which the other write would be recognised, which is then unknown. Not five times in a row.
-    """
-    for number in range(5):
-        shown = await scenario(f"user-{number}")
-        if shown == holds:
-            break
-    assert shown == holds
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from zae_limiter_contract.stopwatch import Stopwatch
 
 from tests.integration.dynamodb.grouping.links import slow
+from tests.support.dynamodb.world import under_way
 from zae_limiter import Limit, RateLimiter, RateLimiterUnavailable, RateLimitExceeded
 
 USER, API = "user-1", "api"
@@ -120,13 +121,13 @@ async def test_limits_of_a_call_are_not_mixed_with_others(ready, repo, limiter, 
 
 async def test_a_caller_that_is_cancelled_while_waiting_is_not_charged(ready, repo, limiter, proxy):
     await ready(Limit.per_minute("rpm", 100))
-    with slow(proxy, 20), proxy.measure() as seen:
-        first = await start_one(limiter)
-        waiting = asyncio.create_task(take(limiter, 50))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+    with proxy.measure() as seen:
+        async with under_way(proxy, take(limiter)) as first:
+            waiting = asyncio.create_task(take(limiter, 50))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
         assert await first
     assert await level(repo) == 99
     assert seen.calls == 1

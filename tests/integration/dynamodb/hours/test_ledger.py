@@ -40,7 +40,7 @@ from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 
 ROOT = Path(__file__).parents[4]
-SHORT, MIDDLE, STREAMED, LONG = 120, 700, 50_000, int(os.environ.get("ZAEL_LEDGER", "1000000"))
+SHORT, MIDDLE, STREAMED, LONG = 60, 700, 50_000, int(os.environ.get("ZAEL_LEDGER", "1000000"))
 RETENTION_DAYS = 1
 LONGER_THAN_KEPT = 24 * 10  # hours
 KILLED_AFTER = 5

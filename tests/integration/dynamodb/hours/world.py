@@ -69,6 +69,7 @@ class World(sharded.World):
                     **{
                         limit: (number(item, f"u{i}"), number(item, f"v{i}"))
                         for limit, i in slots.items()
+                        if f"u{i}" in item  # else the limit was added after the hour
                     },
                     "": _counts(item, "ua", "ur", "ux", "uw", "uq"),
                 }

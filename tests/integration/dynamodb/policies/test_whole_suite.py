@@ -5,28 +5,17 @@ run. Here these tests are run once more with all others that call the async tree
 process, and all requests are recorded: five to twelve minutes on two busy cores.
 """
 
-import os
 import re
-import subprocess
-import sys
-import threading
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from tests.integration.dynamodb.policies.exactness import faults, mutations
 from tests.support import journal
 from tests.support.policies import OWN
+from tests.support.recorded_run import AT_MOST_S, recorded_run
 from zae_limiter_ops.infra.statements import policy_documents
 
-ROOT = Path(__file__).parents[4]
-PLUGIN = "tests.support.recorded_suite"
-SUITE = (
-    *("tests/integration/dynamodb", "tests/contract/_async", "tests/ops/applies"),
-    *("tests/integration/testing", "tests/integration/waiting", "tests/integration/web"),
-)
-AT_MOST_S = 3000  # then it is ended, and says what it has found so far
 # Fewer than the 2,200 and 99,000 that were counted: a run that has recorded little fails.
 FEWEST_TESTS, FEWEST_RIGHTS = 1900, 60_000
 # A few may fail, as promises in seconds do on a busy machine: that is a matter of their own run.
@@ -44,10 +33,10 @@ ROLES = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(AT_MOST_S + 600)
-def test_policies_permit_what_the_whole_suite_calls_and_nothing_else(tmp_path, capsys):
+def test_policies_permit_what_the_whole_suite_calls_and_nothing_else(tmp_path_factory, capsys):
     with capsys.disabled():
-        said = run_recorded(tmp_path)
-    needed, reports = journal.read(tmp_path)
+        folder, said = recorded_run(tmp_path_factory.getbasetemp())
+    needed, reports = journal.read(folder)
     found = reports + shortcomings(said, needed.total()) + compared(needed)
     assert not found, "\n".join(found)
 
@@ -86,31 +75,6 @@ def compared(needed):
             if not faults(policy, mutant, rights, OWN)
         ]
     return found
-
-
-def run_recorded(folder):
-    """Run the suite, showing its progress on standard error; return all that it says."""
-    command = [
-        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", PLUGIN),
-        *("-q", "-n", "2", "-m", "not slow", "-k", "dynamo", "--timeout", "600", *SUITE),
-    ]
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    environment["ZAEL_RECORD_CALLS"] = str(folder)
-    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    lines = []
-    with subprocess.Popen(command, cwd=ROOT, env=environment, **pipe) as run:
-        end = threading.Timer(AT_MOST_S, run.terminate)
-        end.start()
-        try:
-            for line in run.stdout:
-                lines.append(line)
-                if line.endswith("%]\n"):
-                    sys.stderr.write(line)
-        finally:
-            end.cancel()
-            run.terminate()
-    sys.stderr.writelines(lines[-20:])
-    return "".join(lines)
 
 
 def shortcomings(said, rights):

@@ -1,5 +1,6 @@
 """Splits and merges as they are planned and sent to the server: conserved or refused."""
 
+import dataclasses
 from itertools import pairwise
 
 import pytest
@@ -231,7 +232,7 @@ async def test_only_two_halves_with_the_same_limits_can_be_merged(world, bucket)
     assert transactions.can_merge(zero, two)
     assert not transactions.can_merge(two, zero)
     assert not transactions.can_merge(zero, one)
-    assert not transactions.can_merge(zero, two._replace(rates={"rpm": Rate(1, 1, 1)}))
+    assert not transactions.can_merge(zero, dataclasses.replace(two, rates={"rpm": Rate(1, 1, 1)}))
 
 
 async def test_a_shard_of_a_deleted_bucket_is_swept_before_the_new_one_is_split(world, bucket):

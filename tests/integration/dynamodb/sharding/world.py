@@ -16,7 +16,7 @@ from zae_limiter.transport.calls import Deadline
 from zae_limiter.transport.errors import TransactionCanceled
 
 MOST_SHARDS = 64
-PATIENCE_S = 10
+PATIENCE_S = 30  # of a machine without a free core
 HUNDRED = Limit.per_minute("rpm", 100)
 # Numbers of the shards to be cut in two, one after the other, for so many shards.
 EVEN = {

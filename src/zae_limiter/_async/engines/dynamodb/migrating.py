@@ -8,6 +8,7 @@ from typing import Any
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import get_item
+from zae_limiter._async.engines.dynamodb.table_version import read_version_record
 from zae_limiter.concurrency.parallel import Parallel, agather
 from zae_limiter.dynamodb import table, version_record
 from zae_limiter.dynamodb.items import keys, system
@@ -55,13 +56,13 @@ class Migrator:
         self, *, dry_run: bool = False, on_progress: OnProgress | None = None
     ) -> MigrationReport:
         """Bring the table to the current schema; with ``dry_run`` only count the changes."""
-        record = await self._document(VERSION_RECORD)
+        record = await read_version_record(self._client)
         before = table.version_of(record)
         if before > version_record.SCHEMA_VERSION:
             raise IncompatibleSchemaError(
                 before,
                 version_record.SCHEMA_VERSION,
-                f"update zae-limiter to migrate table {self._client.table!r}",
+                f"nothing was changed; update zae-limiter to migrate table {self._client.table!r}",
             )
         total = MigrationProgress("", 0, 0)
         for migration in pending(self._migrations, before):

@@ -133,7 +133,7 @@ class DynamoClient:
                     if access is None or time.monotonic() >= source.check_at:
                         access = renewed or source.current() or self._look_up(retries)
                     timeout, connect_timeout = retries.timeouts()
-                    self.counters.add(calls=1)
+                    self.counters.call()
                     now_s = time.time() + self._skew_s
                     destination, signer, credentials = access
                     message = signer.message(operation, payload, credentials, now_s)
@@ -169,8 +169,7 @@ class DynamoClient:
 
     def _observe_date(self, response: HttpResponse, clock: ServerClock) -> None:
         """Set the clock by an answer of DynamoDB's own; most repeat the date of the last one."""
-        _, headers, _, sent_ns, received_ns = response
-        date = headers.get("date", "")
+        date, sent_ns = response.headers.get("date", ""), response.sent_ns
         if date == self._last_date and sent_ns < clock.urgent_from_ns:
             clock.repeated_sent_ns = sent_ns
             clock.repeated += 1
@@ -178,7 +177,7 @@ class DynamoClient:
         self._last_date = date
         server_ms = date_ms(date)
         if server_ms is not None:
-            clock.observe(server_ms, sent_ns, received_ns)
+            clock.observe(server_ms, sent_ns, response.received_ns)
 
     def _remedy(
         self, denied: Denied, response: HttpResponse, access: Access, retries: Retries

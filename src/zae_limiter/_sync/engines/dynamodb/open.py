@@ -10,6 +10,10 @@ from zae_limiter._sync import operations
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table
+from zae_limiter._sync.engines.dynamodb.table_version import (
+    read_version_record,
+    write_first_record,
+)
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.concurrency.parallel import Parallel
@@ -22,16 +26,14 @@ from zae_limiter.dynamodb.table import (
 )
 from zae_limiter.dynamodb.version_record import audit_days_of, check_version_record, usage_days_of
 from zae_limiter.exceptions import (
-    InfrastructureError,
     InfrastructureNotFoundError,
     PermissionDenied,
     ValidationError,
 )
-from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.settings import WINDOWS, Settings, check_windows
 from zae_limiter.store_url import StoreUrl, check_region
-from zae_limiter.transport.errors import Denied, Refused
+from zae_limiter.transport.errors import Denied
 
 if TYPE_CHECKING:
     from zae_limiter._sync.engines.dynamodb.migrating import OnProgress
@@ -99,7 +101,7 @@ def _prepare(client: DynamoClient, engine: DynamoEngine, settings: Settings) -> 
             make_table(client)
         record = _first_record(settings)
         if provision != "never":
-            engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, record)
+            record = write_first_record(client, record)
     check_version_record(record, client.table)
     unfinished = unfinished_migration(record, client.table)
     if unfinished is not None:
@@ -135,14 +137,14 @@ def _version_record(engine: DynamoEngine) -> tuple[bool, dict[str, Any] | None]:
     """Return whether the table exists, and its version record."""
     try:
         engine.client.find_credentials()
-        return True, engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
+        return True, read_version_record(engine.client)
     except InfrastructureNotFoundError:
         return False, None
-    except (PermissionDenied, Refused, ValidationError) as error:
+    except (PermissionDenied, ValidationError) as error:
         _explain(engine.client.table, error)
 
 
-def _explain(table: str, error: PermissionDenied | Refused | ValidationError) -> NoReturn:
+def _explain(table: str, error: PermissionDenied | ValidationError) -> NoReturn:
     """Raise the error with advice: a user without AWS may not need AWS at all."""
     if isinstance(error, ValidationError) and error.field == "region" and error.value is None:
         raise InfrastructureNotFoundError(
@@ -152,8 +154,4 @@ def _explain(table: str, error: PermissionDenied | Refused | ValidationError) ->
         ) from None
     if isinstance(error, PermissionDenied) and not isinstance(error, Denied):
         raise PermissionDenied(f"{error}; {WITHOUT_AWS}", cause=error.cause) from error
-    if isinstance(error, Refused) and error.code == "ValidationException":
-        raise InfrastructureError(
-            f"table {table!r} is not one of zae-limiter's; choose another stack ({error})"
-        ) from error
     raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from zae_limiter._async.engines.dynamodb.buckets.conditional_write import (
     FIRST_SHARE,
@@ -142,7 +143,7 @@ class MultiShardWriter:
         Return the outcome that prevents it, if any.
         """
         change = pending.change
-        nothing = change._replace(amounts_milli=dict.fromkeys(change.amounts_milli, 0), admitted=0)
+        nothing = replace(change, amounts_milli=dict.fromkeys(change.amounts_milli, 0), admitted=0)
         for number in numbers:
             update = PendingChange(
                 pending.bucket_id, nothing, pending.clock, pending.deadline, is_counted=False
@@ -252,7 +253,7 @@ class MultiShardWriter:
             image = after(bucket.image, part.moves)
             image = image._replace(writes=image.writes + 1)
             shard_id = bucket_id.shard(bucket.shard.number)
-            self._cache.store(shard_id, bucket._replace(image=image, write_id=write_id), now_ms)
+            self._cache.store(shard_id, replace(bucket, image=image, write_id=write_id), now_ms)
         return True
 
     async def _send(

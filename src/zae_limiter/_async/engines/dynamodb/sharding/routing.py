@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
@@ -124,7 +125,7 @@ class ShardRouter:
         An amount of over half of every share is not reserved: it has to be gathered.
         """
         change = pending.change
-        at_once = change._replace(until_ms=None)
+        at_once = replace(change, until_ms=None)
         if change.until_ms is not None and is_large(images, change.amounts_milli):
             pending.change = at_once
         fits = fitting(images, at_once, now_ms)

@@ -102,9 +102,8 @@ class WriteLoop:
                 self._cache.invalidate(run.shard_id)
             # Each caller adds its own entity and resource to its copy.
             run.note([error.copy() for _ in run.changes])
-        outcomes = run.outcomes()
-        self._count(group, outcomes)
-        return outcomes
+        self._count(run)
+        return run.outcomes()
 
     def _keep_trying(self, run: GroupRun) -> None:
         """Make attempts until the deadline: other clients keep changing the item."""
@@ -153,14 +152,10 @@ class WriteLoop:
 
     def _context(self, run: GroupRun, carried: CarriedTally) -> WriteContext:
         """Return the context of one attempt, with a write id of its own."""
-        return WriteContext(
-            shard_id=run.shard_id,
-            now_ms=run.now_ms,
-            write_id=new_write_id(run.now_ms),
-            usage_ms=self._table.usage_ms,
-            tally=NO_TALLY if carried.is_sent else carried.tally,
-            is_turning=run.shard_id in self._turning,
-        )
+        shard_id, now_ms, usage_ms = run.shard_id, run.now_ms, self._table.usage_ms
+        tally = NO_TALLY if carried.is_sent else carried.tally
+        is_turning = shard_id in self._turning
+        return WriteContext(shard_id, now_ms, new_write_id(now_ms), usage_ms, tally, is_turning)
 
     def _without_write(
         self,
@@ -183,9 +178,8 @@ class WriteLoop:
         self, write: PlannedWrite, known: KnownBucket, run: GroupRun, carried: CarriedTally
     ) -> FreshBucket:
         """Send one write, and learn from the item that the answer shows."""
-        clamps = [move for move in write.moves if move.put is not None]
-        plain_moves, clamp_moves = len(write.moves) - len(clamps), len(clamps)
-        self._counters.add(writes=1, plain_moves=plain_moves, clamp_moves=clamp_moves)
+        clamp_moves = sum(move.put is not None for move in write.moves)
+        self._counters.write(len(write.moves) - clamp_moves, clamp_moves)
         takes_counts = not write.tally.is_empty
         carried.is_sent = carried.is_sent or takes_counts
         try:
@@ -198,7 +192,7 @@ class WriteLoop:
             carried.is_sent = carried.is_sent and not takes_counts
             self._counters.add(refused_writes=1)
             return self._cache.store_authoritative(
-                run.shard_id, refused.item, run.now_ms, known.bucket
+                run.shard_id, refused.item, run.now_ms, known.bucket, in_full=write.structural
             )
         except (NotSent, Throttled):
             carried.is_sent = carried.is_sent and not takes_counts
@@ -268,10 +262,10 @@ class WriteLoop:
             hour = run.now_ms // HOUR_MS
             self._usage_rows.credit_late(run.bucket_id, hour, write_id, credits_milli, run.deadline)
 
-    def _count(self, group: Sequence[PendingChange], outcomes: Sequence[Outcome]) -> None:
+    def _count(self, run: GroupRun) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
         charges = settlements = granted = rejected = 0
-        for pending, outcome in zip(group, outcomes, strict=True):
+        for pending, outcome in run.decided():
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
@@ -281,6 +275,6 @@ class WriteLoop:
             elif not isinstance(outcome, ShardMerged):
                 charges += 1
                 granted += isinstance(outcome, Applied)
-        self._counters.add(
+        self._counters.decided(
             charges=charges + rejected, granted=granted, rejected=rejected, settlements=settlements
         )

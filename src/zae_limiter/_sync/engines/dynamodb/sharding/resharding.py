@@ -15,7 +15,7 @@ from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.dynamodb.transactions import transact
 from zae_limiter.admission.in_force import InForce, expires_ms, is_too_early
-from zae_limiter.admission.rebase import rebase
+from zae_limiter.admission.rebase import rebase, with_others
 from zae_limiter.admission.shards.combined import combine
 from zae_limiter.admission.shards.pressure import Pressure, mergeable, seem_mergeable, wants_split
 from zae_limiter.admission.shards.tree import Shard
@@ -185,17 +185,26 @@ class Resharder:
         now_ms: int,
         deadline: Deadline,
     ) -> bool:
-        """Bring both shards to the limits in force and drop full limits of earlier calls."""
+        """Bring both shards to the limits in force, and to the same other limits.
+
+        A limit that is not in force leaves a shard once it is full there. While its sibling still
+        has it, the shard gets it back, full.
+        """
         changed = False
-        for each in pair:
+        targets = [
+            rebase(each.bucket.image, in_force.at(each.bucket.shard), now_ms) for each in pair
+        ]
+        both = {key for target in targets for key in target.limits}
+        rates = {**pair[0].bucket.whole_rates, **pair[1].bucket.whole_rates}
+        for each, based in zip(pair, targets, strict=True):
             bucket = each.bucket
-            target = rebase(bucket.image, in_force.at(bucket.shard), now_ms)
+            target = with_others(based, bucket.image, both, rates, bucket.shard, now_ms)
             if target.limits.keys() != bucket.image.limits.keys():
                 shard_id = bucket_id.shard(bucket.shard.number)
                 context = WriteContext(
                     shard_id, now_ms, new_write_id(now_ms), self._usage_rows.kept_ms
                 )
-                write = writes.rebase(bucket, target, in_force, context)
+                write = writes.rebase(bucket, target, in_force, context, rates)
                 if write.store_first is not None:
                     self._usage_rows.store(bucket_id, write.store_first, deadline)
                 with suppress(ConditionFailed):
