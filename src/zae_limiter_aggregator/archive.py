@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import Item
-from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter_aggregator.stream import ExpiredEvent
 
@@ -60,12 +59,12 @@ def _object(day: str, lines_by_text: Mapping[str, list[_Line]]) -> ArchiveObject
     """Return the object of a day. It holds each event once, sorted by id and so by time."""
     unique = sorted(lines[0] for lines in lines_by_text.values())
     event_ids = "\n".join(line.event_id for line in unique)
-    digest = hashlib.blake2s(event_ids.encode()).hexdigest()[: 2 * _DIGEST_BYTES]
+    digest = hashlib.blake2s(_bytes(event_ids)).hexdigest()[: 2 * _DIGEST_BYTES]
     year, month, day_of_month = day.split("-")
     text = "".join(f"{line.text}\n" for line in unique)
     return ArchiveObject(
         name=f"{FOLDER}/year={year}/month={month}/day={day_of_month}/{digest}.jsonl.gz",
-        body=gzip.compress(text.encode(), mtime=0),  # a time would change the bytes of each run
+        body=gzip.compress(_bytes(text), mtime=0),  # a time would change the bytes of each run
         sequence_numbers=[
             line.sequence_number for lines in lines_by_text.values() for line in lines
         ],
@@ -80,7 +79,7 @@ def _line(expired: ExpiredEvent) -> _Line:
         event = audit.decode(item)
         text = _encode({"namespace_id": namespace_id, **_fields(event)})
         return _Line(event.event_id, day, text, number)
-    except (RateLimiterUnavailable, TypeError, AttributeError):
+    except Exception:  # noqa: BLE001 - one damaged item must not stop the events behind it
         # The item is damaged. The table has deleted it, so the archive keeps it as it was stored.
         event_id = _text(item, "event_id") or _text(item, "SK")
         text = _encode({"namespace_id": namespace_id, "damaged_item": item})
@@ -103,6 +102,11 @@ def _day(item: Item) -> str:
     day = _text(item, "timestamp")[:_DAY_DIGITS]
     is_day = len(day) == _DAY_DIGITS and day.count("-") == 2 and day.replace("-", "").isdecimal()
     return day if is_day else UNKNOWN_DAY
+
+
+def _bytes(text: str) -> bytes:
+    """Encode text; characters that UTF-8 does not have are written as JSON escapes."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _text(item: object, name: str) -> str:

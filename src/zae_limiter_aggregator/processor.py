@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from zae_limiter.dynamodb.foreign import decode_version_record
 from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import decode_document
-from zae_limiter.dynamodb.version_record import DEFAULT_USAGE_DAYS, USAGE_DAYS
+from zae_limiter.dynamodb.version_record import refuse_newer_schema, usage_days_of
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
@@ -168,14 +168,16 @@ class Processor:
     def _retention(self) -> int:
         """Return the number of days that usage is kept, from the version record of the table.
 
-        Clients and aggregator must agree on this number.
+        Clients and aggregator must agree on this number. Raises for a record that this version
+        cannot read, so that nothing is written to such a table.
         """
         now = time.monotonic()
         if now >= self._retention_until:
             key = keys.record(RESERVED_NAMESPACE, VERSION_RECORD).attributes
             item = self._calls.call("GetItem", {"Key": key, "ConsistentRead": True}).get("Item")
-            record = {} if item is None else decode_document(item)
-            self._retention_days = int(record.get(USAGE_DAYS, DEFAULT_USAGE_DAYS))
+            record = {} if item is None else decode_version_record(item, self._calls.table)
+            refuse_newer_schema(record, self._calls.table)
+            self._retention_days = usage_days_of(record)
             self._retention_until = now + RETENTION_CHECK_S
         return self._retention_days
 

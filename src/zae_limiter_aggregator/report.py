@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 METRICS_NAMESPACE = "zae-limiter"
-_UNITS = {
+METRIC_UNITS = {
     "Records": "Count",
     "Hours": "Count",
     "Archived": "Count",
@@ -40,7 +40,7 @@ class Log:
         definition = {
             "Namespace": METRICS_NAMESPACE,
             "Dimensions": [list(dimensions)],
-            "Metrics": [{"Name": name, "Unit": _UNITS[name]} for name in values],
+            "Metrics": [{"Name": name, "Unit": METRIC_UNITS[name]} for name in values],
         }
         root = {"Timestamp": int(time.time() * 1000), "CloudWatchMetrics": [definition]}
         self._line({"_aws": root, **dimensions, **values})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import json
+import math
 from collections.abc import Mapping
 from json import JSONDecodeError
 from typing import Any
 
-from zae_limiter.bounded_json import parse_bounded
-from zae_limiter.exceptions import ValidationError, ZAELimiterError
+from zae_limiter.bounded_json import is_deeper, parse_bounded, too_deep
+from zae_limiter.clock import Deadline
+from zae_limiter.exceptions import InfrastructureError, ValidationError, ZAELimiterError
 from zae_limiter.naming import check_principal
-from zae_limiter_ops._sync.provisioner import WAIT_SECONDS, Progress, SyncProvisioner
+from zae_limiter_ops._sync.provisioner import WAIT_SECONDS, SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.diff import ApplyResult
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError
@@ -18,29 +20,44 @@ from zae_limiter_provisioner.table import opened_provisioner
 
 ACTIONS = ("plan", "apply", "diff")
 MAX_CHARACTERS = 6_000_000  # of a manifest as text: Lambda accepts no larger payload
+MAX_ANSWER_BYTES = 6_000_000  # Lambda passes no larger answer on
 DEFAULT_NAMESPACE = "default"
 DEFAULT_PRINCIPAL = "limits-provisioner"
 
 
-class OutOfTime(ZAELimiterError):
-    """The function's time is over before the apply is done.
-
-    The changes that were made stay; the next apply makes the others.
-    """
-
-
-def answer(payload: Mapping[str, Any], table: str, deadline: float) -> dict[str, Any]:
-    """Return the answer to a payload; an error is part of the answer.
-
-    ``deadline`` is a time of the monotonic clock.
-    """
+def answer(payload: object, table: str, deadline: Deadline) -> dict[str, Any]:
+    """Return the answer to a payload; an error is part of the answer."""
     try:
-        return _run_action(payload, table, deadline)
+        document = _run_action(checked_mapping("payload", payload), table, deadline)
+        refuse_large(document)
     except ZAELimiterError as error:
         return {"error": describe(error)}
+    return document
 
 
-def _run_action(payload: Mapping[str, Any], table: str, deadline: float) -> dict[str, Any]:
+def refuse_large(document: Mapping[str, Any]) -> None:
+    """Raise if Lambda would not pass an answer on; its own error does not say what helps."""
+    if len(json.dumps(document)) > MAX_ANSWER_BYTES:
+        made = "; changes were made" if "created" in document else ""
+        raise InfrastructureError(
+            f"the answer has more than {MAX_ANSWER_BYTES:,} bytes{made}; divide the manifest, or "
+            "use --direct"
+        )
+
+
+def checked_mapping(name: str, document: object) -> Mapping[str, Any]:
+    """Return a document from outside if it is a mapping and not nested too deeply.
+
+    Other code formats and encodes values, which recurses for each level of nesting.
+    """
+    if is_deeper(document):
+        raise ValidationError(name, None, too_deep())
+    if not isinstance(document, Mapping):
+        raise ValidationError(name, document, "must be a mapping")
+    return document
+
+
+def _run_action(payload: Mapping[str, Any], table: str, deadline: Deadline) -> dict[str, Any]:
     action = payload.get("action")
     if action not in ACTIONS:
         raise ValidationError("action", action, f"must be one of {', '.join(ACTIONS)}")
@@ -48,15 +65,14 @@ def _run_action(payload: Mapping[str, Any], table: str, deadline: float) -> dict
     namespace = namespace_of(payload.get("namespace"), manifest)
     principal = check_principal(payload.get("principal")) or DEFAULT_PRINCIPAL
     if action == "apply":
+        approved = _checked_text("revision", payload.get("revision"))
+        seconds, wait_seconds = _seconds(payload, "seconds"), _seconds(payload, "wait_seconds")
+        if seconds is not None:
+            deadline = Deadline(min(seconds, deadline.left()))
         with opened_provisioner(table, namespace, principal) as provisioner:
-            result = apply(
-                provisioner,
-                manifest,
-                deadline,
-                approved=payload.get("revision"),
-                wait_seconds=payload.get("wait_seconds"),
-            )
-            return result.to_dict()
+            return apply(
+                provisioner, manifest, deadline, approved=approved, wait_seconds=wait_seconds
+            ).to_dict()
     with opened_provisioner(table, namespace, principal) as provisioner:
         if action == "plan":
             return provisioner.plan(manifest).to_dict()
@@ -66,34 +82,19 @@ def _run_action(payload: Mapping[str, Any], table: str, deadline: float) -> dict
 def apply(
     provisioner: SyncProvisioner,
     manifest: LimitsManifest,
-    deadline: float,
+    deadline: Deadline,
     *,
     approved: str | None = None,
     wait_seconds: float | None = None,
 ) -> ApplyResult:
-    """Apply a manifest; raise OutOfTime between two batches once the deadline is over."""
-    remaining_s = max(deadline - time.monotonic(), 0)
+    """Apply a manifest until the deadline, after which the result is unfinished."""
     wait_s = WAIT_SECONDS if wait_seconds is None else wait_seconds
     return provisioner.apply(
         manifest,
         approved=approved,
-        wait_seconds=min(wait_s, remaining_s),
-        progress=stop_at(deadline),
+        wait_seconds=min(wait_s, max(deadline.left(), 0)),
+        deadline=deadline,
     )
-
-
-def stop_at(deadline: float) -> Progress:
-    """Return a progress callback that raises OutOfTime once the deadline is over."""
-
-    def stop(done: int, total: int) -> None:
-        if done < total and time.monotonic() >= deadline:
-            changes = "1 change" if total == 1 else f"{total} changes"
-            raise OutOfTime(
-                f"{done} of {changes} were made before the function's time was over; "
-                "apply again to go on"
-            )
-
-    return stop
 
 
 def read_manifest(document: object) -> LimitsManifest:
@@ -106,7 +107,6 @@ def read_manifest(document: object) -> LimitsManifest:
 
 
 def _parsed(text: str) -> object:
-
     try:
         return parse_bounded(text, longest=MAX_CHARACTERS)
     except JSONDecodeError as error:
@@ -117,7 +117,21 @@ def _parsed(text: str) -> object:
 
 def namespace_of(named: object, manifest: LimitsManifest) -> str:
     """Return the namespace of the request, else the manifest's, else ``default``."""
-    return str(named or manifest.namespace or DEFAULT_NAMESPACE)
+    return _checked_text("namespace", named) or manifest.namespace or DEFAULT_NAMESPACE
+
+
+def _checked_text(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValidationError(name, value, "must be text")
+    return value
+
+
+def _seconds(payload: Mapping[str, Any], name: str) -> float | None:
+    value = payload.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value < math.inf):
+        raise ValidationError(name, value, "must be a number of seconds, 0 or more")
+    return value
 
 
 def describe(error: ZAELimiterError) -> dict[str, Any]:
@@ -129,4 +143,5 @@ def describe(error: ZAELimiterError) -> dict[str, Any]:
         ]
     elif isinstance(error, ApplyConflict):
         described["message"] = error.reason
+        described["in_progress"] = error.is_in_progress
     return described

@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import (
     InfrastructureNotFoundError,
     NamespaceNotFoundError,
     ValidationError,
+    ZAELimiterError,
 )
 from zae_limiter_ops._sync.provisioner import SyncProvisioner
 from zae_limiter_ops.manifest.declarations import LimitsManifest
@@ -28,12 +30,20 @@ from zae_limiter_provisioner import actions
 from zae_limiter_provisioner.table import opened_provisioner
 
 APPLIED, NOT_APPLIED = "limits", "not-applied"
-MAX_REASON = 1000  # characters; CloudFormation accepts answers of at most 4096 bytes
+MAX_ANSWER_BYTES = 4096  # CloudFormation's limit for a whole answer
 SEND_S = 5.0
 SEND_PAUSES_S = (0.2, 1.0)  # between attempts: without an answer a stack waits for an hour
 _SERVICE_PROPERTIES = frozenset({"ServiceToken", "ServiceTimeout"})
 _PROPERTIES = ("Manifest", "Namespace")
+_ECHOED = ("StackId", "RequestId", "LogicalResourceId")
 _COUNTS = ("created", "updated", "deleted", "adopted", "unchanged")
+
+
+class OutOfTime(ZAELimiterError):
+    """The function's time is over before the apply is done.
+
+    The changes that were made stay; the next apply makes the others.
+    """
 
 
 class ResourceOutcome(NamedTuple):
@@ -50,12 +60,13 @@ class ResourceRequest:
     def __init__(self, event: Mapping[str, Any], table: str) -> None:
         self._event = event
         self._table = table
-        self.kind = str(event.get("RequestType"))
-        self.response_url = str(event.get("ResponseURL"))
-        self._physical_id = str(event.get("PhysicalResourceId") or f"{NOT_APPLIED}:{table}")
+        self.kind = _text(event, "RequestType")
+        self.response_url = _text(event, "ResponseURL")
+        self._physical_id = _text(event, "PhysicalResourceId") or f"{NOT_APPLIED}:{table}"
 
-    def execute(self, deadline: float) -> ResourceOutcome:
+    def execute(self, deadline: Deadline) -> ResourceOutcome:
         """Apply the manifest, or remove the applied limits; any error is raised."""
+        actions.checked_mapping("request", self._event)
         if self.kind == "Delete":
             return self._remove(deadline)
         manifest, namespace = self._manifest_and_namespace()
@@ -73,11 +84,11 @@ class ResourceRequest:
         provisioner: SyncProvisioner,
         manifest: LimitsManifest,
         namespace: str,
-        deadline: float,
+        deadline: Deadline,
     ) -> ApplyResult:
         before, self._physical_id = self._physical_id, f"{APPLIED}:{self._table}:{namespace}"
         try:
-            return actions.apply(provisioner, manifest, deadline)
+            return _apply_all(provisioner, manifest, deadline)
         except ApplyConflict:  # this request has changed nothing that a deletion should remove
             self._physical_id = before
             raise
@@ -88,17 +99,17 @@ class ResourceRequest:
 
     def answer(self, outcome: ResourceOutcome) -> dict[str, Any]:
         """Return the answer to CloudFormation as a document."""
-        return {
+        answer = {
             "Status": "SUCCESS" if outcome.succeeded else "FAILED",
-            "Reason": outcome.reason[:MAX_REASON] or "see the log of the function",
+            "Reason": "",
             "PhysicalResourceId": self._physical_id,
-            "StackId": self._event.get("StackId"),
-            "RequestId": self._event.get("RequestId"),
-            "LogicalResourceId": self._event.get("LogicalResourceId"),
+            **{name: _text(self._event, name) for name in _ECHOED},
             "Data": dict(outcome.data),
         }
+        reason = outcome.reason or "see the log of the function"
+        return {**answer, "Reason": _cut(reason, MAX_ANSWER_BYTES - len(_encoded(answer)))}
 
-    def _remove(self, deadline: float) -> ResourceOutcome:
+    def _remove(self, deadline: Deadline) -> ResourceOutcome:
         """Remove the limits of this resource by applying an empty manifest."""
         kind, _, place = self._physical_id.partition(":")
         namespace = place.partition(":")[2]
@@ -106,7 +117,7 @@ class ResourceRequest:
             return ResourceOutcome(True, "nothing was applied")
         try:
             with opened_provisioner(self._table, namespace, self._principal()) as provisioner:
-                actions.apply(provisioner, LimitsManifest(namespace), deadline)
+                _apply_all(provisioner, LimitsManifest(namespace), deadline)
         except (InfrastructureNotFoundError, NamespaceNotFoundError) as error:
             return ResourceOutcome(True, f"nothing is left to be removed: {error}")
         return ResourceOutcome(True)
@@ -127,13 +138,47 @@ class ResourceRequest:
 
         The id is an ARN: ``arn:aws:cloudformation:…:stack/NAME/ID``.
         """
-        parts = str(self._event.get("StackId") or "").split("/")
+        parts = _text(self._event, "StackId").split("/")
         return f"cloudformation:{parts[1] if len(parts) > 1 else 'unknown'}"
+
+
+def _encoded(answer: object) -> bytes:
+    return json.dumps(answer).encode()
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """Return the beginning of a text that has at most this many bytes within a JSON document."""
+    size = 0
+    for position, character in enumerate(text):
+        size += len(_encoded(character)) - len('""')
+        if size > most_bytes:
+            return text[:position]
+    return text
+
+
+def _text(event: Mapping[str, Any], name: str) -> str:
+    """Return a field of a request; empty text if it is missing or no text."""
+    value = event.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _apply_all(
+    provisioner: SyncProvisioner, manifest: LimitsManifest, deadline: Deadline
+) -> ApplyResult:
+    """Apply a manifest; raise OutOfTime if the deadline comes first."""
+    result = actions.apply(provisioner, manifest, deadline)
+    unfinished = result.unfinished
+    if unfinished is not None:
+        raise OutOfTime(
+            f"{unfinished.done} of {unfinished.total} changes were made before the function's time "
+            "was over; apply again to continue"
+        )
+    return result
 
 
 def send(url: str, answer: Mapping[str, Any]) -> None:
     """Send the answer to CloudFormation's URL; raises OSError if every attempt fails."""
-    body = json.dumps(answer).encode()
+    body = _encoded(answer)
     # CloudFormation has signed the URL for a request without a content type.
     request = Request(url, data=body, headers={"Content-Type": ""}, method="PUT")
     for pause_s in (*SEND_PAUSES_S, None):

@@ -1,8 +1,9 @@
 """The entry point of the function: payloads of the command line, and requests of CloudFormation.
 
 Environment: ``TABLE_NAME``. A payload is ``{"action": "plan" | "apply" | "diff", "manifest": …}``.
-Optional fields are ``namespace``, ``principal``, ``revision`` (of the approved plan) and
-``wait_seconds`` (for another apply).
+Optional fields are ``namespace`` and ``principal``; for an apply also ``revision`` (of the approved
+plan), ``wait_seconds`` (for another apply) and ``seconds``, after which the apply stops between two
+batches. The answer of such an apply has the field ``unfinished``, whose ``revision`` continues it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from zae_limiter.clock import Deadline
 from zae_limiter_provisioner import actions, custom_resource
 from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
 
@@ -27,7 +28,7 @@ TOO_LATE = "the apply did not end in time; deploy the stack again to continue it
 
 def handler(event: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
     """Answer a payload, or a request of CloudFormation, with a document."""
-    if "RequestType" in event and "ResponseURL" in event:
+    if isinstance(event, Mapping) and "RequestType" in event and "ResponseURL" in event:
         return on_event(event, context)
     return actions.answer(event, os.environ[TABLE], _deadline(context, BATCH_S))
 
@@ -45,7 +46,7 @@ def on_event(event: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
         target=lambda: outcomes.append(_outcome(request, last_batch_by)), daemon=True
     )
     thread.start()
-    thread.join(max(answer_by - time.monotonic(), 0))
+    thread.join(max(answer_by.left(), 0))
     outcome = outcomes[0] if outcomes else ResourceOutcome(False, TOO_LATE)
     answer = request.answer(outcome)
     _log("INFO" if outcome.succeeded else "ERROR", "sending the answer to CloudFormation", answer)
@@ -53,18 +54,18 @@ def on_event(event: Mapping[str, Any], context: Any = None) -> dict[str, Any]:
     return answer
 
 
-def _outcome(request: ResourceRequest, deadline: float) -> ResourceOutcome:
+def _outcome(request: ResourceRequest, deadline: Deadline) -> ResourceOutcome:
     try:
         return request.execute(deadline)
     except Exception as error:  # noqa: BLE001 - an unanswered request would block the stack
         return ResourceOutcome(False, str(error) or type(error).__name__)
 
 
-def _deadline(context: Any, reserve_s: float) -> float:
-    """Return the time, on the monotonic clock, from which only the reserve remains."""
+def _deadline(context: Any, reserve_s: float) -> Deadline:
+    """Return the moment from which only the reserve remains."""
     remaining_ms = getattr(context, "get_remaining_time_in_millis", None)
     remaining_s = DEFAULT_TIME_S if remaining_ms is None else remaining_ms() / 1000
-    return time.monotonic() + max(remaining_s - reserve_s, remaining_s / 2)
+    return Deadline(max(remaining_s - reserve_s, remaining_s / 2))
 
 
 def _log(level: str, message: str, fields: Mapping[str, Any]) -> None:

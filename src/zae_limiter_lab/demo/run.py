@@ -23,6 +23,9 @@ from zae_limiter_lab.demo.traffic import DemoOptions, DemoRun, callers
 logger = logging.getLogger(__name__)
 
 PRINCIPAL = "zae-limiter demo"
+# Nobody waits for these calls, so a slow store or a busy machine makes the demo slower. With the
+# default of a limiter it would end in an error.
+REQUEST_TIMEOUT_S = 20.0
 
 
 Watch = Callable[[DemoRun], None]
@@ -36,7 +39,10 @@ async def demo_repository(url: str | None) -> AsyncIterator[Repository]:
     """
     namespace = f"demo-{secrets.token_hex(4)}"
     if url is not None:
-        async with await Repository.open(namespace, url=url, provision="never") as repository:
+        opening = Repository.open(
+            namespace, url=url, provision="never", request_timeout=REQUEST_TIMEOUT_S
+        )
+        async with await opening as repository:
             try:
                 yield repository
             finally:
@@ -44,8 +50,11 @@ async def demo_repository(url: str | None) -> AsyncIterator[Repository]:
         return
     with TemporaryDirectory(prefix="zae-limiter-demo-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "demo.db"
-        async with await Repository.open(namespace, url=f"sqlite:///{quote(str(file))}") as opened:
-            yield opened
+        opening = Repository.open(
+            namespace, url=f"sqlite:///{quote(str(file))}", request_timeout=REQUEST_TIMEOUT_S
+        )
+        async with await opening as repository:
+            yield repository
 
 
 async def _remove(repository: Repository, namespace: str) -> None:

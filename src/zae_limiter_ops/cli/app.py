@@ -31,7 +31,9 @@ class RootCommand(NamedTuple):
 
 
 COMMANDS = {
-    "audit": RootCommand("audit", "audit", "Show the audit log of changes."),
+    "audit": RootCommand(
+        "audit", "audit", "Show the audit log of changes, and complete its archive."
+    ),
     "bucket": RootCommand(
         "bucket.commands", "bucket", "Show, list, reset, top up and pause token buckets."
     ),

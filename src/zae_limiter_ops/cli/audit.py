@@ -1,4 +1,4 @@
-"""``zae-limiter audit``: list the audit events of a namespace."""
+"""``zae-limiter audit``: list the audit events of a namespace, and replay kept batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import click
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.shared.console import status
-from zae_limiter_ops.cli.shared.formatting import describe_limits, format_time, format_tokens
+from zae_limiter_ops.cli.shared.formatting import (
+    count_of,
+    describe_limits,
+    format_time,
+    format_tokens,
+)
 from zae_limiter_ops.cli.shared.groups import CommandGroup
 from zae_limiter_ops.cli.shared.options import (
     check_entity,
@@ -20,8 +25,8 @@ from zae_limiter_ops.cli.shared.options import (
     output_option,
 )
 from zae_limiter_ops.cli.shared.records import print_records
-from zae_limiter_ops.cli.shared.store_options import store_options
-from zae_limiter_ops.cli.shared.tables import print_hint
+from zae_limiter_ops.cli.shared.store_options import registry_options, store_options
+from zae_limiter_ops.cli.shared.tables import print_hint, print_result
 from zae_limiter_ops.reports.columns import Column
 
 if TYPE_CHECKING:
@@ -31,11 +36,12 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def audit() -> None:
-    """Show the audit log of changes.
+    """Show the audit log of changes, and complete its archive.
 
     \b
-    Example:
+    Examples:
       zae-limiter audit list --entity-id key-7
+      zae-limiter audit replay --name my-app --dry-run
     """
 
 
@@ -110,6 +116,45 @@ def list_events(
     )
     if next_event_id is not None:
         print_hint(output, f"more: add --start-event-id {quoted(next_event_id)}")
+
+
+@audit.command()
+@registry_options
+@click.option("--dry-run", is_flag=True, help="Show the kept batches, and replay none.")
+@output_option
+def replay(store: StoreLocation, dry_run: bool, output: str) -> None:
+    """Replay batches that the aggregator could not process in time.
+
+    Lambda retries a failed batch for 23 hours, then keeps it in the archive of audit events. After
+    the cause is removed, this command lets the aggregator process the kept batches, and deletes
+    each batch that succeeds. It may be run again.
+
+    \b
+    Examples:
+      zae-limiter audit replay --name my-app --dry-run
+      zae-limiter audit replay --name my-app
+
+    JSON: batches (names of the objects), records (their number; 0 with --dry-run).
+    """
+    from zae_limiter_ops._sync.infra.deployment import Deployment
+    from zae_limiter_ops._sync.infra.kept_batches import KeptBatches
+
+    place = store.stack()
+    deployment = Deployment(*place)
+    try:
+        bucket = deployment.manager.outputs().get("ArchiveBucket")
+        if bucket is None:
+            raise click.ClickException(f"{place[0]} has no archive, so no batch is kept")
+        kept = KeptBatches(deployment.manager.control, place[0], bucket)
+        batches = kept.names()
+        counts = {} if dry_run else {batch: kept.replay(batch) for batch in batches}
+    finally:
+        deployment.close()
+    lines = [f"kept: {batch}" for batch in batches]
+    if not dry_run:
+        lines = [f"replayed: {name}, {count_of(count, 'record')}" for name, count in counts.items()]
+    data = {"batches": batches, "records": sum(counts.values())}
+    print_result(output, data, *(lines or ["no batch is kept"]))
 
 
 def _subject(

@@ -73,7 +73,14 @@ def roles() -> dict[str, Resource]:
                 "HasArchive",
                 {
                     "PolicyName": "archive",
-                    "PolicyDocument": statements.document(_archive_statement()),
+                    "PolicyDocument": statements.document(*_archive_statements()),
+                },
+            ),
+            only_if(
+                "HasQueue",
+                {
+                    "PolicyName": "dead-letters",
+                    "PolicyDocument": statements.document(_queue_statement()),
                 },
             ),
             _tracing(),
@@ -105,14 +112,20 @@ def _aggregator_statements() -> list[statements.Statement]:
         ),
         allow("Streams", ["dynamodb:ListStreams"], ["*"]),  # IAM knows no resource for this action
         _logs_statement("AggregatorLogGroup"),
-        allow(
-            "Failed", ["sqs:SendMessage"], [{"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}]
-        ),
     ]
 
 
-def _archive_statement() -> statements.Statement:
-    return allow("Archive", ["s3:PutObject"], [{"Fn::Sub": "${AuditArchive.Arn}/*"}])
+def _archive_statements() -> list[statements.Statement]:
+    """Permit the function to store events, and Lambda to keep the batches that failed."""
+    return [
+        allow("Archive", ["s3:PutObject"], [{"Fn::Sub": "${AuditArchive.Arn}/*"}]),
+        allow("KeptBatches", ["s3:ListBucket"], [{"Fn::GetAtt": ["AuditArchive", "Arn"]}]),
+    ]
+
+
+def _queue_statement() -> statements.Statement:
+    queue = {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}
+    return allow("Failed", ["sqs:SendMessage"], [queue])
 
 
 def _logs_statement(log_group: str) -> statements.Statement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from zae_limiter.dynamodb import table
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.infra.parameters import only_if
 from zae_limiter_ops.transport.partitions import URL_SUFFIX
@@ -21,11 +22,17 @@ PLACEHOLDER = (
 )
 BATCH_SIZE = 1000  # records per invocation; a record is a turned hour or an expired event
 BATCH_WINDOW_S = 5
-RETRIES = 3
+FOREVER = -1
+# Lambda retries a failed batch until its records have this age. The stream keeps them for an hour
+# longer, so that Lambda can still read the batch and keep it.
+MAX_RECORD_AGE_S = 23 * 3600
 MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
 ITERATOR_AGE_MS = 3_600_000  # one hour; DynamoDB keeps stream records for a day
 TURNED_HOURS = {"dynamodb": {"NewImage": {"op": {"S": [{"prefix": "~"}]}}}}
 REMOVED_EVENTS = {"dynamodb": {"OldImage": {"SK": {"S": [{"prefix": "#AUDIT#"}]}}}}
+
+# Logical ids of the resources that hold failed batches.
+ARCHIVE, QUEUE = "AuditArchive", "AggregatorDeadLetterQueue"
 
 _STACK = "${AWS::StackName}"
 
@@ -33,20 +40,20 @@ _STACK = "${AWS::StackName}"
 def resources() -> dict[str, Resource]:
     return {
         "AggregatorLogGroup": log_group(names.aggregator_function(_STACK), "HasAggregator"),
-        "AggregatorDeadLetterQueue": {
+        QUEUE: {
             "Type": "AWS::SQS::Queue",
-            "Condition": "HasAggregator",
+            "Condition": "HasQueue",
             "UpdateReplacePolicy": "Delete",
             "DeletionPolicy": "Delete",
             "Properties": {
-                "QueueName": {"Fn::Sub": names.dead_letter_queue(_STACK)},
+                # Without a name: SQS refuses the name of a deleted queue for a minute.
                 "MessageRetentionPeriod": MESSAGE_RETENTION_S,
                 "SqsManagedSseEnabled": True,
             },
         },
         "Aggregator": _function(),
         "AggregatorEventSource": _event_source(),
-        "AuditArchive": _archive(),
+        ARCHIVE: _archive(),
         **_alarms(),
     }
 
@@ -106,7 +113,7 @@ def function(
 
 
 def _function() -> Resource:
-    archive = {"Fn::If": ["HasArchive", {"Ref": "AuditArchive"}, ""]}
+    archive = {"Fn::If": ["HasArchive", {"Ref": ARCHIVE}, ""]}
     concurrency = only_if("HasConcurrency", {"Ref": "ReservedConcurrency"})
     return function(
         names.aggregator_function(_STACK),
@@ -123,6 +130,8 @@ def _function() -> Resource:
 
 def _event_source() -> Resource:
     hours, removed = _pattern(TURNED_HOURS), _pattern(REMOVED_EVENTS)
+    archive = {"Fn::GetAtt": [ARCHIVE, "Arn"]}
+    queue = {"Fn::GetAtt": [QUEUE, "Arn"]}
     return {
         "Type": "AWS::Lambda::EventSourceMapping",
         "Condition": "HasAggregator",
@@ -132,12 +141,14 @@ def _event_source() -> Resource:
             "StartingPosition": "TRIM_HORIZON",
             "BatchSize": BATCH_SIZE,
             "MaximumBatchingWindowInSeconds": BATCH_WINDOW_S,
-            "MaximumRetryAttempts": RETRIES,
+            "MaximumRetryAttempts": FOREVER,
+            "MaximumRecordAgeInSeconds": MAX_RECORD_AGE_S,
             "BisectBatchOnFunctionError": True,
             "FunctionResponseTypes": ["ReportBatchItemFailures"],
             "FilterCriteria": {"Filters": {"Fn::If": ["HasArchive", [hours, removed], [hours]]}},
+            # An object in S3 holds the whole batch, a message in SQS only its place in the stream.
             "DestinationConfig": {
-                "OnFailure": {"Destination": {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]}}
+                "OnFailure": {"Destination": {"Fn::If": ["KeepsBatches", archive, queue]}}
             },
         },
     }
@@ -188,7 +199,7 @@ def _archive() -> Resource:
 
 def _alarms() -> dict[str, Resource]:
     function = {"FunctionName": {"Ref": "Aggregator"}}
-    queue = {"QueueName": {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "QueueName"]}}
+    queue = {"QueueName": {"Fn::GetAtt": [QUEUE, "QueueName"]}}
     duration = {"Ref": "LambdaDurationThresholdMs"}
     return {
         "AggregatorErrors": _alarm(
@@ -217,18 +228,35 @@ def _alarms() -> dict[str, Resource]:
             queue,
             0,
             statistic="Maximum",
+            condition="HasQueueAlarm",
         ),
-        "TableThrottles": {
-            **_alarm(
-                "table-throttles",
-                "DynamoDB throttles writes to the table",
-                "AWS/DynamoDB/WriteThrottleEvents",
-                {"TableName": {"Ref": "Table"}},
-                0,
-            ),
-            "Condition": "HasAlarms",
+        "AggregatorLostBatches": _alarm(
+            "aggregator-lost-batches",
+            "Lambda could keep a failed batch neither in the archive nor in the queue",
+            "AWS/Lambda/DestinationDeliveryFailures",
+            function,
+            0,
+        ),
+        "TableThrottles": _throttles("table"),
+        # The metric of the table does not contain its indexes.
+        **{
+            f"{index.name}Throttles": _throttles(
+                index.name.lower(), GlobalSecondaryIndexName=index.name
+            )
+            for index in table.INDEXES
         },
     }
+
+
+def _throttles(name: str, **dimensions: str) -> Resource:
+    return _alarm(
+        f"{name}-throttles",
+        f"DynamoDB throttles writes to the {name}",
+        "AWS/DynamoDB/WriteThrottleEvents",
+        {"TableName": {"Ref": "Table"}, **dimensions},
+        0,
+        condition="HasAlarms",
+    )
 
 
 def _alarm(
@@ -239,11 +267,12 @@ def _alarm(
     threshold: Any,
     *,
     statistic: str = "Sum",
+    condition: str = "HasAggregatorAlarms",
 ) -> Resource:
     namespace, _, metric_name = metric.rpartition("/")
     return {
         "Type": "AWS::CloudWatch::Alarm",
-        "Condition": "HasAggregatorAlarms",
+        "Condition": condition,
         "Properties": {
             "AlarmName": {"Fn::Sub": f"{_STACK}-{name}"},
             "AlarmDescription": description,

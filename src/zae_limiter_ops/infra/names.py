@@ -21,10 +21,6 @@ def provisioner_function(stack: str) -> str:
     return f"{stack}-limits-provisioner"
 
 
-def dead_letter_queue(stack: str) -> str:
-    return f"{stack}-aggregator-dlq"
-
-
 def log_group(function: str) -> str:
     return f"/aws/lambda/{function}"
 

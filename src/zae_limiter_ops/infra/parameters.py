@@ -122,6 +122,12 @@ def conditions() -> dict[str, Any]:
         "HasRoles": all_of(on("CreateIam"), on("CreateIamRoles")),
         "HasBoundary": given("PermissionBoundary"),
         "HasArchive": all_of(on("EnableAuditArchival"), condition("HasAggregator")),
+        # Lambda keeps failed batches in S3 in the standard regions.
+        "KeepsBatches": all_of(
+            condition("HasArchive"), {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]}
+        ),
+        "HasQueue": all_of(condition("HasAggregator"), {"Fn::Not": [condition("KeepsBatches")]}),
+        "HasQueueAlarm": all_of(on("EnableAlarms"), condition("HasQueue")),
         "HasTracing": on("EnableTracing"),
         "HasPitr": given("PitrRecoveryDays", "0"),
         "HasConcurrency": given("ReservedConcurrency", "0"),

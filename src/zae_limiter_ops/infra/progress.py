@@ -13,10 +13,9 @@ _CONSEQUENCES = (
     "The following resource",
 )
 _SUCCEEDED = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+EMPTY = "REVIEW_IN_PROGRESS"  # a change set exists, and the stack has no resources yet
 # A failed creation leaves nothing of value behind: the stack can be deleted and created again.
-FAILED_CREATIONS = frozenset(
-    {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "REVIEW_IN_PROGRESS"}
-)
+FAILED_CREATIONS = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", EMPTY})
 USABLE = _SUCCEEDED | {"UPDATE_ROLLBACK_COMPLETE"}
 
 
@@ -49,7 +48,7 @@ class StackEvent(NamedTuple):
 
 def is_settled(status: str) -> bool:
     """Return whether no operation is in progress; a review only waits for its change set."""
-    return not status.endswith("_IN_PROGRESS") or status == "REVIEW_IN_PROGRESS"
+    return not status.endswith("_IN_PROGRESS") or status == EMPTY
 
 
 def succeeded(status: str) -> bool:

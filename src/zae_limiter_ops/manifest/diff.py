@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.state import PENDING, PENDING_REGISTRATION, Managed
@@ -139,9 +139,24 @@ class LimitsPlan:
         }
 
 
+class Unfinished(NamedTuple):
+    """An apply that ran out of time after ``done`` of ``total`` changes.
+
+    The next apply continues. If it names ``revision`` as its approved plan, it refuses to continue
+    after another apply.
+    """
+
+    done: int
+    total: int
+    revision: str
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """The result of an apply: the number of created, updated, deleted and adopted targets."""
+    """The result of an apply: the number of created, updated, deleted and adopted targets.
+
+    The numbers and ``changes`` are those of the whole plan, also if the apply is ``unfinished``.
+    """
 
     created: int = 0
     updated: int = 0
@@ -149,9 +164,10 @@ class ApplyResult:
     adopted: int = 0
     unchanged: int = 0
     changes: list[Change] = field(default_factory=list)
+    unfinished: Unfinished | None = None
 
     @classmethod
-    def of(cls, plan: LimitsPlan) -> ApplyResult:
+    def of(cls, plan: LimitsPlan, unfinished: Unfinished | None = None) -> ApplyResult:
         """Return the result of applying a plan."""
         return cls(
             plan.count(Action.CREATE),
@@ -160,11 +176,12 @@ class ApplyResult:
             plan.adopted,
             plan.unchanged,
             plan.changes,
+            unfinished,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
-        return {
+        result = {
             "created": self.created,
             "updated": self.updated,
             "deleted": self.deleted,
@@ -172,6 +189,9 @@ class ApplyResult:
             "unchanged": self.unchanged,
             "changes": [change.to_dict() for change in self.changes],
         }
+        if self.unfinished is not None:
+            result["unfinished"] = self.unfinished._asdict()
+        return result
 
 
 def _order(change: Change) -> tuple[int, str, str]:

@@ -41,18 +41,23 @@ class ManifestError(ValidationError):
 
 
 class ApplyConflict(ZAELimiterError):
-    """Another apply has changed the managed state since the plan, or is still changing it."""
+    """Another apply has changed the managed state since the plan, or is still changing it.
 
-    def __init__(self, reason: str) -> None:
+    ``is_in_progress`` tells that the other apply is still at work, so that waiting helps.
+    """
+
+    def __init__(self, reason: str, *, is_in_progress: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.is_in_progress = is_in_progress
 
     @classmethod
     def in_progress(cls, principal: str | None, since: str, until: str) -> ApplyConflict:
         """Return the conflict with an apply that holds the lease."""
         return cls(
             f"another apply is in progress, by {principal or 'an unnamed principal'} since "
-            f"{since}; its lease ends at {until} or later: wait for its end, then plan again"
+            f"{since}; its lease ends at {until} or later: wait for its end, then plan again",
+            is_in_progress=True,
         )
 
 

@@ -70,13 +70,13 @@ class Control:
         try:
             answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
         except ClientError as error:
-            raise _refused(service, operation, error) from error
+            raise _refused(_api_name(service), operation, error) from error
         except BotoCoreError as error:
-            raise self._failed(service, error) from error
+            raise self._failed(_api_name(service), error) from error
         except Exception as error:  # for example, botocore could not parse the answer
             raise InfrastructureError(
-                f"the answer of {service} to {operation} cannot be read ({type(error).__name__}); "
-                "check the endpoint and any proxy before it"
+                f"the answer of {_api_name(service)} to {operation} cannot be read "
+                f"({type(error).__name__}); check the endpoint and any proxy before it"
             ) from error
         return answer
 
@@ -152,6 +152,11 @@ class Control:
             raise ControlError("lambda", "FunctionError", f"{function} failed: {reason}")
         return document
 
+    def read_object(self, bucket: str, key: str) -> bytes:
+        """Return the content of an object in S3."""
+        content: bytes = self.call("s3", "get_object", Bucket=bucket, Key=key)["Body"].read()
+        return content
+
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
@@ -188,7 +193,7 @@ class Control:
             retries={"mode": "standard", "total_max_attempts": 1 if is_invoking else ATTEMPTS},
         )
         client = session.create_client(
-            "lambda" if is_invoking else service,
+            _api_name(service),
             endpoint_url=self.endpoint_url,
             config=config,
             **options,
@@ -243,6 +248,9 @@ class AControl(Control):
     async def ainvoke(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(self.invoke, function, payload)
 
+    async def aread_object(self, bucket: str, key: str) -> bytes:
+        return await asyncio.to_thread(self.read_object, bucket, key)
+
 
 @functools.cache
 def _service_models() -> Any:
@@ -262,6 +270,11 @@ def _give_up_connecting(attempts: int, caught_exception: Any, **_: Any) -> None:
     is_connecting = isinstance(caught_exception, ConnectTimeoutError | EndpointConnectionError)
     if is_connecting and attempts >= CONNECT_ATTEMPTS:
         raise caught_exception
+
+
+def _api_name(service: str) -> str:
+    """Return the name of a service for messages and botocore; two clients call Lambda."""
+    return "lambda" if service == _INVOKE else service
 
 
 def _has_no_address(error: Any) -> bool:

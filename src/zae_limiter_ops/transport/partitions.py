@@ -1,4 +1,4 @@
-"""The domain of AWS's services, which differs between partitions (such as China)."""
+"""The hosts of AWS's services for a function, which differ between partitions (such as China)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ import os
 
 # The template passes AWS::URLSuffix to both functions under this name.
 URL_SUFFIX = "URL_SUFFIX"
+# As AWS's libraries read it: the endpoints whose encryption meets FIPS 140.
+USE_FIPS = "AWS_USE_FIPS_ENDPOINT"
+_GOVCLOUD = "us-gov-"  # begins the regions whose only endpoints of DynamoDB meet FIPS 140
+
+
+def uses_fips() -> bool:
+    return os.environ.get(USE_FIPS, "").lower() == "true"
+
+
+def s3_host(bucket: str, region: str) -> str:
+    """Return the host of a bucket."""
+    return f"{bucket}.{'s3-fips' if uses_fips() else 's3'}.{region}.{url_suffix(region)}"
 
 
 def url_suffix(region: str) -> str:
@@ -20,4 +32,5 @@ def dynamodb_endpoint() -> str | None:
     is_named = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or os.environ.get("AWS_ENDPOINT_URL")
     if not region or not suffix or is_named:
         return None
-    return f"https://dynamodb.{region}.{suffix}"
+    has_own_host = uses_fips() and not region.startswith(_GOVCLOUD)
+    return f"https://{'dynamodb-fips' if has_own_host else 'dynamodb'}.{region}.{suffix}"

@@ -14,12 +14,12 @@ from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.transport.access import find_destination
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.calls import Deadline, Retries
-from zae_limiter.transport.errors import Denied, Refused, ServerFault, Throttled
+from zae_limiter.transport.errors import Denied, NotSent, Refused, ServerFault, Throttled
 from zae_limiter.transport.messages import Destination, Endpoint, HttpResponse, parse_endpoint
 from zae_limiter.transport.proxy import check_forwarded
 from zae_limiter.transport.signing import USER_AGENT, Credentials, signing_key
 from zae_limiter.transport.threads import Http, sleep
-from zae_limiter_ops.transport.partitions import url_suffix
+from zae_limiter_ops.transport.partitions import s3_host
 
 SERVICE = "s3"
 PUT_S = 5.0  # for one object with its retries: a batch of the aggregator has a minute by default
@@ -115,6 +115,14 @@ class ObjectStore:
 
     def put(self, bucket: str, name: str, body: bytes) -> None:
         """Store a gzipped object in a bucket; storing the same object again changes nothing."""
+        try:
+            self._put(bucket, name, body)
+        except NotSent as error:
+            raise NotSent(
+                f"{error}; a function in a VPC reaches S3 by a gateway endpoint or a NAT gateway"
+            ) from error
+
+    def _put(self, bucket: str, name: str, body: bytes) -> None:
         endpoint, region, path = self._address(bucket, name)
         destination = find_destination(endpoint, self._config)
         credentials, _ = self._config.credentials(endpoint.is_local)
@@ -142,5 +150,4 @@ class ObjectStore:
             endpoint, region = self._config.endpoint_and_region(parse_endpoint(url), None)
             return endpoint, region, f"/{bucket}/{name}"
         _, region = self._config.endpoint_and_region(None, None)
-        host = f"{bucket}.s3.{region}.{url_suffix(region)}"
-        return parse_endpoint(f"https://{host}"), region, f"/{name}"
+        return parse_endpoint(f"https://{s3_host(bucket, region)}"), region, f"/{name}"

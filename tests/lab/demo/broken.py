@@ -33,18 +33,18 @@ class AdmitsSomeRejected(Buckets):
 class ChargesHalf(Buckets):
     async def charge(self, namespace_id, request, receipt):
         charges = tuple(
-            each._replace(
-                amounts_milli={key: milli // 2 for key, milli in each.amounts_milli.items()}
+            replace(
+                each, amounts_milli={key: milli // 2 for key, milli in each.amounts_milli.items()}
             )
             for each in request.charges
         )
-        return await self.correct.charge(namespace_id, request._replace(charges=charges), receipt)
+        return await self.correct.charge(namespace_id, replace(request, charges=charges), receipt)
 
 
 class ForgetsTheParent(Buckets):
     async def charge(self, namespace_id, request, receipt):
         child = request.charges[:1]
-        return await self.correct.charge(namespace_id, request._replace(charges=child), receipt)
+        return await self.correct.charge(namespace_id, replace(request, charges=child), receipt)
 
 
 class RefillsTwiceAsFast(Buckets):
@@ -52,7 +52,7 @@ class RefillsTwiceAsFast(Buckets):
 
     async def charge(self, namespace_id, request, receipt):
         self.started_ms = self.started_ms or request.clock()
-        fast = request._replace(clock=lambda: 2 * request.clock() - self.started_ms)
+        fast = replace(request, clock=lambda: 2 * request.clock() - self.started_ms)
         return await self.correct.charge(namespace_id, fast, receipt)
 
 
@@ -72,7 +72,7 @@ def _times(settlements, debt=1, credit=1):
             amounts_milli={
                 key: milli * (debt if milli > 0 else credit)
                 for key, milli in each.amounts_milli.items()
-            }
+            },
         )
         for each in settlements
     )

@@ -94,7 +94,10 @@ def test_a_store_that_loses_charges_ends_in_exit_code_1(tmp_path):
             "BEGIN SELECT RAISE(IGNORE); END"
         )
     connection.close()
-    found = run("demo", "--seconds", "1", "--url", url)
+    for seconds in (1, 5, 25):  # a starved machine makes few calls in a second
+        found = run("demo", "--seconds", seconds, "--url", url)
+        if found.returncode != 0:
+            break
     assert (found.returncode, found.stderr) == (1, "")
     lines = found.stdout.splitlines()
     verdict = next(index for index, line in enumerate(lines) if "invariant VIOLATED" in line)
@@ -102,7 +105,7 @@ def test_a_store_that_loses_charges_ends_in_exit_code_1(tmp_path):
     assert "(capacity " in lines[verdict + 1]
     assert "invariant holds" not in found.stdout
 
-    found = run("demo", "--seconds", "1", "--url", url, "--output", "json")
+    found = run("demo", "--seconds", seconds, "--url", url, "--output", "json")
     assert (found.returncode, found.stderr) == (1, "")
     invariant = strict_json(found.stdout)["invariant"]
     assert invariant["holds"] is False

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_ctrl_c_and_lost_workers_end_in_a_report(tmp_path):
         said = [process.stderr.readline()]
         while not pids.exists() or len(pids.read_text().splitlines()) < 2:
             assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
         workers = [int(line) for line in pids.read_text().splitlines()]
         os.kill(workers[0], signal.SIGKILL)
         said.append(process.stderr.readline())

@@ -20,8 +20,12 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 ROOT = Path(__file__).parents[3]
-# What commands import when they run.
-LIBRARIES = ("asyncio", "csv", "sqlite3", "tempfile", "rich.live", "rich.progress", "rich.table")
+# What commands import when they run. A starved machine would need longer to import botocore than a
+# command waits for credentials.
+LIBRARIES = (
+    *("asyncio", "csv", "sqlite3", "tempfile", "rich.live", "rich.progress", "rich.table"),
+    *("botocore.session", "botocore.credentials", "botocore.httpsession"),
+)
 PACKAGES = (
     "zae_limiter.embedded",
     "zae_limiter.dynamodb",

@@ -49,7 +49,8 @@ def test_lines_are_folded_between_words_at_60_columns(cli, args):
 def test_a_table_that_is_too_wide_for_the_terminal_loses_no_column(cli):
     for columns in (100, 80, 40):
         _, text = screen_of("bucket", "list", "--url", cli.url, columns=columns)
-        assert ANSI.sub("", text).split("\n")[0].rstrip("\r ").endswith("rejected"), text
+        titles = ANSI.sub("", text).partition("──")[0].split("\n")  # long titles are folded
+        assert any(line.rstrip("\r ").endswith("rejected") for line in titles), text
 
 
 @pytest.mark.parametrize(

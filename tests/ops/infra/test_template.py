@@ -119,16 +119,56 @@ def test_the_table_has_ttl_recovery_and_protection():
 # --- the aggregator
 
 
-def test_the_event_source_retries_thrice_bisects_and_reports_single_records():
+def test_the_event_source_retries_by_age_bisects_and_reports_single_records():
     source = properties("AggregatorEventSource")
-    assert source["MaximumRetryAttempts"] == 3
+    assert source["MaximumRetryAttempts"] == -1  # without end, until a record is too old
+    stream_keeps_s = 24 * 3600
+    assert stream_keeps_s - 2 * 3600 < source["MaximumRecordAgeInSeconds"] < stream_keeps_s
     assert source["BisectBatchOnFunctionError"] is True
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert source["MaximumBatchingWindowInSeconds"] == 5
     assert source["StartingPosition"] == "TRIM_HORIZON"
-    assert source["DestinationConfig"]["OnFailure"]["Destination"] == {
-        "Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]
+
+
+def test_failed_batches_are_kept_whole_in_the_archive_or_named_in_the_queue():
+    """Lambda sends whole batches to S3, and only their place in the stream to SQS."""
+    destination = properties("AggregatorEventSource")["DestinationConfig"]["OnFailure"]
+    assert destination["Destination"] == {
+        "Fn::If": [
+            "KeepsBatches",
+            {"Fn::GetAtt": ["AuditArchive", "Arn"]},
+            {"Fn::GetAtt": ["AggregatorDeadLetterQueue", "Arn"]},
+        ]
     }
+    assert TEMPLATE["Conditions"]["KeepsBatches"] == {
+        "Fn::And": [
+            {"Condition": "HasArchive"},
+            {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]},
+        ]
+    }
+    assert RESOURCES["AggregatorDeadLetterQueue"]["Condition"] == "HasQueue"
+    (rule,) = properties("AuditArchive")["LifecycleConfiguration"]["Rules"]
+    assert rule["Prefix"] == "audit/"  # kept batches stay readable without a restore
+
+
+def test_the_aggregator_may_write_where_its_failed_batches_go():
+    policies = {}
+    for each in properties("AggregatorRole")["Policies"]:
+        condition, policy = each.get("Fn::If", (None, each))[:2]
+        (*statements,) = policy["PolicyDocument"]["Statement"]
+        policies[policy["PolicyName"]] = condition, statements
+    condition, (objects, bucket) = policies["archive"]
+    assert condition == "HasArchive"
+    assert objects["Action"] == ["s3:PutObject"]
+    assert bucket["Action"] == ["s3:ListBucket"]
+    assert bucket["Resource"] == [{"Fn::GetAtt": ["AuditArchive", "Arn"]}]
+    condition, (queue,) = policies["dead-letters"]
+    assert (condition, queue["Action"]) == ("HasQueue", ["sqs:SendMessage"])
+
+
+def test_the_queue_can_be_created_again_at_once():
+    """SQS refuses the name of a deleted queue for a minute, so CloudFormation chooses the name."""
+    assert "QueueName" not in properties("AggregatorDeadLetterQueue")
 
 
 def test_the_event_source_filters_turned_hours_and_removed_events():
@@ -198,7 +238,7 @@ def test_the_archive_is_private_encrypted_kept_and_moves_to_glacier():
     assert "BucketName" not in archive["Properties"]  # CloudFormation names it
 
 
-def test_alarms_watch_errors_duration_lag_dead_letters_and_throttles():
+def test_alarms_watch_errors_duration_lag_lost_batches_and_throttles():
     alarms = {
         name: each["Properties"]
         for name, each in RESOURCES.items()
@@ -209,12 +249,25 @@ def test_alarms_watch_errors_duration_lag_dead_letters_and_throttles():
         "AWS/Lambda/Errors",
         "AWS/Lambda/Duration",
         "AWS/Lambda/IteratorAge",
+        "AWS/Lambda/DestinationDeliveryFailures",
         "AWS/SQS/ApproximateNumberOfMessagesVisible",
         "AWS/DynamoDB/WriteThrottleEvents",
     }
     for each in alarms.values():
         assert each["AlarmActions"]["Fn::If"][:2] == ["HasTopic", [{"Ref": "AlarmSnsTopic"}]]
     assert parameters.values(StackOptions())["LambdaDurationThresholdMs"] == "48000"
+
+
+def test_throttles_of_each_index_raise_an_alarm():
+    """The metric of a table does not contain its indexes."""
+    watched = []
+    for each in RESOURCES.values():
+        alarm = each["Properties"]
+        if alarm.get("MetricName") == "WriteThrottleEvents":
+            assert each["Condition"] == "HasAlarms"
+            watched.append({each["Name"]: each["Value"] for each in alarm["Dimensions"]})
+    named = [{"GlobalSecondaryIndexName": index.name} for index in table.INDEXES]
+    assert watched == [{"TableName": {"Ref": "Table"}, **index} for index in [{}, *named]]
 
 
 # --- roles and policies

@@ -6,6 +6,7 @@ import pytest
 
 from tests.ops.cli.terminal import run
 from zae_limiter.bounded_json import MAX_DEPTH, parse_bounded
+from zae_limiter.clock import Deadline
 from zae_limiter_ops.manifest import LimitsManifest, ManifestError
 from zae_limiter_ops.manifest.yaml_text import MAX_CHARACTERS
 from zae_limiter_provisioner import actions
@@ -79,7 +80,7 @@ def test_a_document_nested_without_end_is_a_mistake(document, levels):
     "manifest", ["[" * MANY, '{"a":' * MANY, '{"a":' * MANY + "1" + "}" * MANY]
 )
 def test_the_function_answers_a_manifest_nested_without_end(manifest):
-    answer = actions.answer({"action": "plan", "manifest": manifest}, "table", 0.0)
+    answer = actions.answer({"action": "plan", "manifest": manifest}, "table", Deadline(0))
     assert answer["error"]["kind"] in ("ValidationError", "ManifestError")
     assert "nested more than" in answer["error"]["message"]
 
@@ -88,9 +89,9 @@ def test_the_function_answers_a_manifest_nested_without_end(manifest):
     "payload", [{"action": nested(MANY)}, {"action": "plan", "manifest": nested(MANY)}]
 )
 def test_the_function_answers_a_payload_nested_without_end(payload):
-    answer = actions.answer(payload, "table", 0.0)
+    answer = actions.answer(payload, "table", Deadline(0))
     assert answer["error"]["kind"] == "ValidationError"
-    assert "nested without end" in answer["error"]["message"]
+    assert "payload: is nested more than 32 levels deep" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(

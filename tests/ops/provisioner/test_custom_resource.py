@@ -3,10 +3,10 @@
 import http.server
 import json
 import threading
-import time
 
 import pytest
 
+from zae_limiter.exceptions import InfrastructureError
 from zae_limiter_provisioner import actions, custom_resource, handler
 from zae_limiter_provisioner.custom_resource import ResourceOutcome, ResourceRequest
 
@@ -21,6 +21,7 @@ class Inbox(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Putting)
         self.answers = []
+        self.lengths = []  # bytes of each answer
         self.refusals = 0  # how many requests are refused first
 
     @property
@@ -31,6 +32,7 @@ class Inbox(http.server.ThreadingHTTPServer):
 class Putting(http.server.BaseHTTPRequestHandler):
     def do_PUT(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.lengths.append(len(body))
         if self.server.refusals:
             self.server.refusals -= 1
             self.send_error(503)
@@ -157,11 +159,16 @@ def test_an_answer_that_cannot_be_sent_is_an_error_of_the_function():
         custom_resource.send("http://127.0.0.1:9/", {})
 
 
-def test_an_answer_fits_into_what_cloudformation_takes():
-    request = ResourceRequest({"RequestType": "Create"}, "my-app")
-    answer = request.answer(ResourceOutcome(False, "x" * 10_000))
-    assert len(json.dumps(answer)) < 4096
-    assert answer["Reason"] == "x" * 1000
+@pytest.mark.parametrize("character", ["x", "é", "\n", '"', "😀", "\ud800"])
+def test_an_answer_fits_into_what_cloudformation_takes(inbox, character):
+    """The whole answer has at most 4096 bytes, however a character is encoded."""
+    request = ResourceRequest(event(inbox), "my-app")
+    answer = request.answer(ResourceOutcome(False, character * 10_000))
+    custom_resource.send(inbox.url, answer)
+    assert 4096 - 12 < inbox.lengths[-1] <= 4096
+    assert answer["Reason"]
+    assert set(answer["Reason"]) == {character}
+    assert request.answer(ResourceOutcome(False, "short"))["Reason"] == "short"
 
 
 def test_payloads_of_the_command_line_are_told_apart():
@@ -183,8 +190,68 @@ def test_a_wrong_payload_is_answered_before_the_table_is_asked(payload, reason):
     assert reason in answer["error"]["message"]
 
 
-def test_no_time_is_left_for_the_next_batch():
-    stop = actions.stop_at(time.monotonic() - 1)
-    stop(10, 10)  # the last batch: there is nothing more to do
-    with pytest.raises(actions.OutOfTime, match="5 of 10 changes were made"):
-        stop(5, 10)
+DEEP = json.loads("[" * 900 + "]" * 900)
+for _ in range(29_100):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"action": "plan", "manifest": {}, "namespace": DEEP},
+        {"action": "plan", "manifest": DEEP},
+        {"action": DEEP, "manifest": {}},
+        {"action": "apply", "manifest": {}, "principal": DEEP},
+        {"action": "apply", "manifest": {}, "revision": {"x": DEEP}},
+        DEEP,
+    ],
+)
+def test_a_payload_that_is_nested_too_deeply_is_refused(payload):
+    answer = handler(payload, Context(30))
+    assert answer["error"]["kind"] == "ValidationError"
+    assert "payload: is nested more than 32 levels deep" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "place", ["ResourceProperties", "StackId", "PhysicalResourceId", "RequestId", "Namespace"]
+)
+def test_a_request_that_is_nested_too_deeply_is_refused_and_answered(inbox, place):
+    properties = {"Manifest": {}, "Namespace": DEEP}
+    more = {"ResourceProperties": properties} if place == "Namespace" else {place: DEEP}
+    answer = handler(event(inbox, **more), Context(30))
+    assert len(inbox.answers) == 1
+    assert answer["Status"] == "FAILED"
+    assert "request: is nested more than 32 levels deep" in answer["Reason"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"namespace": ["default"]},
+        {"namespace": 5},
+        {"revision": 5},
+        {"wait_seconds": "10"},
+        {"seconds": -1},
+        {"seconds": True},
+        {"seconds": float("nan")},
+    ],
+)
+def test_a_field_of_another_type_is_refused(field):
+    answer = handler({"action": "apply", "manifest": {}, **field}, Context(30))
+    (name,) = field
+    assert answer["error"]["message"].startswith(f"{name}: must be ")
+
+
+@pytest.mark.parametrize(
+    ("counts", "made"), [({"create": 40_000}, False), ({"created": 40_000}, True)]
+)
+def test_an_answer_that_lambda_would_not_pass_on_says_what_helps(counts, made):
+    change = {"action": "create", "kind": "entity_limits", "entity_id": "x" * 100}
+    actions.refuse_large({**counts, "changes": [change] * 30_000})
+    with pytest.raises(InfrastructureError, match="divide the manifest, or use --direct") as caught:
+        actions.refuse_large({**counts, "changes": [change] * 40_000})
+    assert ("changes were made" in str(caught.value)) is made
+
+
+def test_a_payload_that_is_no_mapping_is_refused():
+    assert "payload: must be a mapping" in handler([1], Context(30))["error"]["message"]

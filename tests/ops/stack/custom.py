@@ -7,7 +7,7 @@ import json, time, urllib.request
 
 def handler(event, context):
     time.sleep({seconds})
-    status = "SUCCESS" if event["RequestType"] == "Delete" else "{status}"
+    status = "{deletion}" if event["RequestType"] == "Delete" else "{status}"
     body = json.dumps({{
         "Status": status,
         "Reason": "the test wants it so",
@@ -21,7 +21,7 @@ def handler(event, context):
 """
 
 
-def with_custom_resource(*, status="SUCCESS", seconds=0):
+def with_custom_resource(*, status="SUCCESS", deletion="SUCCESS", seconds=0):
     """Return our template with a custom resource that is created last."""
     body = template()
     body["Resources"]["CustomFunction"] = {
@@ -32,7 +32,7 @@ def with_custom_resource(*, status="SUCCESS", seconds=0):
             "Handler": "index.handler",
             "Role": {"Fn::GetAtt": ["AggregatorRole", "Arn"]},
             "Timeout": 30,
-            "Code": {"ZipFile": ANSWER.format(status=status, seconds=seconds)},
+            "Code": {"ZipFile": ANSWER.format(status=status, deletion=deletion, seconds=seconds)},
         },
     }
     body["Resources"]["Custom"] = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tests.ops.stack.usage import wait_until
+from tests.ops.stack.usage import calls_of, wait_until
 from zae_limiter import Limit, SyncRepository
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.stack import StackOptions
@@ -131,13 +131,6 @@ def test_commands_call_the_function_unless_they_are_told_not_to(
 def test_direct_commands_leave_the_function_alone(deployed, command, file):
     assert "6 created" in command("limits", "apply", "-f", file, "--direct").out
     assert calls_of(deployed) == 0
-
-
-def calls_of(deployment):
-    """Return the number of the function's invocations, from the lines in its log."""
-    group = names.log_group(names.provisioner_function(deployment.name))
-    pages = deployment.manager.control.call("logs", "filter_log_events", logGroupName=group)
-    return sum("START RequestId" in event["message"] for event in pages["events"])
 
 
 def test_the_template_of_a_manifest_is_printed(command, file, deployment, tmp_path):

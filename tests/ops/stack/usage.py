@@ -1,9 +1,10 @@
-"""An hour of usage that only the aggregator can have stored."""
+"""An hour of usage that only the aggregator can have stored, and calls of the provisioner."""
 
 import time
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import FakeClock
+from zae_limiter_ops.infra import names
 
 LIMITS = [Limit.per_hour("rpm", 1000)]
 STORED_WITHIN_S = 60.0  # a cold function on a busy machine
@@ -39,3 +40,10 @@ def wait_until(condition, within_s=STORED_WITHIN_S):
     while not condition():
         assert time.monotonic() < give_up_at, "it did not happen in time"
         time.sleep(PAUSE_S)
+
+
+def calls_of(deployment):
+    """Return the number of the provisioner's invocations, from the lines in its log."""
+    group = names.log_group(names.provisioner_function(deployment.name))
+    pages = deployment.manager.control.call("logs", "filter_log_events", logGroupName=group)
+    return sum("START RequestId" in event["message"] for event in pages["events"])

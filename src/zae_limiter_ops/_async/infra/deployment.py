@@ -9,22 +9,30 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.engine import DynamoEngine
 from zae_limiter._async.engines.dynamodb.provisioning import make_table, remove_table
+from zae_limiter._async.engines.dynamodb.table_version import (
+    read_version_record,
+    refuse_foreign_table,
+)
 from zae_limiter._version import __version__
 from zae_limiter.clock import ServerClock
 from zae_limiter.clock.backoff import Backoff
 from zae_limiter.dynamodb import table, version_record
-from zae_limiter.exceptions import InfrastructureNotFoundError, StackOperationError
+from zae_limiter.exceptions import (
+    InfrastructureNotFoundError,
+    PermissionDenied,
+    StackOperationError,
+)
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.settings import Settings
 from zae_limiter.transport.aio import asleep  # unasync: remove
-from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackManager
+from zae_limiter_ops._async.infra.stack_manager import OnEvent, StackChange, StackManager
 from zae_limiter_ops.infra import names, packages, progress
 from zae_limiter_ops.transport.control import AControl, ControlError
 
@@ -95,15 +103,21 @@ class Deployment:
                 self.name,
             )
             return await self.deploy_table(options)
-        await self._refuse_newer_version()
+        await self._refuse_other_version()
         stack = await self.manager.deploy(options, wait=wait)
         if not wait:
             return Deployed("begun" if stack != "unchanged" else stack)
         await self._write_records(options)
         return Deployed(stack, await self.update_functions())
 
+    async def plan(self, options: StackOptions) -> list[StackChange]:
+        """Return the changes that a deployment would make to the stack, without making them."""
+        await self._refuse_other_version()
+        return await self.manager.plan(options)
+
     async def deploy_table(self, options: StackOptions) -> Deployed:
         """Create the table without a stack, for an endpoint that has no CloudFormation."""
+        await self._refuse_other_version()
         await self._write_records(options, create_table=True)
         return Deployed("table")
 
@@ -118,14 +132,21 @@ class Deployment:
         return tuple(name for name, changed in outcomes.items() if changed)
 
     async def upgrade(self) -> Deployed:
-        """Update the stack and its functions to this version, and keep the options of the stack."""
-        await self._refuse_newer_version()
+        """Update the stack and its functions to this version, and keep the options of the stack.
+
+        Other tools may have deployed the stack; then this writes the version record.
+        """
+        await self._refuse_other_version()
         stack = await self.manager.upgrade() if await self.manager.is_served() else ""
-        return Deployed(stack, await self.update_functions() if stack else ())
+        if not stack:
+            return Deployed(stack)
+        if await self.version_record() is None:
+            await self._write_records(await self.manager.options() or StackOptions())
+        return Deployed(stack, await self.update_functions())
 
     async def plan_upgrade(self) -> Deployed:
         """Return the result that an upgrade would have, without changing anything."""
-        await self._refuse_newer_version()
+        await self._refuse_other_version()
         changes = await self.manager.plan_upgrade() if await self.manager.is_served() else None
         if changes is None:
             return Deployed("")
@@ -148,12 +169,20 @@ class Deployment:
         """
         if not await self.manager.is_served():
             return await self._delete_table()
+        await self._refuse_deletion_of_foreign_table()
         bucket = (await self.manager.outputs()).get("ArchiveBucket")
         existed = await self.manager.delete(wait=wait)
         if not existed or bucket is None:
             return Deleted(existed)
         kept = not wait or await self._delete_empty(bucket) == "kept"
         return Deleted(existed, bucket if kept else None)
+
+    async def _refuse_deletion_of_foreign_table(self) -> None:
+        """Raise ForeignTableError if the stack holds a table of another form."""
+        async with self.opened_engine() as engine:
+            # A person who may delete the stack need not have the permission to read its items.
+            with suppress(PermissionDenied):
+                await refuse_foreign_table(engine.client)
 
     async def _delete_table(self) -> Deleted:
         if await self.version_record() is None:
@@ -195,21 +224,34 @@ class Deployment:
     # --- records
 
     async def version_record(self) -> dict[str, Any] | None:
-        """Return the version record of the table; None without a table or a record."""
-        async with self.opened_engine() as engine:
-            try:
-                return await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
-            except InfrastructureNotFoundError:
-                return None
+        """Return the version record of the table; None without a table or a record.
 
-    async def _refuse_newer_version(self) -> None:
-        """Raise if a newer version of zae-limiter has deployed the table."""
+        Raises ForeignTableError for a table of another form.
+        """
+        try:
+            return await self.existing_version_record()
+        except InfrastructureNotFoundError:
+            return None
+
+    async def existing_version_record(self) -> dict[str, Any] | None:
+        """Return the version record of the table; None for a new table.
+
+        Raises InfrastructureNotFoundError without a table, and ForeignTableError for a table of
+        another form.
+        """
+        async with self.opened_engine() as engine:
+            return await read_version_record(engine.client)
+
+    async def _refuse_other_version(self) -> None:
+        """Raise if a newer version of zae-limiter, or another program, has written the table."""
+        is_usable = True
         if await self.manager.is_served():
             status = await self.manager.status()
-            if status is None or status not in progress.USABLE:
+            if status is None:  # the creation of a stack refuses any existing table
                 return
+            is_usable = status in progress.USABLE
         record = await self.version_record()
-        if record is not None:
+        if record is not None and is_usable:
             version_record.refuse_newer_schema(record, self.name)
             table.refuse_newer_deployment(record)
 
@@ -221,7 +263,7 @@ class Deployment:
                 # Without functions nobody reads the stream. A local server would keep all records
                 # of the stream, which makes every write slower.
                 await make_table(engine.client, stream=False)
-            record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD)
+            record = await read_version_record(engine.client)
             wanted = table.deployed_record(
                 record,
                 options.usage_retention_days,
@@ -235,7 +277,7 @@ class Deployment:
 
     async def _record_functions_version(self) -> None:
         async with self.opened_engine() as engine:
-            record = await engine.documents.get(RESERVED_NAMESPACE, VERSION_RECORD) or {}
+            record = await read_version_record(engine.client) or {}
             if record.get(table.FUNCTIONS_VERSION) != __version__:
                 record = {**record, table.FUNCTIONS_VERSION: __version__}
                 await engine.documents.put(RESERVED_NAMESPACE, VERSION_RECORD, record)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import (
     InfrastructureError,
     PermissionDenied,
     ValidationError,
     ZAELimiterError,
 )
+from zae_limiter_ops._async.provisioner import Progress
 from zae_limiter_ops.infra import names
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.problems import ApplyConflict, ManifestError, Problem
 from zae_limiter_ops.transport.control import AControl, ControlError
 
 Document = dict[str, Any]
+# The time that the function gets for one call of an apply. NAT gateways and load balancers drop
+# connections that were idle for 350 s, so a call must answer earlier, with its last batch.
+CALL_S = 240.0
+UNFINISHED = "unfinished"
 # The fields that the answer to each action must have, with their types.
 ANSWERS: dict[str, dict[str, type]] = {
     "plan": {
@@ -36,6 +42,7 @@ ANSWERS: dict[str, dict[str, type]] = {
         "unchanged": int,
     },
     "diff": {"drift": list},
+    UNFINISHED: {"done": int, "total": int, "revision": str},
 }
 
 
@@ -53,11 +60,13 @@ class RemoteProvisioner:
         *,
         namespace: str | None = None,
         principal: str | None = None,
+        call_seconds: float = CALL_S,
     ) -> None:
         self.function = names.provisioner_function(stack)
         self._endpoint_url = endpoint_url
         self._namespace = namespace
         self._principal = principal
+        self._call_s = call_seconds
         self._control = AControl(region, endpoint_url)
 
     async def close(self) -> None:
@@ -92,10 +101,42 @@ class RemoteProvisioner:
         return await self._invoke("plan", manifest)
 
     async def apply(
-        self, manifest: LimitsManifest, *, approved: str | None = None, wait_seconds: float = 0
+        self,
+        manifest: LimitsManifest,
+        *,
+        approved: str | None = None,
+        wait_seconds: float = 0,
+        progress: Progress | None = None,
     ) -> Document:
-        """Make the changes; raises ApplyConflict if another apply was made since ``approved``."""
-        return await self._invoke("apply", manifest, revision=approved, wait_seconds=wait_seconds)
+        """Make the changes; raises ApplyConflict if another apply was made since ``approved``.
+
+        A long apply takes several calls. ``progress`` is called between them with the number of
+        changes made and the number of all changes.
+        """
+        result: Document | None = None
+        waiting = Deadline(wait_seconds)
+        while True:
+            try:
+                answer = await self._invoke(
+                    "apply",
+                    manifest,
+                    revision=approved,
+                    seconds=self._call_s,
+                    wait_seconds=min(max(waiting.left(), 0), self._call_s),
+                )
+            except ApplyConflict as conflict:
+                if conflict.is_in_progress and waiting.left() > 0:
+                    continue
+                raise
+            unfinished = answer.pop(UNFINISHED, None)
+            result = result or answer  # the first answer has the changes of all calls
+            if unfinished is None:
+                return result
+            self._check_answer(UNFINISHED, unfinished)
+            approved = unfinished["revision"]
+            if progress is not None:
+                remaining = unfinished["total"] - unfinished["done"]
+                progress(len(result["changes"]) - remaining, len(result["changes"]))
 
     async def diff(self, manifest: LimitsManifest) -> Document:
         """Return each target that differs from the manifest, with the last change of the target."""
@@ -112,9 +153,17 @@ class RemoteProvisioner:
         answer = await self._control.ainvoke(self.function, payload)
         if "error" in answer:
             raise _error(answer["error"], self.function)
-        if {name: type(answer.get(name)) for name in ANSWERS[action]} != ANSWERS[action]:
-            raise _unexpected_answer(self.function)
+        self._check_answer(action, answer)
         return answer
+
+    def _check_answer(self, kind: str, answer: object) -> None:
+        """Raise unless an answer, or a part of an answer, has its fields."""
+        fields = ANSWERS[kind]
+        if (
+            not isinstance(answer, dict)
+            or {name: type(answer.get(name)) for name in fields} != fields
+        ):
+            raise _unexpected_answer(self.function)
 
 
 def _unexpected_answer(function: str) -> InfrastructureError:
@@ -137,7 +186,7 @@ def _error(document: Document, function: str) -> ZAELimiterError:
         return ManifestError(problems)
     message = str(document.get("message"))
     if document.get("kind") == ApplyConflict.__name__:
-        return ApplyConflict(message)
+        return ApplyConflict(message, is_in_progress=bool(document.get("in_progress")))
     if document.get("kind") == ValidationError.__name__:
         return InfrastructureError(f"{function} refuses the manifest: {message}")
     return InfrastructureError(f"{function} failed: {message}")

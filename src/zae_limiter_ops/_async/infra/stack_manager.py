@@ -190,7 +190,9 @@ class StackManager:
         """Return the changes that a deployment would make, from a change set without execution."""
         names.check_names(self.name, options)
         status = await self.settled()
-        kind = "CREATE" if status is None or status in progress.FAILED_CREATIONS else "UPDATE"
+        if status is not None and status not in progress.USABLE | {progress.EMPTY}:
+            raise StackOperationError(self.name, _not_plannable(self.name, status))
+        kind = "CREATE" if status in (None, progress.EMPTY) else "UPDATE"
         try:
             return await self._planned(kind, self._request(options))
         finally:
@@ -389,6 +391,16 @@ def _stuck(name: str, status: str) -> str:
         resume = command_line(*words, options=("--stack-name", name), program="aws")
         return f"the stack is {status}: finish its rollback, then deploy again: {resume}"
     return f"the stack is {status} and cannot be updated; delete it first: {_deletion(name)}"
+
+
+def _not_plannable(name: str, status: str) -> str:
+    """Return the reason why CloudFormation makes no change set for a stack, and the next step."""
+    if status not in progress.FAILED_CREATIONS:
+        return _stuck(name, status)
+    return (
+        f"the stack is {status} after a failed creation, so there is no plan; 'deploy' without "
+        f"--plan removes it and creates it again; to plan first, delete it: {_deletion(name)}"
+    )
 
 
 def _deletion(name: str) -> str:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from zae_limiter.dynamodb.foreign import decode_version_record
 from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import decode_document
 from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
 from zae_limiter.exceptions import InfrastructureError
 from zae_limiter.models.stack import LimiterInfo
@@ -79,7 +79,7 @@ def read_record(control: Control, table: str) -> dict[str, Any] | None:
     try:
         answer = control.call("dynamodb", "get_item", TableName=table, Key=key)
         item = answer.get("Item")
-        return None if item is None else decode_document(item)
+        return None if item is None else decode_version_record(item, table)
     except InfrastructureError:  # the table is missing, forbidden, or another program's
         return None
 

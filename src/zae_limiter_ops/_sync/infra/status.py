@@ -9,22 +9,35 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from zae_limiter._sync.engines.dynamodb.table_version import read_version_record
 from zae_limiter._version import __version__
-from zae_limiter.dynamodb.table import FUNCTIONS_VERSION
-from zae_limiter.exceptions import InfrastructureError, InfrastructureNotFoundError
+from zae_limiter.dynamodb.table import FUNCTIONS_VERSION, INDEXES
+from zae_limiter.exceptions import (
+    ForeignTableError,
+    InfrastructureError,
+    InfrastructureNotFoundError,
+)
 from zae_limiter.models.stack import Status
 from zae_limiter_ops._sync.infra.deployment import Deployment, FunctionCode, functions
+from zae_limiter_ops._sync.infra.kept_batches import KeptBatches
 from zae_limiter_ops.infra import names
+from zae_limiter_ops.infra.aggregator import ARCHIVE, QUEUE
 from zae_limiter_ops.infra.packages import FunctionPackage
 
 DAY_S = 86_400
 RECENT_S = 3600  # the period of errors and lag in the report
-LOG_LINES = 1  # the last error is enough; the log group has all of them
-ERROR_PATTERN = '?"\\"level\\": \\"error\\"" ?ERROR ?Traceback ?"Task timed out"'
+# Spans of time that are searched for the newest error, one after the other: CloudWatch returns the
+# oldest lines first, so the last line of the shortest span is the newest.
+LOG_SPANS_S = (600, RECENT_S, DAY_S)
+MAX_LOG_PAGES = 200  # of one span; a page may be empty although others follow
+ERROR_PATTERN = '?ERROR ?Traceback ?"Task timed out"'  # a line that contains any of them
 
 
 def read_status(name: str, region: str | None = None, endpoint_url: str | None = None) -> Status:
-    """Return the state of a stack. A value that may not be read is None, with a note in details."""
+    """Return the state of a stack. A value that may not be read is None, with a note in details.
+
+    Raises ForeignTableError for a table of another form.
+    """
     deployment = Deployment(name, region, endpoint_url)
     try:
         return StatusReader(deployment).read()
@@ -106,14 +119,16 @@ class StatusReader:
         """Return the latency of a read, the version record, and the number of namespaces."""
         try:
             with self._deployment.opened_engine() as engine:
-                engine.ping()  # the first call also connects, which is not measured
+                # The first call also connects, which is not measured.
+                record = read_version_record(engine.client) or {}
                 began = time.perf_counter()
                 engine.ping()
                 latency_ms = round((time.perf_counter() - began) * 1000, 1)
-                record = self._deployment.version_record() or {}
                 namespaces = engine.namespaces.all()
         except InfrastructureNotFoundError:
             return None, {}, None
+        except ForeignTableError:
+            raise
         except InfrastructureError as error:
             self._note(error)
             return None, {}, None
@@ -127,7 +142,7 @@ class StatusReader:
             return None
         if configuration is None:
             return None
-        errors = self._sum("AWS/Lambda", "Errors", ("FunctionName", name), RECENT_S)
+        errors = self._sum("AWS/Lambda", "Errors", {"FunctionName": name}, RECENT_S)
         return {
             "name": name,
             "state": configuration.get("State"),
@@ -150,29 +165,63 @@ class StatusReader:
         return None
 
     def _last_error(self, function: str) -> str | None:
-        answer = self._call(
-            "logs",
-            "filter_log_events",
-            logGroupName=names.log_group(function),
-            startTime=int((time.time() - DAY_S) * 1000),
-            filterPattern=ERROR_PATTERN,
-            limit=LOG_LINES,
-        )
-        lines = [str(event["message"]).strip() for event in (answer or {}).get("events", ())]
-        return lines[-1] if lines else None
+        for seconds in LOG_SPANS_S:
+            newest = self._newest_error(function, seconds)
+            if newest is not None:
+                return str(newest["message"]).strip()
+        return None
+
+    def _newest_error(self, function: str, seconds: int) -> dict[str, Any] | None:
+        """Return the newest log line of the last seconds that reports an error."""
+        newest: dict[str, Any] | None = None
+        token: dict[str, str] = {}
+        start_ms = int((time.time() - seconds) * 1000)
+        for _ in range(MAX_LOG_PAGES):
+            page = self._call(
+                "logs",
+                "filter_log_events",
+                logGroupName=names.log_group(function),
+                startTime=start_ms,
+                filterPattern=ERROR_PATTERN,
+                **token,
+            )
+            for event in (page or {}).get("events", ()):
+                if newest is None or event["timestamp"] >= newest["timestamp"]:
+                    newest = event
+            following = (page or {}).get("nextToken")
+            if not following:
+                break
+            token = {"nextToken": following}
+        return newest
 
     def _lag_ms(self) -> int | None:
-        dimension = ("FunctionName", names.aggregator_function(self._name))
-        return self._metric("AWS/Lambda", "IteratorAge", dimension, RECENT_S, "Maximum")
+        function = {"FunctionName": names.aggregator_function(self._name)}
+        return self._metric("AWS/Lambda", "IteratorAge", function, RECENT_S, "Maximum")
 
     def _dead_letters(self) -> int | None:
-        queue = self._call("sqs", "get_queue_url", QueueName=names.dead_letter_queue(self._name))
-        if queue is None:
+        """Return the number of failed batches: those in the archive, and those in the queue."""
+        try:
+            pages = self._control.pages(
+                "cloudformation", "list_stack_resources", StackName=self._name
+            )
+            resources = {
+                each["LogicalResourceId"]: str(each.get("PhysicalResourceId"))
+                for page in pages
+                for each in page["StackResourceSummaries"]
+            }
+            bucket, queue = resources.get(ARCHIVE), resources.get(QUEUE)
+            kept = KeptBatches(self._control, self._name, bucket) if bucket else None
+            batches = 0 if kept is None else len(kept.names())
+        except InfrastructureError as error:
+            self._note(error)
             return None
+        return batches + (0 if queue is None else self._messages(queue))
+
+    def _messages(self, queue_url: str) -> int:
         answer = self._call(
             "sqs",
             "get_queue_attributes",
-            QueueUrl=queue["QueueUrl"],
+            QueueUrl=queue_url,
             AttributeNames=["ApproximateNumberOfMessages"],
         )
         attributes = (answer or {}).get("Attributes", {})
@@ -189,26 +238,34 @@ class StatusReader:
 
     def _last_day(self, has_aggregator: bool) -> dict[str, int | None]:
         """Return the usage of the last day that AWS bills: units and invocations."""
-        table = ("TableName", self._name)
         drivers = {
-            "write_units": self._sum("AWS/DynamoDB", "ConsumedWriteCapacityUnits", table),
-            "read_units": self._sum("AWS/DynamoDB", "ConsumedReadCapacityUnits", table),
+            "write_units": self._units("ConsumedWriteCapacityUnits"),
+            "read_units": self._units("ConsumedReadCapacityUnits"),
         }
         if has_aggregator:
-            function = ("FunctionName", names.aggregator_function(self._name))
+            function = {"FunctionName": names.aggregator_function(self._name)}
             drivers["invocations"] = self._sum("AWS/Lambda", "Invocations", function)
         return drivers
 
+    def _units(self, metric: str) -> int | None:
+        """Return the units of the table and its indexes; each is a metric of its own."""
+        units = self._sum("AWS/DynamoDB", metric, {"TableName": self._name})
+        for index in INDEXES:
+            dimensions = {"TableName": self._name, "GlobalSecondaryIndexName": index.name}
+            more = self._sum("AWS/DynamoDB", metric, dimensions)
+            units = None if units is None or more is None else units + more
+        return units
+
     def _sum(
-        self, namespace: str, metric: str, dimension: tuple[str, str], seconds: int = DAY_S
+        self, namespace: str, metric: str, dimensions: dict[str, str], seconds: int = DAY_S
     ) -> int | None:
-        return self._metric(namespace, metric, dimension, seconds, "Sum")
+        return self._metric(namespace, metric, dimensions, seconds, "Sum")
 
     def _metric(
         self,
         namespace: str,
         metric: str,
-        dimension: tuple[str, str],
+        dimensions: dict[str, str],
         seconds: int,
         statistic: str,
     ) -> int | None:
@@ -218,7 +275,7 @@ class StatusReader:
             "get_metric_statistics",
             Namespace=namespace,
             MetricName=metric,
-            Dimensions=[{"Name": dimension[0], "Value": dimension[1]}],
+            Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
             StartTime=now - timedelta(seconds=seconds),
             EndTime=now,
             Period=seconds,
@@ -235,7 +292,7 @@ class StatusReader:
         try:
             return self._control.call(service, operation, **parameters)
         except InfrastructureError as error:
-            if getattr(error, "code", "") not in _ABSENT:
+            if getattr(error, "code", "") != _ABSENT:
                 self._note(error)
             return None
 
@@ -244,14 +301,8 @@ class StatusReader:
             self._notes.append(str(error))
 
 
-# The error codes of a part that the stack was deployed without.
-_ABSENT = frozenset(
-    {
-        "ResourceNotFoundException",
-        "AWS.SimpleQueueService.NonExistentQueue",
-        "QueueDoesNotExist",
-    }
-)
+# The error code of a part that the stack was deployed without.
+_ABSENT = "ResourceNotFoundException"
 
 
 def _region(stack: Mapping[str, Any] | None, table: Mapping[str, Any]) -> str | None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from zae_limiter._sync.repository.context import Context
+from zae_limiter.clock import Deadline
 from zae_limiter.exceptions import ValidationError
 from zae_limiter_ops._sync.provisioner.apply_changes import Progress, apply_changes
 from zae_limiter_ops._sync.provisioner.export import export
@@ -12,7 +13,7 @@ from zae_limiter_ops._sync.provisioner.live import StateReader, read_settings
 from zae_limiter_ops._sync.provisioner.state_store import StateStore
 from zae_limiter_ops._sync.provisioner.tracing import trace
 from zae_limiter_ops.manifest.declarations import LimitsManifest
-from zae_limiter_ops.manifest.diff import ApplyResult, LimitsPlan
+from zae_limiter_ops.manifest.diff import ApplyResult, LimitsPlan, Unfinished
 from zae_limiter_ops.manifest.drift import Drift, compute_drift
 from zae_limiter_ops.manifest.problems import ApplyConflict
 from zae_limiter_ops.manifest.state import encode
@@ -56,13 +57,15 @@ class SyncProvisioner:
         approved: str | None = None,
         wait_seconds: float = WAIT_SECONDS,
         progress: Progress | None = None,
+        deadline: Deadline | None = None,
     ) -> ApplyResult:
         """Make the changes of the plan, in batches, each with its audit events.
 
         ``progress`` is called with the number of changes made and the number of all changes.
         ``approved`` is the revision of a plan: ApplyConflict is raised if another apply was made
         since that plan. While another apply is in progress, this apply waits for at most
-        ``wait_seconds``, and then raises an ApplyConflict that names the other apply.
+        ``wait_seconds``, and then raises an ApplyConflict that names the other apply. After the
+        ``deadline`` the apply ends between two batches, and the result is ``unfinished``.
         """
         state = StateStore(self._context, self._principal, self._lease_ms)
         while True:
@@ -80,13 +83,18 @@ class SyncProvisioner:
             if state.take_lease(pages):
                 break
         try:
-            apply_changes(self._context, plan, state, self._principal, progress)
+            done = apply_changes(
+                self._context, plan, state, self._principal, progress, deadline=deadline
+            )
         except ApplyConflict:
             raise
         except BaseException:  # a cancelled or interrupted apply must not keep the next waiting
             state.release()
             raise
-        return ApplyResult.of(plan)
+        if done == len(plan.changes):
+            return ApplyResult.of(plan)
+        state.release()
+        return ApplyResult.of(plan, Unfinished(done, len(plan.changes), state.revision or ""))
 
     def diff(self, manifest: LimitsManifest) -> list[Drift]:
         """Return each target that differs from the manifest, with the last change of the target."""

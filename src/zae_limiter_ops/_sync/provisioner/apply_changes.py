@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from zae_limiter._sync.repository.context import Context
+from zae_limiter.clock import Deadline
 from zae_limiter.models.batch import ConfigBatch, LevelChange, PlaceChange, in_batches
 from zae_limiter.models.config import KEEP, ConfigLevel
 from zae_limiter.models.limit import Limit
@@ -24,8 +25,13 @@ def apply_changes(
     state: StateStore,
     principal: str | None,
     progress: Progress | None,
-) -> None:
-    """Make the changes of a plan; ``state`` holds the lease, which is released at the end.
+    *,
+    deadline: Deadline | None = None,
+) -> int:
+    """Make the changes of a plan; return the number of changes that were made.
+
+    ``state`` holds the lease. After the last change it is released; after the deadline it is kept,
+    and the remaining changes are not made. At least one batch is made.
 
     The managed state is stored before the changes, so that a killed apply leaves nothing unmanaged,
     and again after them. ``progress`` is called after each batch with the number of changes made
@@ -34,12 +40,15 @@ def apply_changes(
     state.write(plan.managed_during())
     done = 0
     for changes in ordered_batches(plan.changes):
+        if done and deadline is not None and deadline.left() <= 0:
+            return done
         state.renew_lease()
         _write_batch(context, changes, state, principal)
         done += len(changes)
         if progress is not None:
             progress(done, len(plan.changes))
     state.write(plan.managed_after(), release=True)
+    return done
 
 
 def _write_batch(

@@ -4,55 +4,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from zae_limiter._sync.repository.context import Context
 from zae_limiter.models.config import ConfigLevel, LevelConfig
 from zae_limiter.models.entity import Entity
-from zae_limiter_ops.manifest.declarations import (
-    EntityDecl,
-    LimitDecl,
-    LimitsManifest,
-    ResourceDecl,
-    SystemDecl,
-)
+from zae_limiter_ops.manifest.assembling import SYSTEM_LEVEL, assembled
+from zae_limiter_ops.manifest.declarations import LimitsManifest
 
-SYSTEM_LEVEL = ConfigLevel()
 ENTITY_PAGE = 1000  # entities of one listing call
 
 
 def export(context: Context) -> LimitsManifest:
     """Return the stored limits, parents and registrations of the namespace as a manifest."""
     configs = _all_levels(context)
-    system = configs.pop(SYSTEM_LEVEL, None)
-    resources: dict[str, ResourceDecl] = {}
-    of_entities: dict[str, dict[str, ResourceDecl]] = {}
-    for level, config in sorted(configs.items()):
-        section = of_entities.setdefault(level.entity_id, {}) if level.entity_id else resources
-        section[level.resource] = ResourceDecl(_declared(config))
-    entities = {entity_id: EntityDecl(section) for entity_id, section in of_entities.items()}
-    registered = _registered(context)
-    parents = {entity.parent_id for entity in registered.values()}
-    for entity in registered.values():
-        declared = entities.get(entity.id, EntityDecl())
-        if entity.parent_id is not None:
-            place = replace(declared, parent=entity.parent_id, cascade=entity.cascade)
-            entities[entity.id] = place
-        elif entity.id not in parents:  # an apply registers a parent without being told
-            entities[entity.id] = replace(declared, registered=True)
-    for parent in parents - registered.keys():
-        if parent is not None:  # an apply of the export must not register this parent
-            entities[parent] = replace(entities.get(parent, EntityDecl()), registered=False)
-    return LimitsManifest(
-        context.namespace_name,
-        None if system is None else SystemDecl(_declared(system), system.on_unavailable),
-        resources,
-        dict(sorted(entities.items())),
-    )
-
-
-def _declared(config: LevelConfig) -> dict[str, LimitDecl]:
-    return {limit.name: LimitDecl.of(limit) for limit in config.limits}
+    return assembled(context.namespace_name, configs, _registered(context))
 
 
 def _all_levels(context: Context) -> dict[ConfigLevel, LevelConfig]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -200,10 +200,18 @@ def delete(
 
 def _unknown(repository: SyncRepository, entity_id: str) -> str:
     from zae_limiter_ops.cli.shared.lookups import similar_entities
+    from zae_limiter_ops.cli.shared.namespace_pages import Namespaces
 
+    def fetch(other: SyncRepository, _size: int, _after: str | None) -> tuple[list[Any], None]:
+        found = other.get_entity(entity_id)
+        return ([] if found is None else [found]), None
+
+    unknown = f"entity {entity_id!r} does not exist and has no limits or buckets"
+    holders = Namespaces(repository, are_all=False).holders(fetch)
+    if holders:
+        return f"{unknown}; namespace {holders[0]!r} has it: use --namespace {holders[0]}"
     suggestion = did_you_mean(entity_id, similar_entities(repository, entity_id))
-    advice = suggestion or f"; create it: {suggested('entity', 'create', entity_id)}"
-    return f"entity {entity_id!r} does not exist and has no limits or buckets{advice}"
+    return unknown + (suggestion or f"; create it: {suggested('entity', 'create', entity_id)}")
 
 
 def _consequences(view: EntityView, buckets: set[str], orphans: str) -> str:

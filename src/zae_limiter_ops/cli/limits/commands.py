@@ -9,6 +9,13 @@ import click
 
 from zae_limiter.shell_words import quoted
 from zae_limiter_ops.cli.limits.diff import print_applied, print_drift, print_plan
+from zae_limiter_ops.cli.limits.foreign_export import (
+    Source,
+    check_source,
+    read_manifest_of,
+    refuse_incomplete,
+    source_options,
+)
 from zae_limiter_ops.cli.limits.routes import Document, open_route
 from zae_limiter_ops.cli.limits.source import (
     as_yaml,
@@ -223,25 +230,48 @@ def diff(
     show_default=True,
     help="Format of the manifest.",
 )
-def export(store: StoreLocation, file: Path | None, output: str) -> None:
+@source_options
+def export(
+    store: StoreLocation,
+    file: Path | None,
+    output: str,
+    from_table: str | None,
+    form: str | None,
+    unit: str | None,
+    read_units: int | None,
+) -> None:
     """Write stored limits, parents and entities as a manifest.
 
     Applying the manifest changes no setting, but manifests manage its settings from then on. Names
     and metadata of entities are not part of manifests.
 
+    With --from-table, the settings are those of a table that another implementation has written.
+    The command reads that table once, by Scan, never writes to it, and reports on stderr what the
+    manifest does not carry over. It exits with 1 if a setting is among that.
+
     \b
     Examples:
       zae-limiter limits export > limits.yaml
       zae-limiter limits export -n my-app --file limits.yaml
+      zae-limiter limits export --from-table old-app --form composite --file limits.yaml
 
     JSON: namespace, system, resources, entities (without those that are empty).
     """
     import json
 
-    with store.open() as repository:
-        document = repository.provisioner().export().to_dict()
+    source = Source(from_table, form, unit, read_units)
+    check_source(source)
+    found = None
+    if from_table is None:
+        with store.open() as repository:
+            manifest = repository.provisioner().export()
+    else:
+        manifest, found = read_manifest_of(store, source)
+    document = manifest.to_dict()
     text = as_yaml(document) if output == "yaml" else json.dumps(document, indent=2) + "\n"
     write_text(text, file, "manifest")
+    if found is not None:
+        refuse_incomplete(found)
 
 
 @limits.command()

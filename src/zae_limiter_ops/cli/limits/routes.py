@@ -63,8 +63,10 @@ class FunctionRoute:
         wait_seconds: float,
         progress: Callable[[int, int], None],
     ) -> Document:
-        """Apply without progress: the function answers once, when it has ended."""
-        return self._provisioner.apply(manifest, approved=approved, wait_seconds=wait_seconds)
+        """Apply with progress between the calls of the function."""
+        return self._provisioner.apply(
+            manifest, approved=approved, wait_seconds=wait_seconds, progress=progress
+        )
 
 
 @contextmanager

@@ -54,6 +54,11 @@ class GivenOptions:
         self.region: tuple[str, ...] = ()
         self.namespace: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The options that name the region and the endpoint, for a command on another table."""
+        return self.store if "--url" in self.store else self.region
+
     def command(self, *words: str, options: Sequence[str] = ()) -> str:
         """Return a command line that works on the same store and namespace."""
         namespace = () if words[0] in ALL_NAMESPACES else self.namespace
@@ -119,7 +124,7 @@ def _with_help(error: click.UsageError) -> str:
 def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     """Return the line and the exit code for an error that click does not know."""
     if isinstance(error, exceptions.ValidationError):
-        return f"error: {error}", WRONG_USAGE
+        return f"error: {_with_shell_phrases(str(error), given)}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
         return f"error: {_in_shell_terms(error, given)}", FAILED
     if isinstance(error, OSError) and error.filename is not None:
@@ -149,6 +154,8 @@ def _in_shell_terms(error: Exception, given: GivenOptions) -> str:
         if error.hint.startswith("the folder"):
             return f"no store at {error.stack_name!r}: {error.hint}, or check --url (or ZAEL_URL)"
         return f"no store named {error.stack_name!r}: {_with_shell_phrases(error.hint, given)}"
+    if isinstance(error, exceptions.ForeignTableError):
+        return error.advice(given.place)
     message = _with_shell_phrases(str(error), given)
     if _is_connection_error(error):
         no_credentials = "credentials" in str(error)

@@ -111,7 +111,7 @@ class Namespaces:
         """
         if self.are_all or output == "json":
             return
-        holders = self._holders(fetch)
+        holders = self.holders(fetch)
         if not holders:
             return
         if len(holders) == 1:
@@ -122,7 +122,7 @@ class Namespaces:
         option = "--all-namespaces" if with_all else "--namespace NAME"
         print_hint(output, f"namespaces {names} have matches: use {option}")
 
-    def _holders(self, fetch: Fetch[T]) -> list[str]:
+    def holders(self, fetch: Fetch[T]) -> list[str]:
         """Return the names of other namespaces that hold something, among the first few.
 
         A caller who may read only one namespace gets no hint: the command itself has succeeded.

@@ -152,13 +152,13 @@ def _deploy(
 
 
 def _planned(place: StackPlace, options: StackOptions) -> list[StackChange]:
-    from zae_limiter_ops._sync.infra.stack_manager import SyncStackManager
+    from zae_limiter_ops._sync.infra.deployment import Deployment
 
-    manager = SyncStackManager(*place)
+    deployment = Deployment(*place)
     try:
-        return manager.plan(options)
+        return deployment.plan(options)
     finally:
-        manager.close()
+        deployment.close()
 
 
 def _print_plan(output: str, changes: list[StackChange], name: str) -> None:

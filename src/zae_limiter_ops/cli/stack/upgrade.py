@@ -117,7 +117,8 @@ def _lines(name: str, report: MigrationReport, stack: str, functions: tuple[str,
 def check(store: StoreLocation, output: str) -> None:
     """Check that this version and a deployed limiter fit together.
 
-    Exits with 1 if they do not.
+    Exits with 1 if they do not. A table that another program or another version has written is
+    named as such; nothing is changed.
 
     \b
     Example:
@@ -150,21 +151,23 @@ def check(store: StoreLocation, output: str) -> None:
 
 def _versions(place: StackPlace) -> dict[str, Any]:
     from zae_limiter.dynamodb import table, version_record
+    from zae_limiter.exceptions import InfrastructureNotFoundError
     from zae_limiter_ops._sync.infra.deployment import Deployment
 
     deployment = Deployment(*place)
     try:
-        record = deployment.version_record()
-    finally:
-        deployment.close()
-    if record is None:
+        record = deployment.existing_version_record()
+    except InfrastructureNotFoundError:
         raise click.ClickException(
             f"there is no limiter named {place[0]!r}; list the limiters: {suggested('list')}"
-        )
+        ) from None
+    finally:
+        deployment.close()
+    versions = record or {}  # a new table has no record yet
     return {
         "client_version": __version__,
-        "stack_version": record.get("client_version"),
-        "functions_version": record.get(table.FUNCTIONS_VERSION),
+        "stack_version": versions.get("client_version"),
+        "functions_version": versions.get(table.FUNCTIONS_VERSION),
         "schema": table.version_of(record),
         "client_schema": version_record.SCHEMA_VERSION,
     }

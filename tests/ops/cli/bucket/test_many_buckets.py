@@ -10,7 +10,7 @@ from tests.ops.cli.entity.test_many_entities import FILLING, MANY, Store, first_
 from tests.ops.cli.terminal import run, terminal
 
 SIZES = [
-    pytest.param(("sqlite", 3000), id="sqlite"),
+    pytest.param(("sqlite", 3000), id="sqlite", marks=pytest.mark.slow),
     pytest.param(("sqlite", MANY), id="sqlite-many", marks=pytest.mark.slow),
     pytest.param(("dynamodb", 1000), id="dynamodb"),
     pytest.param(("dynamodb", MANY), id="dynamodb-many", marks=[pytest.mark.slow, FILLING]),

@@ -19,7 +19,7 @@ from zae_limiter import SyncRepository
 MANY = 100_000
 FILLING = pytest.mark.timeout(900)  # 100,000 items take two minutes on a starved machine
 SIZES = [
-    pytest.param(("sqlite", 5000), id="sqlite"),
+    pytest.param(("sqlite", 5000), id="sqlite", marks=pytest.mark.slow),
     pytest.param(("sqlite", MANY), id="sqlite-many", marks=pytest.mark.slow),
     pytest.param(("dynamodb", 1200), id="dynamodb"),
     pytest.param(("dynamodb", MANY), id="dynamodb-many", marks=[pytest.mark.slow, FILLING]),

@@ -225,6 +225,15 @@ def test_a_hint_names_the_namespaces_that_hold_it(cli, command, namespaces):
 
 
 @on_both_engines
+def test_an_unknown_entity_is_named_with_the_namespace_that_has_it(cli):
+    error = cli("entity", "show", "key-4").error(1)
+    assert "entity 'key-4' does not exist" in error
+    assert error.endswith("namespace 'c' has it: use --namespace c")
+    assert cli("entity", "show", "key-4", "--namespace", "c").code == 0
+    assert "namespace" not in cli("entity", "show", "nobody").error(1)
+
+
+@on_both_engines
 @pytest.mark.parametrize(
     "command", ["bucket list --entity nobody", "usage list -e nobody", "entity list --parent none"]
 )
