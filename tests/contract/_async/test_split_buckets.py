@@ -22,8 +22,8 @@ from tests.contract._async.splitting import split_dynamodb
 
 class SplitBuckets:
     @pytest.fixture
-    def engine_spec(self, dynamodb_table):
-        return split_dynamodb(dynamodb_table)
+    def engine_spec(self, request, dynamodb_table):
+        return split_dynamodb(dynamodb_table, request.fixturenames)
 
 
 # sync: @pytest.mark.slow  # generated from the async tree, whose run stays fast

@@ -54,8 +54,8 @@ class TestSqliteRecords(OnSqlite, RecordContract):
 
 class OnDynamodb:
     @pytest.fixture
-    def engine_spec(self, dynamodb_table):
-        return specs.dynamodb(dynamodb_table)
+    def engine_spec(self, request, dynamodb_table):
+        return specs.dynamodb(dynamodb_table, request.fixturenames)
 
 
 class TestDynamodb(OnDynamodb, CallerContract, LineContract):
