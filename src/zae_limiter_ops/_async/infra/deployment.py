@@ -299,6 +299,7 @@ class Deployment:
         )
         engine = DynamoEngine(client, Settings())
         try:
+            await client.find_credentials()
             yield engine
         finally:
             await engine.close()

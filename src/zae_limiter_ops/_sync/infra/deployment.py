@@ -299,6 +299,7 @@ class Deployment:
         )
         engine = DynamoEngine(client, Settings())
         try:
+            client.find_credentials()
             yield engine
         finally:
             engine.close()
