@@ -4,9 +4,10 @@ import random
 
 from zae_limiter._sync.engines.dynamodb.live_hours import RowId
 from zae_limiter._sync.engines.dynamodb.usage_hours import HELD, HourRange, UsageHours
+from zae_limiter.dynamodb.items.usage_reads import UsageRow
+
 from zae_limiter.admission.tally import Tally
 from zae_limiter.dynamodb.items.usage import OriginHour
-from zae_limiter.dynamodb.items.usage_reads import UsageRow
 
 
 class Rows:

@@ -12,7 +12,7 @@ from zae_limiter.dynamodb.buckets.cache import KnownBucket
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
 from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import OriginHour, day_of
 
 # How many writes of other clients since the hour began make it likely that they have turned it: the
 # chance of no write is e to the minus of that. A wrong guess costs one refused write either way.
@@ -34,16 +34,27 @@ class Counted(NamedTuple):
 NOTHING = Counted()
 
 
+class BegunHour(NamedTuple):
+    """An hour that a write begins in a bucket item.
+
+    The first hour of a day (of the item, in UTC) is announced.
+    """
+
+    origin: str
+    hour: int
+    is_first_of_day: bool = True
+
+
 class Turn(NamedTuple):
     """What a write that turns an hour leaves and needs besides its clauses.
 
     ``store_first`` is a finished hour that the write drops from the item, so it must be stored
-    before the write is sent. ``begins_hour`` is the origin and hour that the write begins.
+    before the write is sent. ``begins_hour`` is the hour that the write begins.
     """
 
     write_id: str
     store_first: OriginHour | None = None
-    begins_hour: tuple[str, int] | None = None
+    begins_hour: BegunHour | None = None
 
 
 def is_over(bucket: StoredBucket, now_ms: int, usage_ms: int) -> bool:
@@ -91,6 +102,7 @@ def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) ->
 def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:
     """Return what the write needs and leaves if it turns an hour; else just its id."""
     if counts.form is HourForm.TURN:
-        begins_hour = (bucket.hours.origin, counts.hour)
+        before, hour = bucket.hours, counts.hour
+        begins_hour = BegunHour(before.origin, hour, day_of(hour) != day_of(before.hour))
         return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)
     return Turn(write_id)

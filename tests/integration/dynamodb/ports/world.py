@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from zae_limiter._async.engines.dynamodb.audit import DynamoAudit
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.documents import DynamoDocuments
 from zae_limiter._async.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._async.engines.dynamodb.history import DynamoAudit, DynamoUsage
 from zae_limiter._async.engines.dynamodb.namespaces import DynamoNamespaces
+from zae_limiter._async.engines.dynamodb.usage.port import DynamoUsage
 from zae_limiter._sync.engines.dynamodb import client as sync_client
 from zae_limiter._sync.engines.dynamodb import configs as sync_configs
 from zae_limiter._sync.engines.dynamodb import context as sync_context
