@@ -46,8 +46,7 @@ class DynamoUsage:
         )
         while hours := await days.next():
             page.add(hours)
-            last_hour = hours[-1].usage.hour
-            if page.is_complete(last_hour - last_hour % DAY) or (is_sorted and page.is_full):
+            if page.is_complete(days.next_hour) or (is_sorted and page.is_full):
                 break
         return page.end()
 

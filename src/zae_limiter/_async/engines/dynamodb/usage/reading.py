@@ -104,7 +104,10 @@ class WantedDays(Protocol):
 
 
 class ResourceRows:
-    """Rows of all entities on some resources: keys from the index, then the wanted items."""
+    """Rows of all entities on some resources: keys from the index, then the wanted items.
+
+    The first call reads as many rows as a page of one bucket needs, each later one twice as many.
+    """
 
     def __init__(
         self,
@@ -144,6 +147,7 @@ class ResourceRows:
         found: list[Key] = []
         wanted = self._wanted
         while not found and (entries := await self._merged.take(self._count)):
+            self._count = min(2 * self._count, MAX_KEYS)
             found = [Key.of(entry) for entry in entries]
             if wanted is not None:
                 row_ids = [RowId.of(key) for key in found]
@@ -175,6 +179,11 @@ class UsageDays:
         self._range = hours
         self._held: list[UsageRow] = []
         self._is_over = False
+
+    @property
+    def next_hour(self) -> int:
+        """The hour before which all hours have been returned."""
+        return self._held[0].id.day * usage.DAY if self._held else self._range.end
 
     async def next(self) -> list[BucketHour]:
         """Return the next hours that have counts; an empty list at the end."""
