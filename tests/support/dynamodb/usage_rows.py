@@ -1,11 +1,14 @@
 """Items of usage rows, as tests put them into a table."""
 
+import re
+
 from zae_limiter.dynamodb.items import bucket, usage
 from zae_limiter.dynamodb.items.attributes import n, s
 from zae_limiter.dynamodb.items.keys import BucketId
 from zae_limiter.dynamodb.items.usage import OriginHour
 
 TEST_ORIGIN = "test"
+_SET = re.compile(r"(#\w+)=(?:if_not_exists\(#\w+,)?(:\w+)")
 
 
 def bucket_with_hours(bucket_id, origin, hour, used, *, shard=0, shards=1, finished=None):
@@ -59,9 +62,6 @@ def updated(update):
     action = update.action()
     names, values = action["ExpressionAttributeNames"], action["ExpressionAttributeValues"]
     item = dict(action["Key"])
-    for clause in action["UpdateExpression"].removeprefix("SET ").replace("),", ") ").split():
-        for each in clause.split(",") if "if_not" not in clause else [clause]:
-            name, _, value = each.partition("=")
-            placeholder = value.rstrip(")").rpartition(",")[2]
-            item[names[name]] = values[placeholder]
+    for name, value in _SET.findall(action["UpdateExpression"]):
+        item[names[name]] = values[value]
     return item
