@@ -20,6 +20,8 @@ PROBABLY_TURNED = log(2)
 # How long the write that turns an hour is on its way, the store before it included: about what that
 # takes within a region. Writes that others began later do not show yet.
 TURN_TAKES_MS = 20
+# After so long an aggregator has stored and cleared a finished hour: it collects for seconds.
+CLEARED_AFTER_MS = 60_000
 NO_AMOUNTS: Mapping[str, int] = {}
 
 
@@ -69,12 +71,14 @@ def hour_counts(
     *,
     usage_ms: int,
     is_turning: bool = False,
+    is_aggregated: bool = False,
     counted: Counted = NOTHING,
 ) -> HourCounts:
     """Decide the form of a write, from the bucket as it is known.
 
     A bucket that was read just now is taken literally. ``is_turning`` says that another write of
-    this client that turns the hour is under way.
+    this client that turns the hour is under way. ``is_aggregated`` says that an aggregator stores
+    finished hours, so a bucket that was seen a while ago has none any more.
     """
     hour = now_ms // HOUR_MS
     if not is_over(bucket, now_ms, usage_ms):
@@ -84,7 +88,8 @@ def hour_counts(
     turned_by_others = known.others_per_s * (since_ms - TURN_TAKES_MS) / 1000 > PROBABLY_TURNED
     if not known.is_fresh and (is_turning or turned_by_others):
         return HourCounts(HourForm.LATE, hour, *counted, asked=text)
-    finished = None if bucket.finished is None else bucket.finished.hour
+    is_cleared = is_aggregated and now_ms - known.at_ms > CLEARED_AFTER_MS and not known.is_fresh
+    finished = None if bucket.finished is None or is_cleared else bucket.finished.hour
     return HourCounts(HourForm.TURN, hour, *counted, finished, asked=text)
 
 
@@ -104,5 +109,6 @@ def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:
     if counts.form is HourForm.TURN:
         before, hour = bucket.hours, counts.hour
         begins_hour = BegunHour(before.origin, hour, day_of(hour) != day_of(before.hour))
-        return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)
+        store_first = None if counts.stored is None else bucket.finished
+        return Turn(TURN_MARK + write_id, store_first, begins_hour)
     return Turn(write_id)

@@ -107,7 +107,8 @@ class WriteContext:
 
     ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``tally`` counts acquires
     of this client that were rejected or have waited, and that the bucket has not counted yet.
-    ``is_turning`` says that a write of this client that turns the hour is under way.
+    ``is_turning`` says that a write of this client that turns the hour is under way,
+    ``is_aggregated`` that an aggregator stores and clears finished hours.
     """
 
     shard_id: ShardId
@@ -116,6 +117,7 @@ class WriteContext:
     usage_ms: int = DEFAULT_USAGE_MS
     tally: Tally = NO_TALLY
     is_turning: bool = False
+    is_aggregated: bool = False
 
 
 @dataclass(slots=True)
@@ -252,6 +254,7 @@ def _counts_of_hour(
         context.now_ms,
         usage_ms=context.usage_ms,
         is_turning=context.is_turning,
+        is_aggregated=context.is_aggregated,
         counted=counted,
     )
 

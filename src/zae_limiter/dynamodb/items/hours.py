@@ -190,6 +190,19 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
     )
 
 
+def still_holds_finished(item: Item | None, before: HourState) -> bool | None:
+    """Return whether an item still holds the finished hour of ``before``, an earlier state of it.
+
+    False if an aggregator has cleared it. None if that cannot be told: the item is gone or has
+    turned since, or had no finished hour.
+    """
+    if item is None or before.finished is None:
+        return None
+    if (item[ORIGIN], item[HOUR]) != (s(before.origin), n(before.hour)):
+        return None
+    return FINISHED in item
+
+
 def asked_text(item: Item, name: str = ASKED) -> str:
     """Return the stored text of the largest rejected amounts; empty if there is none."""
     value = item.get(name)

@@ -45,6 +45,7 @@ from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket, new_write_id
+from zae_limiter.dynamodb.items.hours import still_holds_finished
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.errors import (
@@ -86,6 +87,7 @@ class WriteLoop:
         self._table = table
         self._later = table.later
         self._turning: set[ShardId] = set()  # items whose hour a write under way turns
+        self._is_aggregated = False  # whether an aggregator was seen to clear finished hours
 
     def run(self, group: Sequence[PendingChange]) -> list[Outcome]:
         """Return the outcome of every change; they share one item, and the first one leads."""
@@ -155,8 +157,15 @@ class WriteLoop:
         """Return the context of one attempt, with a write id of its own."""
         shard_id, now_ms, usage_ms = run.shard_id, run.now_ms, self._table.usage_ms
         tally = NO_TALLY if carried.is_sent else carried.tally
-        is_turning = shard_id in self._turning
-        return WriteContext(shard_id, now_ms, new_write_id(now_ms), usage_ms, tally, is_turning)
+        return WriteContext(
+            shard_id,
+            now_ms,
+            new_write_id(now_ms),
+            usage_ms,
+            tally,
+            is_turning=shard_id in self._turning,
+            is_aggregated=self._is_aggregated,
+        )
 
     def _without_write(
         self,
@@ -188,7 +197,7 @@ class WriteLoop:
                 on_throttled = partial(self._throttled.add, run.shard_id)
                 item = self._writer.write(write, run.deadline, on_throttled)
             else:
-                item = self._write_turning(write, run)
+                item = self._write_turning(write, known, run)
         except ConditionFailed as refused:
             carried.is_sent = carried.is_sent and not takes_counts
             self._counters.add(refused_writes=1)
@@ -200,20 +209,26 @@ class WriteLoop:
             raise
         return self._learn(write, item, known, run)
 
-    def _write_turning(self, write: PlannedWrite, run: GroupRun) -> Item:
+    def _write_turning(self, write: PlannedWrite, known: KnownBucket, run: GroupRun) -> Item:
         """Send a write that begins an hour, or drops one from the item.
 
         A finished hour that the write drops is stored before: no other item has it. If another
         client was faster with that, it is about to turn the item: the item is read again instead of
-        sending a write that would be refused.
+        sending a write that would be refused. If an aggregator was faster, the item shows it: then
+        this client leaves hours to the aggregator, until it finds one that was not cleared.
         """
         shard_id, deadline, first = run.shard_id, run.deadline, write.store_first
         if first is not None and self._usage_rows.store(shard_id, first, deadline):
             BoundedBackoff(deadline).pause()
-            raise ConditionFailed(self._writer.read(bucket_item.key(*shard_id), deadline))
+            item = self._writer.read(bucket_item.key(*shard_id), deadline)
+            self._watch_aggregator(item, known)
+            raise ConditionFailed(item)
         self._turning.add(shard_id)
         try:
             return self._writer.write(write, deadline, partial(self._throttled.add, shard_id))
+        except ConditionFailed as refused:
+            self._watch_aggregator(refused.item, known)
+            raise
         except (NoAnswer, ServerFault):
             # The hour may have begun. The announcement of a day that has not counts zero.
             if write.begins_hour is not None:
@@ -221,6 +236,13 @@ class WriteLoop:
             raise
         finally:
             self._turning.discard(shard_id)
+
+    def _watch_aggregator(self, item: Item | None, known: KnownBucket) -> None:
+        """Note whether a finished hour that was seen in an item has been cleared since."""
+        if known.bucket is not None:
+            holds = still_holds_finished(item, known.bucket.hours)
+            if holds is not None:
+                self._is_aggregated = not holds
 
     def _learn(
         self, write: PlannedWrite, item: Item, known: KnownBucket, run: GroupRun
