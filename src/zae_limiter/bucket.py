@@ -1,7 +1,7 @@
 """The documented token-bucket arithmetic: pure functions on integers, with time as an argument.
 
-``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package. The engines use them
-through ``zae_limiter.admission``, which counts from a fixed epoch and so stores no refill time.
+``accrued_milli`` and ``wait_ms`` are the two formulas of the whole package. The engines use them in
+``zae_limiter.admission``, which counts from a fixed epoch and so stores no refill time.
 The functions on ``BucketState`` are public, for programs that keep a bucket themselves.
 """
 

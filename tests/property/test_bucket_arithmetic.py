@@ -31,6 +31,7 @@ FASTEST = Rate(10**18, 10**18, 1000)  # 10^15 tokens a second
 def test_what_has_accrued_is_the_exact_product_rounded_down(elapsed, rate):
     exact = Fraction(elapsed * rate.refill_milli, rate.period_ms)
     assert accrued_milli(elapsed, rate.refill_milli, rate.period_ms) == math.floor(exact)
+    assert accrued_since_epoch(rate, EPOCH_MS + elapsed) == math.floor(exact)
 
 
 @given(amounts_milli, rates())

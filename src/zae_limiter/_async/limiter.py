@@ -146,17 +146,17 @@ class RateLimiter(Management):
             call_type = _call_type(timeout, observer)
         policy = self._policy if on_unavailable is None else OnUnavailable.parse(on_unavailable)
         call = call_type(
-            entity_id=entity_id,
-            resource=resource,
-            limits=None if limits is None else check_limits(limits),
-            repository=self._repository,
-            open_repository=self._opened,
-            prefer_stored=use_stored_limits,
-            keeps_on_error=keeps_on_error,
-            speculative=self.speculative_writes,
-            cascade=cascade,
-            on_unavailable=policy,
-            observer=observer,
+            entity_id,
+            resource,
+            None if limits is None else check_limits(limits),
+            self._repository,
+            self._opened,
+            use_stored_limits,
+            keeps_on_error,
+            self.speculative_writes,
+            cascade,
+            policy,
+            observer,
         )
         return Acquire(call, amounts)
 

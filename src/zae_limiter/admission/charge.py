@@ -89,18 +89,18 @@ def plan_charge(
     if charge.through_child:
         through = with_through_child(through, charge.amounts_milli, charge.through_child)
     granted = BucketImage(
-        limits=limits,
-        config_version=seen.config_version or in_force.governing_version,
-        expires_ms=in_force.extended_ttl(seen.expires_ms, now_ms),
-        window_hour=seen.window_hour,
-        admitted=seen.admitted + is_acquire,
-        admitted_counted=seen.admitted_counted,
-        writes=seen.writes + 1,
-        through_children=through,
-        tally=seen.tally,
-        holds=seen.holds,
-        paused_until_ms=None,  # a charge removes a pause that is over
-        life=seen.life,
+        limits,
+        seen.config_version or in_force.governing_version,
+        in_force.extended_ttl(seen.expires_ms, now_ms),
+        seen.window_hour,
+        seen.admitted + is_acquire,
+        seen.admitted_counted,
+        seen.writes + 1,
+        through,
+        seen.tally,
+        seen.holds,
+        None,  # a charge removes a pause that is over
+        seen.life,
     )
     if granted.holds is not None and in_force.slot_keys:
         return _with_slots_taken(granted, seen, charge, now_ms)

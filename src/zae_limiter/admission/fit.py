@@ -33,8 +33,9 @@ def fits(
         return False
     if image.holds:
         image = swept(image, now_ms)
+    limits = image.limits
     for key, amount in amounts_milli.items():
-        state = image.limits[key]
+        state = limits[key]
         level = level_milli(state, now_ms, returned_milli.get(key, 0)) - taken_milli.get(key, 0)
         if until_ms is not None:
             level += advance_milli(state.rate, amount, now_ms, until_ms)

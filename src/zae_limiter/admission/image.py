@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from zae_limiter.admission.tally import NO_TALLY, Tally
-from zae_limiter.bucket import accrued_milli, wait_ms
+from zae_limiter.bucket import wait_ms
 
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
@@ -97,8 +97,11 @@ def running_pause_ms(image: BucketImage, now_ms: int) -> int | None:
 
 
 def accrued_since_epoch(rate: Rate, now_ms: int) -> int:
-    """Return the millitokens that have accrued since the epoch at a rate."""
-    return accrued_milli(now_ms - EPOCH_MS, rate.refill_milli, rate.period_ms)
+    """Return the millitokens that have accrued since the epoch at a rate.
+
+    This is ``bucket.accrued_milli``, written out: an acquire needs it twice for every limit.
+    """
+    return (now_ms - EPOCH_MS) * rate.refill_milli // rate.period_ms
 
 
 def full_balance(rate: Rate, now_ms: int) -> int:

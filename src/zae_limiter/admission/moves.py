@@ -110,24 +110,11 @@ def _branch(key: str, rate: Rate, wanted: Wanted, accrued: int, overflowing: boo
         needed = wanted.needed_milli + wanted.owed_milli
     if overflowing and taken and (not wanted.asked or needed <= rate.capacity_milli):
         # clamp: the surplus is cut off before anything is taken
-        return Move(
-            key=key,
-            low=full - returned,
-            high=None,
-            add=0,
-            put=full - taken,
-            consumed_milli=consumed,
-        )
-    enough = needed - returned - accrued if wanted.asked else None
-    not_overfull = full - returned if taken else None
-    return Move(
-        key=key,
-        low=enough,
-        high=not_overfull,
-        add=returned - taken,
-        put=None,
-        consumed_milli=consumed,
-    )
+        low, put = full - returned, full - taken
+        return Move(key, low, None, 0, put, consumed)
+    low_if_asked = needed - returned - accrued if wanted.asked else None  # enough tokens
+    high = full - returned if taken else None  # not overfull
+    return Move(key, low_if_asked, high, returned - taken, None, consumed)
 
 
 def added_move(key: str, amount_milli: int) -> Move:

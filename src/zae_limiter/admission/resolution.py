@@ -32,13 +32,15 @@ class Scope:
     def __init__(self, resource: str, buckets: tuple[tuple[str, InForce], ...]) -> None:
         self.resource = resource
         self.buckets = buckets
-        limits = [in_force for _, in_force in buckets]
-        self.names = frozenset[str]().union(*[each.name_set for each in limits])
-        self.has_slots = any(each.slot_keys for each in limits)
-        # The parent counts the limits that its child has as well.
-        self._through_child = limits[0].token_names.intersection(
-            *[each.token_names for each in limits[1:]]
-        )
+        _, own = buckets[0]
+        names, shared, has_slots = own.name_set, own.token_names, bool(own.slot_keys)
+        for _, of_parent in buckets[1:]:
+            names = names | of_parent.name_set
+            shared = shared & of_parent.token_names
+            has_slots = has_slots or bool(of_parent.slot_keys)
+        self.names = names
+        self.has_slots = has_slots
+        self._through_child = shared  # the parent counts the limits that its child has as well
 
     def charges(
         self, amounts: Mapping[str, int], field: str = "consume", takes_slot: bool = True
@@ -54,7 +56,7 @@ class Scope:
         charges: list[Charge] = []
         for entity_id, in_force in self.buckets:
             taken = in_force.amounts_milli(amounts)
-            if takes_slot:
+            if takes_slot and in_force.slot_keys:
                 in_force.add_slots(taken, amounts)
             through_child = self._through_child if charges else NO_NAMES  # the first is the child
             charges.append(Charge(entity_id, self.resource, in_force, taken, through_child))

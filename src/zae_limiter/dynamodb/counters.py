@@ -47,11 +47,11 @@ class Counters:
             counts["plain_moves"] += plain_moves
             counts["clamp_moves"] += clamp_moves
 
-    def decided(self, *, charges: int, granted: int, rejected: int, settlements: int) -> None:
-        """Count the changes of a group."""
+    def decided(self, granted: int, rejected: int, failed: int, settlements: int) -> None:
+        """Count the charges of a group by their end, and its settlements."""
         with self._lock:
             counts = self._counts
-            counts["charges"] += charges
+            counts["charges"] += granted + rejected + failed
             counts["granted"] += granted
             counts["rejected"] += rejected
             counts["settlements"] += settlements

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.fit import fits
 from zae_limiter.dynamodb.buckets.cache import BucketCache, holds_limits
 from zae_limiter.dynamodb.buckets.outcomes import Rejected
 from zae_limiter.dynamodb.buckets.pending import PendingChange
@@ -41,10 +41,18 @@ class RejectionCache:
         The charge is rejected only if every shard was seen a moment ago, with the limits in force.
         """
         change, entry = pending.change, self._cache.get(pending.shard_id)
-        if entry is not None and entry.bucket.shard.n == 1:
-            bucket = entry.bucket
-            if holds_limits(bucket, change.in_force):
-                return self._judge_whole(pending, bucket.image, entry.at_ms, now_ms)
+        if (
+            entry is not None
+            and entry.bucket.shard.n == 1
+            and holds_limits(entry.bucket, change.in_force)
+        ):
+            image = entry.bucket.image
+            if fits(image, change.amounts_milli, now_ms, change.until_ms):
+                return Prospect.FITS
+            if pending.look_first or not now_ms - self._ttl_ms < entry.at_ms <= now_ms:
+                return Prospect.DOUBTFUL
+            self._counters.cached_rejection()
+            return Rejected(image, now_ms)
         shards = KnownShards.of(self._cache, pending.bucket_id)
         images = shards.images(change.in_force, now_ms)
         if shards.could_hold(images, change, now_ms):
@@ -58,14 +66,3 @@ class RejectionCache:
         self._counters.cached_rejection()
         gathers = shards.should_gather(images, change)
         return rejection(images, change, now_ms, gathers=gathers)
-
-    def _judge_whole(
-        self, pending: PendingChange, image: BucketImage, seen_ms: int, now_ms: int
-    ) -> Rejected | Prospect:
-        """Judge a charge to a bucket that is not split and has the limits in force."""
-        if pending.change.fits(image, now_ms):
-            return Prospect.FITS
-        if pending.look_first or not now_ms - self._ttl_ms < seen_ms <= now_ms:
-            return Prospect.DOUBTFUL
-        self._counters.cached_rejection()
-        return Rejected(image, now_ms)

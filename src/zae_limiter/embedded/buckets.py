@@ -60,7 +60,8 @@ def charge(
         if plan is None:
             assert image is not None, "an absent bucket has no configuration"
             return StaleLimits(image.config_version)
-        plan = _with_life(plan)
+        if plan.holds:
+            plan = _with_life(plan)
         fits = fits and plan.granted is not None
         plans.append((wanted, plan, window, image))
         if image is None:
@@ -85,7 +86,7 @@ def charge(
 
 def _with_life(plan: ChargePlan) -> ChargePlan:
     """Begin the life of a bucket with its first taken slots."""
-    if plan.granted is None or plan.granted.life or not plan.holds:
+    if plan.granted is None or plan.granted.life:
         return plan
     life = os.urandom(LIFE_BYTES).hex()
     holds = tuple([hold._replace(life=life) for hold in plan.holds])

@@ -49,7 +49,7 @@ class Retries:
         self._throttled = throttled
         self._failed_connects = 0
         self._has_retried = False
-        self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+        self._backoff: Backoff | None = None  # most calls are never retried
         self._unknown: RateLimiterUnavailable | None = None  # the last error of unknown outcome
 
     def timeouts(self) -> tuple[float, float]:
@@ -94,6 +94,8 @@ class Retries:
                 self._has_retried = True
                 return 0.0
         self._has_retried = True
+        if self._backoff is None:
+            self._backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         return self._backoff.next_s()
 
 

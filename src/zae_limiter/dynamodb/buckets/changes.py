@@ -47,14 +47,15 @@ class BucketChange:
     @classmethod
     def of_charge(cls, charge: Charge, request: ChargeRequest) -> BucketChange:
         """Return the change of one bucket that a request asks for."""
+        admitted = 1 if request.is_acquire else 0
         return cls(
-            in_force=charge.in_force,
-            amounts_milli=charge.amounts_milli,
-            is_charge=True,
-            admitted=1 if request.is_acquire else 0,
-            refreshed=request.refreshed,
-            through_child=charge.through_child,
-            until_ms=request.until_ms,
+            charge.in_force,
+            charge.amounts_milli,
+            True,
+            admitted,
+            request.refreshed,
+            charge.through_child,
+            request.until_ms,
         )
 
     @classmethod

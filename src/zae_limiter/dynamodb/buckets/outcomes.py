@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from zae_limiter.admission.image import BucketImage, level_milli
 from zae_limiter.admission.moves import surplus_milli
@@ -29,7 +29,7 @@ class Applied:
     """
 
     image: BucketImage | None
-    spilled_milli: Mapping[str, int] = field(default_factory=dict)
+    spilled_milli: Mapping[str, int] | None = None
     is_short: bool = False
     is_whole: bool = True
     reservation: Reservation | None = None
@@ -61,7 +61,7 @@ def outcomes_of_write(
     positions: Sequence[int],
     bucket: StoredBucket,
     now_ms: int,
-    moments: Mapping[int, Moments],
+    moments: Mapping[int, Moments] | None,
 ) -> list[Outcome | None]:
     """Return the outcomes of changes, given the item after a write that carried some of them.
 
@@ -77,7 +77,7 @@ def outcomes_of_write(
             for position, each in zip(positions, applied, strict=True)
         ]
     if len(positions) == len(changes):
-        return list(applied)
+        return [*applied]
     outcomes: list[Outcome | None] = [None] * len(changes)
     for position, each in zip(positions, applied, strict=True):
         outcomes[position] = each
@@ -106,7 +106,7 @@ def applied_outcomes(
     in_debt = {key for key, state in image.limits.items() if level_milli(state, now_ms) < 0}
     outcomes = []
     for change in changes:
-        spilled = {} if change.is_charge else _spilled(change, surplus)
+        spilled = None if change.is_charge else _spilled(change, surplus)
         is_short = not change.is_charge and any(
             amount > 0 and key in in_debt for key, amount in change.amounts_milli.items()
         )
@@ -141,10 +141,10 @@ def _with_reservations(
     return outcomes
 
 
-def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int]:
+def _spilled(change: BucketChange, surplus: dict[str, int]) -> dict[str, int] | None:
     """Take the part of a change's credits that overflowed out of ``surplus``."""
     if change.forfeits:
-        return {}
+        return None
     spilled = {}
     for key, amount in change.amounts_milli.items():
         lost = min(-amount, surplus.get(key, 0))

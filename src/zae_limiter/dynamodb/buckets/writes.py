@@ -87,17 +87,17 @@ class PlannedWrite:
 
     request: Request
     write_id: str
-    previous_write_id: str | None = None
-    guarded_retry: Callable[[], UpdateExpression] | None = None
-    moves: Sequence[Move] = ()
     positions: Sequence[int] = ()
+    moves: Sequence[Move] = ()
     net_milli: Mapping[str, int] = field(default_factory=dict)
-    store_first: OriginHour | None = None
-    begins_hour: BegunHour | None = None
     tally: Tally = NO_TALLY
     may_leave_debt: bool = True
-    moments: Mapping[int, Moments] = field(default_factory=dict)
-    late_credits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    previous_write_id: str | None = None
+    guarded_retry: Callable[[], UpdateExpression] | None = None
+    store_first: OriginHour | None = None
+    begins_hour: BegunHour | None = None
+    moments: Mapping[int, Moments] | None = None
+    late_credits: Mapping[str, tuple[int, int]] | None = None
     structural: bool = False
 
 
@@ -169,10 +169,12 @@ def balance_write(
 ) -> PlannedWrite:
     """Write charges, debts and credits to a bucket, all or none. This is the usual write."""
     image, slots, now_ms = bucket.image, carried.slots, context.now_ms
-    tokens = carried.tokens()
-    moves = _guessed_moves(known, image, tokens, now_ms)
+    others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
+    moves: list[Move] = []
     takes = gives = may_leave_debt = False
-    for each in tokens.values():
+    for key, each in carried.tokens().items():
+        state, of_others = image.limits[key], others.get(key, 0)
+        moves.append(guessed_move(key, state, each, now_ms, age_ms, of_others))
         takes = takes or each.asked or each.owed_milli > 0
         gives = gives or each.returned_milli > 0
         may_leave_debt = may_leave_debt or each.owed_milli > 0 or each.needed_milli is not None
@@ -199,31 +201,23 @@ def balance_write(
     request = TemplatedCharge(
         context.shard_id, moves, trailer, bucket, version, counts, slot_writes, ends_pause
     )
-    return PlannedWrite(
-        request=request,
-        write_id=turn.write_id,
-        previous_write_id=bucket.write_id if can_repeat else None,
-        guarded_retry=request.guarded if can_repeat else None,
-        moves=moves,
-        positions=carried.positions,
-        net_milli={each.key: each.consumed_milli for each in moves},
-        store_first=turn.store_first,
-        begins_hour=turn.begins_hour,
-        tally=context.tally,
-        moments={} if slots is None else slots.moments,
-        may_leave_debt=may_leave_debt,
+    net_milli = {each.key: each.consumed_milli for each in moves}
+    write = PlannedWrite(
+        request,
+        turn.write_id,
+        carried.positions,
+        moves,
+        net_milli,
+        context.tally,
+        may_leave_debt,
     )
-
-
-def _guessed_moves(
-    known: KnownBucket, image: BucketImage, wanted: Mapping[str, Wanted], now_ms: int
-) -> list[Move]:
-    """Guess the branch of each limit from the bucket as it was last seen."""
-    others, age_ms = known.others_milli_per_s, now_ms - known.at_ms
-    return [
-        guessed_move(key, image.limits[key], each, now_ms, age_ms, others.get(key, 0))
-        for key, each in wanted.items()
-    ]
+    if counts is not None:
+        write.store_first, write.begins_hour = turn.store_first, turn.begins_hour
+    if can_repeat:
+        write.previous_write_id, write.guarded_retry = bucket.write_id, request.guarded
+    if slots is not None:
+        write.moments = slots.moments
+    return write
 
 
 def _counts_admissions_only(
@@ -325,7 +319,7 @@ def first(
         positions=carried.positions,
         begins_hour=BegunHour(counts.origin, hour) if context.usage_ms else None,
         tally=context.tally,
-        moments={} if slots is None else slots.moments,
+        moments=None if slots is None else slots.moments,
     )
 
 

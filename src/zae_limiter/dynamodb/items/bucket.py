@@ -242,8 +242,18 @@ def _decode_again(item: Item, known: StoredBucket) -> StoredBucket:
         image = _with_holds(item, image)
     if before.paused_until_ms is not None:  # its end is a part of the digest
         image = image._replace(paused_until_ms=before.paused_until_ms)
-    return replace(
-        known, image=image, write_id=item[WRITE_ID]["S"], asked=item_hours.asked_text(item)
+    return StoredBucket(
+        image,
+        known.digest,
+        known.hours,
+        known.generation,
+        item[WRITE_ID]["S"],
+        known.shard,
+        known.rates,
+        known.finished,
+        known.absent,
+        known.steady,
+        item_hours.asked_text(item),
     )
 
 

@@ -286,20 +286,19 @@ class WriteLoop:
 
     def _count(self, run: GroupRun) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
-        charges = settlements = granted = rejected = 0
+        granted = rejected = failed = settlements = 0
         for pending, outcome in run.decided():
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
                 settlements += 1
+            elif isinstance(outcome, Applied):
+                granted += 1
             elif isinstance(outcome, Rejected):
                 rejected += outcome.shard.n == 1
             elif not isinstance(outcome, ShardMerged):
-                charges += 1
-                granted += isinstance(outcome, Applied)
-        self._counters.decided(
-            charges=charges + rejected, granted=granted, rejected=rejected, settlements=settlements
-        )
+                failed += 1
+        self._counters.decided(granted, rejected, failed, settlements)
 
 
 def _begins_day(write: PlannedWrite, known: KnownBucket, bucket: StoredBucket) -> bool:
