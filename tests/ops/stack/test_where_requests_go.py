@@ -3,6 +3,8 @@
 The table of ``docs/infra/endpoints.md`` says the same for people.
 """
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -13,6 +15,7 @@ from tests.support.logging_endpoint import LoggingEndpoint, make_certificate
 from tools.cli_reference import commands
 from zae_limiter import Limit, SyncRepository
 
+PAGE = Path(__file__).parents[3] / "docs/infra/endpoints.md"
 FIRST, SECOND, THIRD = "eu-north-1", "us-west-2", "ap-south-1"
 AWS, ALL, ITEMS = "AWS", "the endpoint of all services", "the endpoint of DynamoDB"
 NOWHERE = "nowhere"
@@ -271,3 +274,17 @@ def test_the_list_names_every_command_with_an_endpoint():
         and any(parameter.name == "endpoint_url" for parameter in command.params)
     }
     assert named == set(COMMANDS)
+
+
+def test_the_page_says_the_same():
+    regions = {FIRST: "`AWS_REGION`", SECOND: "`AWS_DEFAULT_REGION`", THIRD: "the profile"}
+    [table] = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    said = {settings.replace("`", ""): cells for settings, *cells in rows[2:]}
+    assert said.keys() == CASES.keys()
+    for name, (region, dynamodb, others) in said.items():
+        case = CASES[name]
+        assert region == regions[case.region], name
+        assert (dynamodb == "AWS", others == "AWS") == (case.dynamodb == AWS, case.others == AWS)
+        assert (others == "never asked") == (case.others == NOWHERE), name
+        assert (dynamodb == others) == (case.dynamodb == case.others), name
