@@ -168,9 +168,10 @@ class MissingContract(Contract):
 
         async def change(rate: int) -> bool:
             try:
-                return await set_limits([Limit.per_minute("rpm", rate)], replaces=[TEN])
+                await set_limits([Limit.per_minute("rpm", rate)], replaces=[TEN])
             except LimitsChangedError:
                 return False
+            return True
 
         results = await agather([partial(change, rate) for rate in range(20, 26)])
         assert sorted(results) == [False] * 5 + [True]

@@ -108,8 +108,8 @@ class SqliteTables(RegistryTables):
             (namespace_id, *(after or ("", "")), limit),
         )
         return [
-            UndecodedBucket(*key, hash(state), partial(stored.decode_bucket, state))
-            for *key, state in rows.fetchall()
+            UndecodedBucket(entity_id, resource, hash(state), partial(stored.decode_bucket, state))
+            for entity_id, resource, state in rows.fetchall()
         ]
 
     def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]:
