@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from zae_limiter.exceptions import LimitsChangedError, ValidationError, ZAELimiterError
@@ -110,7 +111,10 @@ class Pages:
         async def answer(request: Request) -> Response:
             form: dict[str, str] = {}
             if request.method == "POST":
-                body = (await request.body()).decode("utf-8", "replace")
+                try:
+                    body = (await request.body()).decode("utf-8", "replace")
+                except ClientDisconnect:
+                    return Response(status_code=400)
                 form = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
             ask = Ask(
                 namespace=request.path_params.get("namespace", self._namespace),
@@ -143,7 +147,9 @@ class Pages:
             namespace=ask.namespace,
             base=base,
             path=ask.path,
-            link=lambda page, **query: f"{base}/{page}" + (f"?{urlencode(query)}" if query else ""),
+            link=lambda page, /, **query: (
+                f"{base}/{page}" + (f"?{urlencode(query)}" if query else "")
+            ),
             allow_edit=self._settings.allow_edit,
             levels=LEVELS,
             **values,

@@ -79,7 +79,7 @@ def details_text(event: AuditEvent) -> str:
         elif key == "previous":
             if isinstance(value, dict) and value.get("limits"):
                 parts.append(f"before: {_limits_text(value['limits'])}")
-        elif value not in (None, {}, [], ""):
+        elif value not in (None, False, {}, [], ""):
             parts.append(f"{key.replace('_', ' ')} {_value_text(value)}")
     return "; ".join(parts)
 

@@ -123,7 +123,15 @@ function drawCharts() {
 }
 
 function draw(element, data) {
-  const bars = uPlot.paths.bars({ size: [0.8, 40], align: 1 });
+  const step = data.unit === "hour" ? 3600 : 86400;
+  const bars = uPlot.paths.bars({ size: [0.75, 40], align: 1 });
+  const day = (seconds) => new Date(seconds * 1000).toISOString().slice(5, 10);
+  const hour = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 16);
+  const moments = (self, values) =>
+    values.map((value, at) => {
+      const isNewDay = at === 0 || day(value) !== day(values[at - 1]);
+      return data.unit === "day" ? day(value) : isNewDay ? `${hour(value)}\n${day(value)}` : hour(value);
+    });
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
   const short = (self, values) =>
     values.map((value) =>
@@ -136,13 +144,13 @@ function draw(element, data) {
       height: 220,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       cursor: { drag: { x: false, y: false } },
-      scales: { y: { range: (self, low, high) => [0, Math.max(high, 1) * 1.05] } },
+      scales: { x: { range: (self, low, high) => [low, high + step] }, y: { range: (self, low, high) => [0, Math.max(high, 1) * 1.05] } },
       series: [
         { label: data.unit, value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
-        { label: "rejected", paths: bars, fill: colour("--bad"), stroke: colour("--bad"), points: { show: false }, value: (self, value, series, at) => (at === null ? "" : data.rejected[at].toLocaleString("en")) },
-        { label: "admitted", paths: bars, fill: colour("--accent"), stroke: colour("--accent"), points: { show: false } , value: (self, value) => (value === null ? "" : value.toLocaleString("en")) },
+        { label: "rejected", paths: bars, fill: colour("--bad"), stroke: colour("--bad"), width: 0, points: { show: false }, value: (self, value, series, at) => (at === null ? "" : data.rejected[at].toLocaleString("en")) },
+        { label: "admitted", paths: bars, fill: colour("--accent"), stroke: colour("--accent"), width: 0, points: { show: false } , value: (self, value) => (value === null ? "" : value.toLocaleString("en")) },
       ],
-      axes: [axis, { ...axis, values: short, size: 60 }],
+      axes: [{ ...axis, values: moments }, { ...axis, values: short, size: 60 }],
     },
     // The rejected calls stand on the admitted ones: the sum is drawn first, behind them.
     [data.times, total, data.admitted],

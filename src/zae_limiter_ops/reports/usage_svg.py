@@ -24,6 +24,7 @@ MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one sh
 WIDTH, HEIGHT = 900, 200
 LEFT, RIGHT, TOP, BOTTOM = 80, 10, 10, 24  # room for the labels of both axes
 Y_TICKS, MAX_LABELS = 4, 8
+MIN_WINDOWS = 12  # the axis has room for this many, so that a single bar does not fill the chart
 
 
 def chart_legend(chart: UsageChart) -> str:
@@ -65,7 +66,7 @@ def svg_chart(series: UsageSeries) -> str:
 
 def _step(series: UsageSeries) -> float:
     """Return the distance from one bar to the next."""
-    return (WIDTH - LEFT - RIGHT) / len(series.starts)
+    return (WIDTH - LEFT - RIGHT) / max(MIN_WINDOWS, len(series.starts))
 
 
 def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
