@@ -115,8 +115,10 @@ dist: $(DEV) ## Build the sdist, and the wheel from it, in dist
 	$(BIN)/python -m hatchling build -t sdist -d dist
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist dist/*.tar.gz
 
-pictures: $(DEV) ## Draw the pictures of the site again
+pictures: $(DEV) ## Draw the pictures of the site again, and take those of the operator's page
 	$(BIN)/python -m tools.pictures
+	@$(if $(ZAEL_BROWSER),,$(INSTALL_BROWSER))
+	$(BIN)/python -m tools.dashboard_pictures "$(or $(ZAEL_BROWSER),$$(command -v chromium))"
 
 bench: $(BENCH) $(TOOLS) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.bucket import BucketEntry, BucketState
 from zae_limiter_dashboard.rows import SORTS, LevelRow
+from zae_limiter_dashboard.selection import Selection, select
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository
@@ -74,22 +75,14 @@ class Board:
 
     rows: Sequence[LevelRow]
     noteworthy: Sequence[LevelRow]  # the rows that the overview is about, a small part of all
+    selection: Selection  # the rows that the overview shows
     buckets: int
     started_ms: int
     complete: bool
     seconds: float  # the duration of the listing
+    by_resource: dict[str, list[LevelRow]] = field(default_factory=dict)
+    bucket_counts: dict[str, int] = field(default_factory=dict)  # of each resource
     _orders: dict[tuple[str, str], list[LevelRow]] = field(default_factory=dict)
-    _by_resource: dict[str, list[LevelRow]] | None = None
-
-    @property
-    def by_resource(self) -> dict[str, list[LevelRow]]:
-        """The rows of each resource that has buckets; grouped once."""
-        if self._by_resource is None:
-            grouped: dict[str, list[LevelRow]] = {}
-            for row in self.rows:
-                grouped.setdefault(row.state.resource, []).append(row)
-            self._by_resource = grouped
-        return self._by_resource
 
     def in_order(self, resource: str, by: str) -> list[LevelRow]:
         """Return the rows of a resource in an order, which is computed once."""
@@ -116,9 +109,6 @@ class Shelf:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Kept] = {}
         self._listing = 0
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
     def begin(self) -> None:
         """Begin a listing."""
@@ -154,15 +144,29 @@ class Shelf:
         for key in gone:
             del self._kept[key]
 
-    def rows(self) -> tuple[list[LevelRow], list[LevelRow]]:
-        """Return the rows of all buckets in the order of their names, and the noteworthy ones."""
+    def board(self, started_ms: int, *, complete: bool, seconds: float) -> Board:
+        """Return the rows of all buckets in the order of their names."""
         all_rows: list[LevelRow] = []
         noteworthy: list[LevelRow] = []
-        for _, kept in sorted(self._kept.items(), key=lambda each: each[0]):
+        by_resource: dict[str, list[LevelRow]] = {}
+        counts: dict[str, int] = {}
+        for (_, resource), kept in sorted(self._kept.items(), key=lambda each: each[0]):
             all_rows += kept.rows
+            by_resource.setdefault(resource, []).extend(kept.rows)
+            counts[resource] = counts.get(resource, 0) + 1
             if not kept.is_settled:
                 noteworthy += [row for row in kept.rows if _is_noteworthy(row)]
-        return all_rows, noteworthy
+        return Board(
+            all_rows,
+            noteworthy,
+            select(noteworthy),
+            len(self._kept),
+            started_ms,
+            complete,
+            seconds,
+            by_resource,
+            counts,
+        )
 
 
 def _rows(states: Sequence[BucketState], before: Kept | None, now_ms: int) -> tuple[LevelRow, ...]:
@@ -216,15 +220,16 @@ class BoardKeeper:
 
     # --- for pages
 
-    def board(self, wait_s: float = 1.5) -> Board:
-        """Return the last board; wait a little for a first or a fresh one.
+    def board(self, wait_s: float = 1.0) -> Board:
+        """Return the last board; wait a little for the first one, and after nobody has looked.
 
-        Raise the problem of the store if there is no board at all.
+        Raise the problem of the store if the last listing has failed.
         """
         deadline = time.monotonic() + wait_s
-        self._wake()
+        has_begun = self._wake()
         with self._changed:
-            while not self._is_current() and (left := deadline - time.monotonic()) > 0:
+            waits = has_begun or self._board is None
+            while waits and not self._is_current() and (left := deadline - time.monotonic()) > 0:
                 if self._board is None and self._problem is not None:
                     break
                 self._changed.wait(left)
@@ -232,12 +237,19 @@ class BoardKeeper:
                 raise self._problem
             if self._board is not None:
                 return self._board
-        return Board((), (), 0, int(time.time() * 1000), complete=False, seconds=0.0)
+        return Board((), (), select(()), 0, int(time.time() * 1000), complete=False, seconds=0.0)
 
     def sorted_rows(self, board: Board, resource: str, by: str) -> list[LevelRow]:
         """Return the rows of a resource in an order, which later boards have at hand."""
         self._asked[resource, by] = time.monotonic()
         return board.in_order(resource, by)
+
+    def first_rows(self, resource: str, limit: int) -> list[LevelRow]:
+        """Read the first buckets of a resource, while the first listing has not come to them."""
+        repository = self._repository()
+        states, _ = repository.list_buckets(limit, resource=resource)
+        now_ms = repository.charging.clock()
+        return [LevelRow.at(state, now_ms) for state in states]
 
     def refreshed(self, rows: Sequence[LevelRow]) -> list[LevelRow]:
         """Return the same rows with levels that are read now, each bucket by its key."""
@@ -279,15 +291,17 @@ class BoardKeeper:
 
     # --- the thread
 
-    def _wake(self) -> None:
+    def _wake(self) -> bool:
+        """Note that somebody looks; return whether renewing begins only now."""
         with self._changed:
             self._watched_at = time.monotonic()
-            if self._thread is None or not self._thread.is_alive():
+            begins = self._thread is None or not self._thread.is_alive()
+            if begins:
                 self._thread = threading.Thread(
                     target=self._run, name="dashboard board", daemon=True
                 )
                 self._thread.start()
-            self._changed.notify_all()
+            return begins
 
     def _is_current(self) -> bool:
         if self._board is None:
@@ -349,10 +363,9 @@ class BoardKeeper:
         self._on_renewed(repository, board)
 
     def _publish(self, started: float, started_ms: int, *, complete: bool) -> Board:
-        with self._lock:
-            (rows, noteworthy), count = self._shelf.rows(), len(self._shelf)
         seconds = time.monotonic() - started
-        board = Board(rows, noteworthy, count, started_ms, complete, seconds)
+        with self._lock:
+            board = self._shelf.board(started_ms, complete=complete, seconds=seconds)
         self._prepare(board)
         with self._changed:
             self._board, self._board_at, self._problem = board, started, None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.timestamps import iso_from_ms
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ HOUR_MS = 3_600_000
 HOURS = 48
 DAYS = 30
 PAGE = 5000
-RENEW_S = 60.0
+RENEW_S, RENEW_WITH_UNITS_S = 60.0, 300.0
 # A namespace with more buckets has so many hours of usage that they are read only on request.
 MAX_BUCKETS, MAX_BUCKETS_WITH_UNITS = 5000, 400
 
@@ -57,12 +59,14 @@ class History:
     def __init__(self, repository: SyncRepository, costs_units: bool) -> None:
         self._repository = repository
         self._most_buckets = MAX_BUCKETS_WITH_UNITS if costs_units else MAX_BUCKETS
+        self._renew_s = RENEW_WITH_UNITS_S if costs_units else RENEW_S
         self._hours: dict[int, HourCounts] = {}
         self._read_from: int | None = None  # the first hour that was read
         self._read_at = 0.0
         self._wanted_hours = HOURS
-        self._is_requested = False
-        self._lock = threading.Lock()
+        self.is_requested = False
+        self._lock = threading.Lock()  # held while hours are read
+        self._thread: threading.Thread | None = None
 
     @property
     def is_read(self) -> bool:
@@ -70,18 +74,34 @@ class History:
         return self._read_from is not None
 
     def request(self, hours: int = HOURS) -> None:
-        """Ask for the history of a namespace whose history is not read by itself."""
-        self._is_requested = True
+        """Read the history in a thread of its own, also that of very many buckets."""
+        self.is_requested = True
         if hours > self._wanted_hours:
             self._wanted_hours, self._read_from = hours, None
-        self.renew(0)
+        if self._is_due() and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(
+                target=self._read_quietly, name="dashboard history", daemon=True
+            )
+            self._thread.start()
+
+    def _read_quietly(self) -> None:
+        with suppress(ZAELimiterError):  # the board tells about an outage
+            self.renew(0)
+
+    def close(self) -> None:
+        """Wait a little for a thread that reads."""
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _is_due(self) -> bool:
+        return self._read_from is None or time.monotonic() - self._read_at >= self._renew_s
 
     def renew(self, buckets: int) -> None:
-        """Read the hours that are missing or have changed, at most once a minute."""
-        if buckets > self._most_buckets and not self._is_requested:
+        """Read the hours that are missing or have changed, if there are not too many buckets."""
+        if buckets > self._most_buckets and not self.is_requested:
             return
         with self._lock:
-            if self._read_from is not None and time.monotonic() - self._read_at < RENEW_S:
+            if not self._is_due():
                 return
             this_hour = self._repository.charging.clock() // HOUR_MS
             first = this_hour - self._wanted_hours + 1

@@ -9,16 +9,14 @@ from zae_limiter_dashboard.rows import (
     LevelRow,
     LimitedBucket,
     debts,
-    first_to_be_exhausted,
     in_flight,
     limited_buckets,
 )
+from zae_limiter_dashboard.selection import SHOWN, Selection
 from zae_limiter_ops.cli.shared.formatting import LEVELS
 
 if TYPE_CHECKING:
     from zae_limiter_dashboard.store import Watched
-
-SHOWN = 15  # rows of each list
 
 
 class LimitedLine(NamedTuple):
@@ -53,43 +51,6 @@ class Overview:
         return len({row.bucket for row in (*rows, *self.close, *self.in_flight, *self.debts)})
 
 
-class Selection(NamedTuple):
-    """The rows that an overview is made of, chosen from the board."""
-
-    limited: list[LevelRow]
-    close: list[LevelRow]
-    in_flight: list[LevelRow]
-    debts: list[LevelRow]
-    counts: tuple[int, int, int, int]
-    limited_now: int
-
-    @property
-    def rows(self) -> list[LevelRow]:
-        return [*self.limited, *self.close, *self.in_flight, *self.debts]
-
-
-def select(noteworthy: list[LevelRow]) -> Selection:
-    """Choose the rows of each list. A limit that rejects calls is not listed as close, too."""
-    refusing = [row for row in noteworthy if row.rejected or row.is_limited]
-    limited = limited_buckets(refusing)
-    shown = {each.row.bucket for each in limited[:SHOWN]}
-    are_limited = {each.row.bucket for each in limited}
-    close = first_to_be_exhausted(
-        row
-        for row in noteworthy
-        if row.is_close and row.bucket not in are_limited and not row.is_concurrent
-    )
-    held, owed = in_flight(noteworthy), debts(noteworthy)
-    return Selection(
-        [row for row in refusing if row.bucket in shown],
-        close[:SHOWN],
-        held[:SHOWN],
-        owed[:SHOWN],
-        (len(limited), len(close), len(held), len(owed)),
-        sum(each.row.is_limited for each in limited),
-    )
-
-
 def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> Overview:
     """Return the overview with levels that were read now."""
     by_name = {(row.bucket, row.limit_name): row for row in fresh}
@@ -117,7 +78,7 @@ def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> O
 
 def _line(limited: LimitedBucket, watched: Watched) -> LimitedLine:
     entity_id, resource = limited.row.bucket
-    _, _, source = watched.repository.resolve_limits(entity_id, resource)
+    source = watched.source(entity_id, resource)
     level = "passed by calls" if source is None else LEVELS.get(source.value, source.value)
     refused_by = None
     if not limited.row.is_limited:

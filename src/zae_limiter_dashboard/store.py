@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from zae_limiter.exceptions import NamespaceNotFoundError, ValidationError
 from zae_limiter.models.audit import SYSTEM_SUBJECT, AuditEvent, namespace_subject, resource_subject
@@ -15,12 +15,17 @@ from zae_limiter_dashboard.history import History
 
 if TYPE_CHECKING:
     from zae_limiter import SyncRepository
+    from zae_limiter.models.config import ConfigSource
     from zae_limiter.models.entity import Entity, Namespace
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 MAX_NAMESPACES = 8  # boards in memory; the one that was used longest ago goes first
 RECENT_CHANGES = 12
 MAX_SUBJECTS = 20  # resources whose changes are read where no index sorts all changes by time
-ENTITY_MEMORY_S = 30.0
+MEMORY_S, MEMORY_WITH_UNITS_S = 5.0, 60.0  # of entities and of the sources of limits
+MAX_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class Watched:
     changes: list[AuditEvent] = field(default_factory=list)
     checked_at: float = 0.0
     _entities: dict[str, tuple[float, Entity | None]] = field(default_factory=dict)
+    _sources: dict[tuple[str, str], tuple[float, ConfigSource | None]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -54,12 +60,23 @@ class Watched:
 
     def entity(self, entity_id: str) -> Entity | None:
         """Return an entity that was read a moment ago at most."""
+        return self._remembered(self._entities, entity_id, self.repository.get_entity)
+
+    def source(self, entity_id: str, resource: str) -> ConfigSource | None:
+        """Return the configuration level of the limits in force, as it was a moment ago."""
+        return self._remembered(self._sources, (entity_id, resource), self._read_source)
+
+    def _read_source(self, bucket: tuple[str, str]) -> ConfigSource | None:
+        return self.repository.resolve_limits(*bucket)[2]
+
+    def _remembered(self, memory: dict[K, tuple[float, V]], key: K, read: Callable[[K], V]) -> V:
         now = time.monotonic()
-        found = self._entities.get(entity_id)
-        if found is None or now - found[0] > ENTITY_MEMORY_S:
-            if len(self._entities) > 1000:
-                self._entities.clear()
-            found = self._entities[entity_id] = now, self.repository.get_entity(entity_id)
+        costs_units = self.keeper.refresh_units is not None
+        found = memory.get(key)
+        if found is None or now - found[0] > (MEMORY_WITH_UNITS_S if costs_units else MEMORY_S):
+            if len(memory) > MAX_REMEMBERED:
+                memory.clear()
+            found = memory[key] = now, read(key)
         return found[1]
 
     def entity_or_none(self, entity_id: str) -> Entity | None:
@@ -70,8 +87,9 @@ class Watched:
             return None
 
     def forget(self, entity_id: str) -> None:
-        """Read an entity again: it was changed here."""
+        """Read an entity and the sources of limits again: they were changed here."""
         self._entities.pop(entity_id, None)
+        self._sources.clear()
 
 
 class Stores:
@@ -138,6 +156,7 @@ class Stores:
             watched = self._watched.pop(namespace, None)
         if watched is not None:
             watched.keeper.close()
+            watched.history.close()
 
     def close(self) -> None:
         """End all threads and close the store."""

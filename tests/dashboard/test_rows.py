@@ -8,7 +8,6 @@ from zae_limiter import BucketState, Limit
 from zae_limiter.models.bucket import BucketEntry
 from zae_limiter_dashboard.board import Shelf
 from zae_limiter_dashboard.live import LiveParts
-from zae_limiter_dashboard.overview import select
 from zae_limiter_dashboard.rows import (
     LevelRow,
     debts,
@@ -17,6 +16,7 @@ from zae_limiter_dashboard.rows import (
     limited_buckets,
     matching,
 )
+from zae_limiter_dashboard.selection import select
 
 NOW = 1_767_258_930_000
 MINUTE = Limit.per_minute("rpm", 60)
@@ -144,7 +144,9 @@ def test_an_unchanged_bucket_is_decoded_once():
         )
         shelf.end()
     assert sorted(read) == ["a", "b", "b", "b", "c", "c", "c"]
-    rows, noteworthy = shelf.rows()
+    board = shelf.board(NOW, complete=True, seconds=0.0)
+    rows, noteworthy = board.rows, board.noteworthy
+    assert board.bucket_counts == {"gpt-4": 3}
     assert [row.entity_id for row in rows] == ["a", "b", "c"]
     assert rows[0].level == 2  # it has refilled since
     assert [row.entity_id for row in noteworthy] == ["a"]
@@ -156,7 +158,7 @@ def test_a_bucket_that_is_gone_is_dropped():
         shelf.begin()
         shelf.add([entry(name, 1, read) for name in names], NOW)
         shelf.end()
-    assert [row.entity_id for row in shelf.rows()[0]] == ["b"]
+    assert [row.entity_id for row in shelf.board(NOW, complete=True, seconds=0.0).rows] == ["b"]
 
 
 def test_a_rate_follows_from_two_reads():
@@ -166,7 +168,7 @@ def test_a_rate_follows_from_two_reads():
         values = {"total_consumed_milli": consumed, "tokens": 40}
         shelf.add([entry("a", second, read, **values)], NOW + second * 1000)
         shelf.end()
-    (row,) = shelf.rows()[0]
+    (row,) = shelf.board(NOW, complete=True, seconds=0.0).rows
     assert row.drain_milli == 5000.0
     assert row.empty_after_seconds == 10.0
 

@@ -1,8 +1,12 @@
 """Who may ask: tokens, hosts, origins, sites, sizes, and what every answer forbids."""
 
 import contextlib
+import http.client
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 
 import pytest
 
@@ -222,3 +226,31 @@ def test_behind_a_proxy_a_change_carries_the_user_that_it_names(serve):
     assert status == 200, text
     (event, *_) = page.repository.get_audit_events("$SYSTEM")
     assert event.principal == "mia@example.com"
+
+
+def test_the_page_speaks_tls(serve, tmp_path):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is needed to make a certificate")
+    certificate, key = tmp_path / "page.pem", tmp_path / "page.key"
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt"),
+            *("ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=127.0.0.1", "-addext"),
+            *("subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate, "-days", "1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    page = serve(certificate=certificate, key=key)
+    assert page.server.url.startswith("https://127.0.0.1:")
+    port = page.server.settings.port
+    context = ssl.create_default_context(cafile=str(certificate))
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+    token = page.server.url.partition("token=")[2]
+    names = {"Origin": f"https://127.0.0.1:{port}", "Sec-Fetch-Site": "same-origin"}
+    connection.request("POST", "/session", json.dumps({"token": token}), names)
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert "secure" in answer.getheader("set-cookie").lower()
+    connection.close()

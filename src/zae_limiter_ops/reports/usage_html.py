@@ -34,7 +34,7 @@ _STYLE = (
     "border-bottom:1px solid #ddd}.n{text-align:right;font-variant-numeric:tabular-nums}"
     "svg{width:100%;height:auto}.q{color:#666}.k{display:inline-block;margin-right:1.2em}"
     ".w td:first-child{white-space:nowrap}"
-    ".k svg{width:.8em;height:.8em}"
+    ".k svg{width:.8em;height:.8em;margin-right:.4em}"
 )
 _EACH_TOKEN_ONCE = (
     "Totals and charts of several entities count each token once: tokens that parents used through "

@@ -31,7 +31,7 @@ def chart_legend(chart: UsageChart) -> str:
     """Return the legend of a chart as a paragraph."""
     entries = "".join(
         f'<span class="k"><svg width="10" height="10" aria-hidden="true">'
-        f'<rect width="10" height="10" fill="{colour}"/></svg> '
+        f'<rect width="10" height="10" fill="{colour}"/></svg>'
         f"{escape(shortened(part.label, LABEL_LENGTH))}</span>"
         for part, colour in zip(chart.parts, colours(chart.parts), strict=True)
     )

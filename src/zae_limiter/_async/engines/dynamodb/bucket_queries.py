@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.partitions import InTurn, Merged, Unordered
-from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
+from zae_limiter._async.engines.dynamodb.requests import Query, batch_get, batch_get_all
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.report import bucket_states, counted_state, resource_capacity
@@ -105,7 +105,10 @@ class BucketQueries:
         self, wanted: list[Key], *, consistent: bool = True
     ) -> dict[tuple[str, str], list[StoredBucket]]:
         """Read buckets by key; those that were split or merged meanwhile are read once more."""
-        items = await batch_get(self._client, wanted, consistent=consistent)
+        if consistent:
+            items = await batch_get_all(self._client, wanted, self._parallel)
+        else:
+            items = await batch_get(self._client, wanted, consistent=False)
         read: dict[BucketId, list[StoredBucket]] = {}
         for key, item in items.items():
             bucket_id = BucketId(*schema.parse_bucket_pk(key.pk)[:3])
