@@ -134,7 +134,7 @@ def refreshes(viewer: Viewer, resource: str) -> None:
         )
     print(f"most CPU time: {slowest[0]}; oldest lists {max(ages)} s")
     text, _, _ = viewer.page("overview/live")
-    if units := re.search(r"a refresh costs about [^\n]*", text):
+    if units := re.search(r"a refresh costs about [^<\n]*", text):
         print(units[0])
 
 

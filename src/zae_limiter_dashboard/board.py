@@ -27,6 +27,8 @@ MAX_AGE_S = 10.0  # of a board on an embedded engine
 MAX_PAUSE_S = 5.0
 LISTING_S = 60.0  # between two listings where a listing costs units
 RETRY_S = 2.0
+# A first view waits so long for the board; a listing by requests takes longer than that anyway.
+FIRST_S, FIRST_WITH_UNITS_S = 1.0, 0.3
 SORT_MEMORY_S = 60.0  # a sorted order that was asked for is prepared for so long
 READ_UNITS_PER_LISTED = 1.05  # an item, read consistently, and its entry in an index
 READ_UNITS_PER_SHOWN = 0.5  # an item of up to 4 kB, read by key
@@ -220,11 +222,13 @@ class BoardKeeper:
 
     # --- for pages
 
-    def board(self, wait_s: float = 1.0) -> Board:
+    def board(self, wait_s: float | None = None) -> Board:
         """Return the last board; wait a little for the first one, and after nobody has looked.
 
         Raise the problem of the store if the last listing has failed.
         """
+        if wait_s is None:
+            wait_s = FIRST_WITH_UNITS_S if self._costs_units else FIRST_S
         deadline = time.monotonic() + wait_s
         has_begun = self._wake()
         with self._changed:
