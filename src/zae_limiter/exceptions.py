@@ -263,6 +263,20 @@ class EntityExistsError(EntityError):
         )
 
 
+# --- limits ----------------------------------------------------------------------------------
+
+
+class LimitsChangedError(ZAELimiterError):
+    """The stored limits are no longer those that a change was meant to replace."""
+
+    def __init__(self, stored: tuple[str, ...]) -> None:
+        self.stored = stored
+        shown = ", ".join(stored) or "none"
+        super().__init__(
+            f"the limits were changed meanwhile and are now: {shown}; look at them and decide again"
+        )
+
+
 # --- versions --------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Tests of the built site; ``make test-browser`` builds it and names a browser."""
+"""Tests of the built site and of the operator's page; ``make test-browser`` names a browser."""
 
 import functools
 import os

@@ -1,5 +1,6 @@
 """A headless browser, spoken to over pipes: the DevTools protocol without any library."""
 
+import base64
 import fcntl
 import itertools
 import json
@@ -48,7 +49,7 @@ class Browser:
         )
         attached = self.call("Target.attachToTarget", targetId=tab["targetId"], flatten=True)
         self._session = attached["sessionId"]
-        for domain in ("Page", "Network", "Runtime", "DOM"):
+        for domain in ("Page", "Network", "Runtime", "DOM", "Log"):
             self.call(f"{domain}.enable")
         return self
 
@@ -103,6 +104,49 @@ class Browser:
             for event in self.events
             if event["method"] == "Network.requestWillBeSent"
         ]
+
+    def wait_for(self, expression, seconds=30):
+        """Return the value of an expression as soon as it is true; fail if it never is."""
+        # While a page is left for another one, there is nothing to evaluate in.
+        seen = eventually(lambda: self._value(expression), seconds)
+        assert seen, f"never true: {expression}; the page is {self._value('location.href')}"
+        return seen
+
+    def _value(self, expression):
+        try:
+            return self.evaluate(expression)
+        except AssertionError:
+            return None
+
+    def show(self, width, height, scheme="light"):
+        """Set the size of the window and the colour scheme that the person prefers."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def picture(self, *, whole=False):
+        """Return a picture of the window, or of the whole page, as PNG."""
+        answer = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
+        return base64.b64decode(answer["data"])
+
+    def errors(self):
+        """Return the errors that the console of the page has shown, and dialogs."""
+        found = []
+        for event in self.events:
+            method, values = event["method"], event.get("params", {})
+            if method == "Runtime.exceptionThrown" or method == "Page.javascriptDialogOpening":
+                found.append(values)
+            if method == "Runtime.consoleAPICalled" and values["type"] in ("error", "assert"):
+                found.append(values)
+            if method == "Log.entryAdded" and values["entry"]["level"] == "error":
+                found.append(values["entry"])
+        return found
 
     def _next(self):
         while b"\0" not in self._received:

@@ -28,6 +28,7 @@ ERRORS = [
     exceptions.EntityError("user", "text"),
     exceptions.EntityNotFoundError("user"),
     exceptions.EntityExistsError("user"),
+    exceptions.LimitsChangedError(("rpm:10/min",)),
     exceptions.VersionError("text"),
     exceptions.VersionMismatchError("1", "2", "update"),
     exceptions.IncompatibleSchemaError(1, 2, "update"),

@@ -44,6 +44,10 @@ assert not missing, missing
 assert json.loads(files("zae_limiter_ops.manifest").joinpath("schema.json").read_text())
 pins = files("zae_limiter_ops.local").joinpath("ministack-requirements.txt").read_text()
 assert "ministack==" in pins
+page = files("zae_limiter_dashboard")
+assert "script" in page.joinpath("templates/base.html").read_text()
+assert page.joinpath("static/vendor/htmx.min.js").read_bytes()
+assert page.joinpath("static/vendor/uPlot.LICENSE").read_text()
 assert packages.aggregator_package().content and packages.provisioner_package().content
 assert template.template()["Resources"]
 assert importlib.metadata.version("zae-limiter") == zae_limiter.__version__

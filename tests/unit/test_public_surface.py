@@ -72,6 +72,7 @@ EXPORTS = [
     "EntityError",
     "EntityNotFoundError",
     "EntityExistsError",
+    "LimitsChangedError",
     "VersionError",
     "VersionMismatchError",
     "IncompatibleSchemaError",

@@ -399,3 +399,48 @@ class BucketContract(Contract):
         assert await world.tokens() == 5
         events = await world.repo.get_audit_events(USER)
         assert events == []
+
+    async def test_buckets_are_read_by_their_keys(self, world: World) -> None:
+        await world.configure(RPM, TPM)
+        for entity_id in "abc":
+            await world.take(entity_id, rpm=1)
+        wanted = [("c", API), ("nobody", API), ("a", API), ("c", API)]
+        states = await world.repo.read_buckets(wanted)
+        assert [(each.entity_id, each.limit_name, each.tokens) for each in states] == [
+            ("c", "rpm", 9),
+            ("c", "tpm", 100),
+            ("a", "rpm", 9),
+            ("a", "tpm", 100),
+        ]
+        assert await world.repo.read_buckets([]) == []
+
+    async def test_entries_of_a_listing_have_the_levels_of_their_buckets(
+        self, world: World
+    ) -> None:
+        await world.configure(RPM)
+        for entity_id in "abc":
+            await world.take(entity_id, rpm=1)
+        listed, cursor, first = [], None, True
+        while first or cursor is not None:
+            entries, cursor = await world.repo.list_bucket_entries(2, cursor)
+            listed += entries
+            first = False
+        decoded = {entry.entity_id: entry.states(world.clock()) for entry in listed}
+        read = {each: await world.repo.get_buckets(each) for each in "abc"}
+        assert decoded == read
+
+    async def test_the_revision_of_an_entry_changes_with_its_bucket(self, world: World) -> None:
+        await world.configure(RPM)
+        await world.take("a", rpm=1)
+        await world.take("b", rpm=1)
+        before = await _revisions(world)
+        assert await _revisions(world) == before
+        await world.take("b", rpm=1)
+        after = await _revisions(world)
+        assert after["a"] == before["a"]
+        assert after["b"] is None or after["b"] != before["b"]
+
+
+async def _revisions(world: World) -> dict[str, int | None]:
+    entries, _ = await world.repo.list_bucket_entries()
+    return {entry.entity_id: entry.revision for entry in entries}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zae_limiter.exceptions import ValidationError
+from zae_limiter.exceptions import LimitsChangedError, ValidationError
 from zae_limiter.models.batch import ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel, OnUnavailable
 from zae_limiter.models.limit import Limit
@@ -144,6 +144,38 @@ class MissingContract(Contract):
         with pytest.raises(ValidationError):
             await world.repo.ensure_entity("key", **wrong)
 
+    @for_each("level", LEVELS)
+    async def test_a_change_of_other_limits_than_the_stored_ones_is_refused(
+        self, world: World, level: str
+    ) -> None:
+        set_limits = _setter(world, level)
+        assert await set_limits([TEN], replaces=[]) is True
+        with pytest.raises(LimitsChangedError, match="rpm:10/min") as caught:
+            await set_limits([TWENTY], replaces=[])
+        assert caught.value.stored == (str(TEN),)
+        with pytest.raises(LimitsChangedError):
+            await set_limits([TWENTY], replaces=[TWENTY])
+        assert await _stored(world, level) == [TEN]
+        assert await set_limits([TWENTY], replaces=[TEN]) is True
+        assert await _stored(world, level) == [TWENTY]
+
+    @for_each("level", LEVELS)
+    async def test_of_two_changes_of_the_same_limits_one_is_refused(
+        self, world: World, level: str
+    ) -> None:
+        set_limits = _setter(world, level)
+        await set_limits([TEN])
+
+        async def change(rate: int) -> bool:
+            try:
+                await set_limits([Limit.per_minute("rpm", rate)], replaces=[TEN])
+            except LimitsChangedError:
+                return False
+            return True
+
+        results = await agather([partial(change, rate) for rate in range(20, 26)])
+        assert sorted(results) == [False] * 5 + [True]
+
     async def test_if_missing_is_true_or_false(self, world: World) -> None:
         with pytest.raises(ValidationError, match="if_missing"):
             await world.repo.set_limits(USER, [TEN], if_missing="yes")  # type: ignore[arg-type]
@@ -168,13 +200,13 @@ def _setter(world: World, level: str, repository: Any = None) -> Any:
     """Return the method that sets limits of a level, of this or another repository."""
     repo = repository or world.repo
 
-    async def set_limits(limits: list[Limit], *, if_missing: bool = False) -> bool:
+    async def set_limits(limits: list[Limit], **how: Any) -> bool:
         if level == "system":
-            return await repo.set_system_defaults(limits, if_missing=if_missing)
+            return await repo.set_system_defaults(limits, **how)
         if level == "resource":
-            return await repo.set_resource_defaults(API, limits, if_missing=if_missing)
+            return await repo.set_resource_defaults(API, limits, **how)
         resource = API if level == "entity" else "_default_"
-        return await repo.set_limits(USER, limits, resource, if_missing=if_missing)
+        return await repo.set_limits(USER, limits, resource, **how)
 
     return set_limits
 

@@ -393,3 +393,46 @@ class BucketContract(Contract):
         assert world.tokens() == 5
         events = world.repo.get_audit_events(USER)
         assert events == []
+
+    def test_buckets_are_read_by_their_keys(self, world: World) -> None:
+        world.configure(RPM, TPM)
+        for entity_id in "abc":
+            world.take(entity_id, rpm=1)
+        wanted = [("c", API), ("nobody", API), ("a", API), ("c", API)]
+        states = world.repo.read_buckets(wanted)
+        assert [(each.entity_id, each.limit_name, each.tokens) for each in states] == [
+            ("c", "rpm", 9),
+            ("c", "tpm", 100),
+            ("a", "rpm", 9),
+            ("a", "tpm", 100),
+        ]
+        assert world.repo.read_buckets([]) == []
+
+    def test_entries_of_a_listing_have_the_levels_of_their_buckets(self, world: World) -> None:
+        world.configure(RPM)
+        for entity_id in "abc":
+            world.take(entity_id, rpm=1)
+        listed, cursor, first = [], None, True
+        while first or cursor is not None:
+            entries, cursor = world.repo.list_bucket_entries(2, cursor)
+            listed += entries
+            first = False
+        decoded = {entry.entity_id: entry.states(world.clock()) for entry in listed}
+        read = {each: world.repo.get_buckets(each) for each in "abc"}
+        assert decoded == read
+
+    def test_the_revision_of_an_entry_changes_with_its_bucket(self, world: World) -> None:
+        world.configure(RPM)
+        world.take("a", rpm=1)
+        world.take("b", rpm=1)
+        before = _revisions(world)
+        assert _revisions(world) == before
+        world.take("b", rpm=1)
+        after = _revisions(world)
+        assert after["a"] == before["a"]
+        assert after["b"] is None or after["b"] != before["b"]
+
+
+def _revisions(world: World) -> dict[str, int | None]:
+    entries, _ = world.repo.list_bucket_entries()
+    return {entry.entity_id: entry.revision for entry in entries}

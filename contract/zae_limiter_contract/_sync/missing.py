@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zae_limiter.exceptions import ValidationError
+from zae_limiter.exceptions import LimitsChangedError, ValidationError
 from zae_limiter.models.batch import ConfigBatch, LevelChange
 from zae_limiter.models.config import ConfigLevel, OnUnavailable
 from zae_limiter.models.limit import Limit
@@ -140,6 +140,38 @@ class MissingContract(Contract):
         with pytest.raises(ValidationError):
             world.repo.ensure_entity("key", **wrong)
 
+    @for_each("level", LEVELS)
+    def test_a_change_of_other_limits_than_the_stored_ones_is_refused(
+        self, world: World, level: str
+    ) -> None:
+        set_limits = _setter(world, level)
+        assert set_limits([TEN], replaces=[]) is True
+        with pytest.raises(LimitsChangedError, match="rpm:10/min") as caught:
+            set_limits([TWENTY], replaces=[])
+        assert caught.value.stored == (str(TEN),)
+        with pytest.raises(LimitsChangedError):
+            set_limits([TWENTY], replaces=[TWENTY])
+        assert _stored(world, level) == [TEN]
+        assert set_limits([TWENTY], replaces=[TEN]) is True
+        assert _stored(world, level) == [TWENTY]
+
+    @for_each("level", LEVELS)
+    def test_of_two_changes_of_the_same_limits_one_is_refused(
+        self, world: World, level: str
+    ) -> None:
+        set_limits = _setter(world, level)
+        set_limits([TEN])
+
+        def change(rate: int) -> bool:
+            try:
+                set_limits([Limit.per_minute("rpm", rate)], replaces=[TEN])
+            except LimitsChangedError:
+                return False
+            return True
+
+        results = gather([partial(change, rate) for rate in range(20, 26)])
+        assert sorted(results) == [False] * 5 + [True]
+
     def test_if_missing_is_true_or_false(self, world: World) -> None:
         with pytest.raises(ValidationError, match="if_missing"):
             world.repo.set_limits(USER, [TEN], if_missing="yes")  # type: ignore[arg-type]
@@ -164,13 +196,13 @@ def _setter(world: World, level: str, repository: Any = None) -> Any:
     """Return the method that sets limits of a level, of this or another repository."""
     repo = repository or world.repo
 
-    def set_limits(limits: list[Limit], *, if_missing: bool = False) -> bool:
+    def set_limits(limits: list[Limit], **how: Any) -> bool:
         if level == "system":
-            return repo.set_system_defaults(limits, if_missing=if_missing)
+            return repo.set_system_defaults(limits, **how)
         if level == "resource":
-            return repo.set_resource_defaults(API, limits, if_missing=if_missing)
+            return repo.set_resource_defaults(API, limits, **how)
         resource = API if level == "entity" else "_default_"
-        return repo.set_limits(USER, limits, resource, if_missing=if_missing)
+        return repo.set_limits(USER, limits, resource, **how)
 
     return set_limits
 

@@ -105,6 +105,8 @@ class RejectionContract(Contract):
         hour = hour_of(other)
         assert (hour.total_events, hour.rejected, hour.waited) == (0, 2, 0)
         assert hour.rejected_amounts == {"tpm": 1500}
+        asked = {each.limit_name: each.asked for each in other.get_buckets(USER)}
+        assert asked in ({}, {"rpm": 0, "tpm": 1500})  # a rejection need not create the bucket
         assert not any(hour.counters.values())
         (listed,), _ = other.get_usage_snapshots(resource=API, window_type="hourly")
         assert listed == hour

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zae_limiter.models.audit import AuditEvent
     from zae_limiter.models.backend import BackendCapabilities, StoreStats
     from zae_limiter.models.batch import ConfigBatch, Guard
-    from zae_limiter.models.bucket import BucketState, ResourceCapacity
+    from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
     from zae_limiter.models.config import (
         ConfigLevel,
         ConfigSnapshot,
@@ -110,6 +110,23 @@ class BucketStore(Protocol):
 
         The store chooses an order and keeps it. The second value is the last bucket of the page;
         None if there are no more buckets.
+        """
+
+    def some(
+        self, namespace_id: str, buckets: Sequence[tuple[str, str]], clock: Clock
+    ) -> list[BucketState]:
+        """Return these buckets (entity and resource), in this order; missing ones are left out.
+
+        Each bucket is read by its key. The answer may lag a moment behind changes of other clients.
+        """
+
+    def entries(
+        self, namespace_id: str, *, after: tuple[str, str] | None, limit: int
+    ) -> tuple[list[BucketEntry], tuple[str, str] | None]:
+        """Return at most ``limit`` buckets of the namespace after ``after``, undecoded.
+
+        Order and second value are those of ``page``. A reader that has seen the revision of a
+        bucket need not decode it again.
         """
 
     def resources(self, namespace_id: str) -> list[str]:
@@ -213,8 +230,9 @@ class ConfigStore(Protocol):
         """Replace the configuration of one level; with ``if_missing``, only if it has no limits.
 
         With ``if_missing``, a level that has limits is left alone, even if callers race, and a
-        policy that is stored without limits is kept. A write that changes nothing is not logged and
-        does not increment the version.
+        policy that is stored without limits is kept. If ``config`` replaces other limits than the
+        stored ones, LimitsChangedError is raised, even if callers race. A write that changes
+        nothing is not logged and does not increment the version.
         """
 
     def delete(

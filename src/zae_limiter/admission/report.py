@@ -14,6 +14,7 @@ from zae_limiter.admission.image import (
 from zae_limiter.admission.in_force import is_alias, plain_name
 from zae_limiter.admission.request import Grant
 from zae_limiter.admission.slots import retry_after_s, swept
+from zae_limiter.admission.tally import NO_TALLY
 from zae_limiter.models.bucket import BucketState, EntityCapacity, ResourceCapacity
 from zae_limiter.models.status import LimitStatus
 from zae_limiter.models.timestamps import MILLI
@@ -28,23 +29,30 @@ def bucket_states(
     """
     if image.holds:
         image = swept(image, now_ms)
-    rejected = image.tally.rejected if image.window_hour == now_ms // HOUR_MS else 0
+    tally = image.tally if image.window_hour == now_ms // HOUR_MS else NO_TALLY
     return [
         BucketState(
             entity_id,
             resource,
-            plain_name(key),
+            name := plain_name(key),
             level_milli(state, now_ms),
             now_ms,
             state.rate.capacity_milli,
             state.rate.refill_milli,
             state.rate.period_ms,
             state.consumed_milli,
-            rejected,
+            tally.rejected,
             running_pause_ms(image, now_ms),
+            tally.asked.get(name, 0),
+            _first_expiry_ms(image, key),
         )
         for key, state in sorted(image.limits.items(), key=lambda stored: is_alias(stored[0]))
     ]
+
+
+def _first_expiry_ms(image: BucketImage, key: str) -> int | None:
+    held = (image.holds or {}).get(key, {})
+    return min((moment for moment, slots in held.items() if slots), default=None)
 
 
 def counted_state(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from zae_limiter.admission import settle as settling
 from zae_limiter.admission.charge import ChargePlan, plan_charge, statuses
@@ -27,10 +28,18 @@ from zae_limiter.admission.usage import WindowUsage, late_credit, open_window, r
 from zae_limiter.concurrency.tallies import TakenTallies
 from zae_limiter.embedded.history import record
 from zae_limiter.embedded.rejection_counts import with_noted
-from zae_limiter.embedded.tables import BucketKey, BucketRow, Listing, Tables, refuse_if_purging
+from zae_limiter.embedded.tables import (
+    BucketKey,
+    BucketRow,
+    Listing,
+    Tables,
+    UndecodedBucket,
+    refuse_if_purging,
+)
 from zae_limiter.models.audit import AuditAction, AuditedChange, pause_event
-from zae_limiter.models.bucket import BucketState, ResourceCapacity
+from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 
+BATCH = 100  # buckets that are read by key in one transaction
 LIFE_BYTES = 6  # a life must differ from other lives of the same key while their slots are held
 
 # The charge, its plan, the usage window that it closes, and the bucket as it was read.
@@ -187,6 +196,40 @@ def page(
     now_ms = clock()
     states = [state for row in rows[:limit] for state in bucket_states(*row[1:], now_ms)]
     return states, rows[limit - 1][1:3] if len(rows) > limit else None
+
+
+def some(
+    tables: Tables,
+    namespace_id: str,
+    wanted: Sequence[BucketKey],
+    clock: Callable[[], int],
+) -> Listing[list[BucketState]]:
+    """List buckets by their keys, in this order; missing ones are left out."""
+    states: list[BucketState] = []
+    for start in range(0, len(wanted), BATCH):
+        now_ms = clock()
+        for key in wanted[start : start + BATCH]:
+            image = tables.get_bucket(namespace_id, *key)
+            if image is not None:
+                states.extend(bucket_states(*key, image, now_ms))
+        yield
+    return states
+
+
+def entries(
+    tables: Tables, namespace_id: str, *, after: BucketKey | None, limit: int
+) -> tuple[list[BucketEntry], BucketKey | None]:
+    """List buckets by entity and resource, undecoded; with them the last key, if there are more."""
+    rows = tables.undecoded_buckets(namespace_id, after, limit + 1)
+    found = [
+        BucketEntry(row.entity_id, row.resource, row.revision, partial(_decoded_states, row))
+        for row in rows[:limit]
+    ]
+    return found, rows[limit - 1][:2] if len(rows) > limit else None
+
+
+def _decoded_states(row: UndecodedBucket, now_ms: int) -> list[BucketState]:
+    return bucket_states(row.entity_id, row.resource, row.image(), now_ms)
 
 
 def resources(tables: Tables, namespace_id: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from zae_limiter.admission.image import BucketImage
@@ -32,6 +32,15 @@ class BucketRow(NamedTuple):
     image: BucketImage
 
 
+class UndecodedBucket(NamedTuple):
+    """A bucket with its key, decoded on demand; rows of equal ``revision`` have equal content."""
+
+    entity_id: str
+    resource: str
+    revision: int | None
+    image: Callable[[], BucketImage]
+
+
 class Tables(Protocol):
     """Rows by key. Listings are sorted by id, so that a page can start after the last id.
 
@@ -56,6 +65,9 @@ class Tables(Protocol):
         after: BucketKey | None = None,
         limit: int | None = None,
     ) -> list[BucketRow]: ...
+    def undecoded_buckets(
+        self, namespace_id: str, after: BucketKey | None, limit: int
+    ) -> list[UndecodedBucket]: ...
     def resources_in_use(self, namespace_id: str) -> list[str]: ...
     def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]: ...
     def bucket_pages(

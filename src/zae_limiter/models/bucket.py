@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.limit import Limit
@@ -31,7 +33,9 @@ class BucketState:
 
     ``tokens_milli`` is its level at that moment. ``rejected`` counts the acquires that the bucket
     rejected in the running hour; it is approximate. ``paused_until_ms`` is the end of a pause in
-    epoch milliseconds; None if the bucket is not paused.
+    epoch milliseconds; None if the bucket is not paused. ``asked`` is the largest amount of this
+    limit that was rejected in the running hour, in whole tokens. ``slots_expire_ms`` is the moment
+    at which the first of the held slots expires unless it is renewed; None without held slots.
     """
 
     entity_id: str
@@ -45,6 +49,8 @@ class BucketState:
     total_consumed_milli: int | None = None
     rejected: int = 0
     paused_until_ms: int | None = None
+    asked: int = 0
+    slots_expire_ms: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -80,6 +86,20 @@ class BucketState:
             limit.refill_period_ms,
             0,
         )
+
+
+class BucketEntry(NamedTuple):
+    """A bucket of a listing, which is decoded only if it is asked for.
+
+    Entries of a bucket with the same ``revision`` have the same content. If the store cannot tell,
+    the revision is None. ``states`` decodes the content and returns one state per limit, with its
+    level at a moment in epoch milliseconds.
+    """
+
+    entity_id: str
+    resource: str
+    revision: int | None
+    states: Callable[[int], list[BucketState]]
 
 
 @dataclass(frozen=True, slots=True)

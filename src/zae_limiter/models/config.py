@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from zae_limiter.exceptions import ValidationError
+from zae_limiter.exceptions import LimitsChangedError, ValidationError
 
 if TYPE_CHECKING:
     from zae_limiter.models.entity import Entity
@@ -75,12 +75,14 @@ KEEP = Keep.KEEP
 class LevelConfig(NamedTuple):
     """The content of one configuration level.
 
-    With ``keeps_policy``, a store that writes the level keeps the stored outage policy.
+    With ``keeps_policy``, a store that writes the level keeps the stored outage policy. With
+    ``replaces``, the level is written only if exactly these limits are stored, in any order.
     """
 
     limits: tuple[Limit, ...]
     on_unavailable: OnUnavailable | None = None
     keeps_policy: bool = False
+    replaces: tuple[Limit, ...] | None = None
 
     def with_kept(self, stored: OnUnavailable | None) -> LevelConfig:
         """Return the new content of a level that has the ``stored`` outage policy."""
@@ -89,8 +91,12 @@ class LevelConfig(NamedTuple):
     def over(self, stored: LevelConfig | None, *, if_missing: bool = False) -> LevelConfig:
         """Return the content of a level after this was written over the ``stored`` content.
 
-        With ``if_missing``, stored limits and a stored outage policy stay as they are.
+        With ``if_missing``, stored limits and a stored outage policy stay as they are. If other
+        limits are stored than those that this ``replaces``, LimitsChangedError is raised.
         """
+        present = () if stored is None else stored.limits
+        if self.replaces is not None and set(self.replaces) != set(present):
+            raise LimitsChangedError(tuple(map(str, present)))
         policy = None if stored is None else stored.on_unavailable
         if not if_missing or stored is None:
             return self.with_kept(policy).in_order_of(stored)

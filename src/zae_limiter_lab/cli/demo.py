@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
+from click.core import ParameterSource
 
 from zae_limiter_ops.cli.shared.console import make_console, print_json
 from zae_limiter_ops.cli.shared.errors import DONE, FAILED, Interrupted
@@ -14,10 +19,12 @@ from zae_limiter_ops.cli.shared.param_types import Seconds
 from zae_limiter_ops.cli.shared.store_options import registry_options
 
 if TYPE_CHECKING:
+    from zae_limiter._async.repository import Repository
     from zae_limiter_lab.cli.demo_view import View
     from zae_limiter_lab.demo.traffic import DemoOptions, DemoRun
     from zae_limiter_ops.cli.shared.store import StoreLocation
 
+PAGE_SECONDS = 600.0  # with a page, unless --seconds says otherwise
 MAX_TENANTS = 50  # about 900 callers that try up to 6,000 calls per second
 
 
@@ -44,11 +51,25 @@ MAX_TENANTS = 50  # about 900 callers that try up to 6,000 calls per second
     show_default=True,
     help="Random seed of the simulated calls.",
 )
+@click.option(
+    "--dashboard",
+    "with_page",
+    is_flag=True,
+    help="Show the traffic on a page in a browser, for ten minutes unless --seconds is given.",
+)
+@click.option("--open/--no-open", "opens", default=True, help="Open the page of --dashboard.")
 @registry_options
 @output_option
 @click.pass_context
 def demo(
-    ctx: click.Context, store: StoreLocation, seconds: float, tenants: int, seed: int, output: str
+    ctx: click.Context,
+    store: StoreLocation,
+    seconds: float,
+    tenants: int,
+    seed: int,
+    with_page: bool,
+    opens: bool,
+    output: str,
 ) -> None:
     """Watch the limiter at work on simulated LLM traffic.
 
@@ -64,6 +85,7 @@ def demo(
     Examples:
       zae-limiter demo
       zae-limiter demo --seconds 5 --tenants 8
+      zae-limiter demo --dashboard
       zae-limiter demo --url memory:// --output json
       zae-limiter demo --name my-stack --endpoint-url http://localhost:8000
 
@@ -75,9 +97,12 @@ def demo(
     from zae_limiter_lab.demo.traffic import DemoOptions
 
     as_json = output == "json"
+    if with_page and ctx.get_parameter_source("seconds") is ParameterSource.DEFAULT:
+        seconds = PAGE_SECONDS
+    show_page = partial(_served_page, store.url, opens=opens) if with_page else no_page
     view = view_for(make_console(stderr=as_json), silent=as_json)
     try:
-        run = _run(store.url, DemoOptions(seconds, tenants, seed), view)
+        run = _run(store.url, DemoOptions(seconds, tenants, seed), view, show_page)
     except KeyboardInterrupt:
         raise Interrupted(_so_far(view.run)) from None
     ctx.exit(report_result(run, output))
@@ -94,7 +119,47 @@ def report_result(run: DemoRun, output: str) -> int:
     return FAILED if run.violations else DONE
 
 
-def _run(url: str | None, options: DemoOptions, view: View) -> DemoRun:
+def no_page(_repository: Repository) -> AbstractContextManager[None]:
+    """Serve no page."""
+    return nullcontext()
+
+
+@contextmanager
+def _served_page(url: str | None, repository: Repository, *, opens: bool) -> Iterator[None]:
+    """Serve the operator's page on the demo's namespace while the block runs."""
+    from zae_limiter._sync.repository import SyncRepository
+    from zae_limiter_dashboard.cli import announce, import_server
+    from zae_limiter_dashboard.settings import DashboardSettings
+    from zae_limiter_ops.cli.shared.errors import GivenOptions
+
+    if url == "memory://":
+        raise click.UsageError("the page shares the store: name it, such as memory://demo")
+    place = url or f"sqlite:///{quote(repository.stack_name)}"
+    namespace = repository.namespace_name
+    given = GivenOptions()
+    given.store, given.namespace = ("--url", place), ("--namespace", namespace)
+    server = import_server().DashboardServer(
+        lambda: SyncRepository.open(namespace, url=place, provision="never"),
+        DashboardSettings(allow_edit=True),  # everything here is thrown away at the end
+        given,
+        namespace,
+        is_port_named=False,
+    )
+    thread = server.start()
+    try:
+        announce(server.url, server.settings, opens=opens)
+        yield
+    finally:
+        server.stop()
+        thread.join(5)
+
+
+def _run(
+    url: str | None,
+    options: DemoOptions,
+    view: View,
+    show_page: Callable[[Repository], AbstractContextManager[None]],
+) -> DemoRun:
     import asyncio
 
     from zae_limiter_lab.cli.demo_view import title_of
@@ -102,11 +167,12 @@ def _run(url: str | None, options: DemoOptions, view: View) -> DemoRun:
 
     async def run() -> DemoRun:
         async with demo_repository(url) as repository:
-            view.begin(title_of(repository.capabilities.engine, options))
-            try:
-                return await run_demo(repository, options, view.show, view.every_seconds)
-            finally:
-                view.close()
+            with show_page(repository):
+                view.begin(title_of(repository.capabilities.engine, options))
+                try:
+                    return await run_demo(repository, options, view.show, view.every_seconds)
+                finally:
+                    view.close()
 
     return asyncio.run(run())
 

@@ -5,7 +5,7 @@ Charts are inline SVG, all texts are escaped, and the page loads nothing from ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TypeVar
 
@@ -17,25 +17,13 @@ from zae_limiter_ops.reports.usage_columns import (
     total_columns,
     window_columns,
 )
-from zae_limiter_ops.reports.usage_series import (
-    LABEL_LENGTH,
-    UsageChart,
-    UsageSeries,
-    axis_ticks,
-    labelled_windows,
-    shortened,
-    usage_chart,
-)
-from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR, colours
+from zae_limiter_ops.reports.usage_series import UsageChart, usage_chart
+from zae_limiter_ops.reports.usage_svg import chart_legend, svg_chart
+from zae_limiter_ops.reports.visualization import LARGEST_IN_COLOUR
 
 T = TypeVar("T")
 
 MAX_ROWS = 1000  # windows of the table: a page of about 300 kB, which mail programs show
-MAX_TITLED_BARS = 400  # bars with a text of their own; more are drawn as one shape
-# The size of a chart in its own units, about pixels; the page scales the chart to its width.
-WIDTH, HEIGHT = 900, 200
-LEFT, RIGHT, TOP, BOTTOM = 80, 10, 10, 24  # room for the labels of both axes
-Y_TICKS, MAX_LABELS = 4, 8
 
 # With this policy browsers load nothing from other places, even if an escape were missing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -46,7 +34,7 @@ _STYLE = (
     "border-bottom:1px solid #ddd}.n{text-align:right;font-variant-numeric:tabular-nums}"
     "svg{width:100%;height:auto}.q{color:#666}.k{display:inline-block;margin-right:1.2em}"
     ".w td:first-child{white-space:nowrap}"
-    ".k i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}"
+    ".k svg{width:.8em;height:.8em;margin-right:.4em}"
 )
 _EACH_TOKEN_ONCE = (
     "Totals and charts of several entities count each token once: tokens that parents used through "
@@ -105,6 +93,15 @@ def _page(title: str, parts: Iterable[str]) -> str:
     )
 
 
+def _charts(chart: UsageChart) -> list[str]:
+    legend = chart_legend(chart) if len(chart.parts) > 1 else ""
+    parts = []
+    for series in chart.series:
+        parts.append(f"<h2>{escape(series.title)}</h2>")
+        parts.append(legend + svg_chart(series))
+    return parts
+
+
 # --- tables ----------------------------------------------------------------------------------
 
 
@@ -144,80 +141,3 @@ def _table(columns: Sequence[Column[T]], records: Iterable[T], *, kind: str = ""
     head = f"<tr>{line('th', [title.rstrip('>=') for title in titles])}</tr>"
     body = "\n".join(f"<tr>{line('td', cells_of(columns, record))}</tr>" for record in records)
     return f'<table class="{kind}">\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
-
-
-# --- charts ----------------------------------------------------------------------------------
-
-
-def _charts(chart: UsageChart) -> list[str]:
-    legend = _legend(chart) if len(chart.parts) > 1 else ""
-    parts = []
-    for series in chart.series:
-        parts.append(f"<h2>{escape(series.title)}</h2>")
-        parts.append(legend + svg_chart(series))
-    return parts
-
-
-def _legend(chart: UsageChart) -> str:
-    entries = "".join(
-        f'<span class="k"><i style="background:{colour}"></i>'
-        f"{escape(shortened(part.label, LABEL_LENGTH))}</span>"
-        for part, colour in zip(chart.parts, colours(chart.parts), strict=True)
-    )
-    return f"<p>{entries}</p>"
-
-
-def svg_chart(series: UsageSeries) -> str:
-    """Return stacked bars over windows as an SVG element; negative bars hang below zero."""
-    ticks = axis_ticks(series, Y_TICKS)
-    low, high = ticks[0], ticks[-1]
-
-    def y(value: int) -> float:
-        return round(TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low), 1)
-
-    lines = "".join(
-        f'<line x1="{LEFT}" y1="{y(tick)}" x2="{WIDTH - RIGHT}" y2="{y(tick)}" '
-        f'stroke="{"#888" if tick == 0 else "#ddd"}"/>'
-        f'<text x="{LEFT - 6}" y="{y(tick) + 4}" text-anchor="end">{tick:,}</text>'
-        for tick in ticks
-    )
-    step = _step(series)
-    labels = "".join(
-        f'<text x="{LEFT + step * (index + 0.5):.1f}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(series.label(index))}</text>"
-        for index in labelled_windows(series, MAX_LABELS)
-    )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="11" '
-        f'aria-label="{escape(series.title)}">{lines}{_bars(series, y)}{labels}</svg>'
-    )
-
-
-def _step(series: UsageSeries) -> float:
-    """Return the distance from one bar to the next."""
-    return (WIDTH - LEFT - RIGHT) / len(series.starts)
-
-
-def _bars(series: UsageSeries, y: Callable[[int], float]) -> str:
-    """Return a group of shapes for each part; if there are few bars, each has a text."""
-    step = _step(series)
-    drawn = sum(amount != 0 for part in series.parts for amount in part.totals)
-    groups = []
-    stacks = zip(series.parts, series.stacks(), colours(series.parts), strict=True)
-    for part, bars, colour in stacks:
-        shapes = []
-        for index, (bottom, top) in enumerate(bars):
-            if bottom != top:
-                left = LEFT + step * index
-                shape = f"M{left:.1f} {y(top)}h{step * 0.9:.2f}V{y(bottom)}H{left:.1f}z"
-                shapes.append((index, shape))
-        if drawn <= MAX_TITLED_BARS:
-            paths = "".join(
-                f'<path d="{shape}"><title>{escape(part.label)}, {escape(series.label(index))}: '
-                f"{part.totals[index]:,} {series.quantity}</title></path>"
-                for index, shape in shapes
-            )
-        else:
-            paths = f'<path d="{"".join(shape for _, shape in shapes)}"/>'
-        groups.append(f'<g fill="{colour}">{paths}</g>')
-    return "".join(groups)

@@ -30,6 +30,7 @@ MANIFEST = str(Path(__file__).with_name("limits.yaml"))
 # Load tests on AWS are stacks of their own.
 LOAD_STACKS = {("loadtest", name) for name in ("deploy", "push", "ui", "list", "delete")}
 IDS = [" ".join(path) for path, _ in LEAVES]
+PAGE_COMMAND = ("dashboard",)  # serves a page until it is stopped
 REPLAY = ("audit", "replay")  # a command about stacks in a group about stores
 CFN_TEMPLATE = ("limits", "cfn-template")
 OF_STORES = [
@@ -37,7 +38,7 @@ OF_STORES = [
     for path, command in LEAVES
     # Load tests start processes; tests/lab/load_runs runs them.
     if path[0] not in (*STACKS, "loadtest", "local")
-    and path not in (("limits", "schema"), CFN_TEMPLATE, REPLAY)
+    and path not in (("limits", "schema"), CFN_TEMPLATE, PAGE_COMMAND, REPLAY)
 ]
 
 
@@ -68,6 +69,8 @@ def test_every_command_takes_a_store_and_an_output(path, command):
         assert names - {"function"} == {"file"}
     elif path == CFN_TEMPLATE:  # YAML, for a stack that exists or not
         assert {"url", "stack", "files", "file"} <= names
+    elif path == PAGE_COMMAND:
+        assert {"url", "stack", "region", "endpoint_url", "namespace"} <= names
     elif path[-1] == "list" and path[0] in ("list", "loadtest"):
         assert names == {"region", "endpoint_url", "output"}
     else:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.context import RepositoryMixin
@@ -22,7 +22,7 @@ from zae_limiter.naming import (
 )
 
 if TYPE_CHECKING:
-    from zae_limiter.models.bucket import BucketState, ResourceCapacity
+    from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 
 MAX_PAGE = 10**6  # bounds the memory of a page
 DELIMITER = "#"  # in cursors; entities and resources do not contain it
@@ -95,6 +95,32 @@ class BucketMethods(RepositoryMixin):
             clock=self._context.clock,
         )
         return states, None if last is None else DELIMITER.join(last)
+
+    def read_buckets(self, buckets: Sequence[tuple[str, str]]) -> list[BucketState]:
+        """Return the buckets of these pairs of entity and resource, each read by its key.
+
+        They come in this order, with one state per limit; missing ones are left out. On DynamoDB
+        the answer may lag a moment behind, for half the price of a consistent read.
+        """
+        wanted = [(check_entity_id(each), check_resource(name)) for each, name in buckets]
+        return self._context.engine.buckets.some(
+            self._context.namespace_id, list(dict.fromkeys(wanted)), self._context.clock
+        )
+
+    def list_bucket_entries(
+        self, limit: int = 100, cursor: str | None = None
+    ) -> tuple[list[BucketEntry], str | None]:
+        """Return a page of the namespace's buckets, not yet decoded, and the next cursor.
+
+        This is for readers that list all buckets again and again: an entry with a revision that
+        they have seen has the same content as before.
+        """
+        entries, last = self._context.engine.buckets.entries(
+            self._context.namespace_id,
+            after=_position(cursor),
+            limit=min(check_positive(limit, "limit"), MAX_PAGE),
+        )
+        return entries, None if last is None else DELIMITER.join(last)
 
     def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False

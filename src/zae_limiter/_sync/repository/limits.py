@@ -51,15 +51,19 @@ class LimitMethods(RepositoryMixin):
         principal: str | None = None,
         *,
         if_missing: bool = False,
+        replaces: Iterable[Limit] | None = None,
     ) -> bool:
         """Replace an entity's limits on a resource, or by default on all without own limits.
 
         With ``if_missing``, limits that are already stored stay as they are. This is for start-up
         code, which must not overwrite the settings of an operator. Return whether anything has
-        changed; a no-op is not logged. If the bucket of this resource has no room for the limits
-        beside earlier ones that are not full, ValidationError is raised and nothing is stored.
+        changed; a no-op is not logged. With ``replaces``, LimitsChangedError is raised and nothing
+        is stored unless exactly these limits are stored, so that nobody's change is overwritten
+        unseen; an empty list stands for none. If the bucket of this resource has no room for the
+        limits beside earlier ones that are not full, ValidationError is raised and nothing is
+        stored.
         """
-        config = LevelConfig(check_limits(limits))
+        config = LevelConfig(check_limits(limits), replaces=_replaced(replaces))
         check_entity_id(entity_id)
         if check_resource_or_default(resource) == DEFAULT_RESOURCE:
             self._check_replacement(entity_id, resource, config.limits, if_missing)
@@ -117,13 +121,15 @@ class LimitMethods(RepositoryMixin):
         principal: str | None = None,
         *,
         if_missing: bool = False,
+        replaces: Iterable[Limit] | None = None,
     ) -> bool:
         """Set the limits on a resource for all entities that have no limits of their own.
 
-        With ``if_missing``, defaults that are already stored stay as they are. Return whether
-        anything has changed.
+        With ``if_missing``, defaults that are already stored stay as they are. With ``replaces``,
+        LimitsChangedError is raised unless exactly these limits are stored. Return whether anything
+        has changed.
         """
-        config = LevelConfig(check_limits(limits))
+        config = LevelConfig(check_limits(limits), replaces=_replaced(replaces))
         check_resource(resource)
         self._check_replacement(NONE, resource, config.limits, if_missing)
         stored = self._put(NONE, resource, config, principal, if_missing)
@@ -151,18 +157,21 @@ class LimitMethods(RepositoryMixin):
         principal: str | None = None,
         *,
         if_missing: bool = False,
+        replaces: Iterable[Limit] | None = None,
     ) -> bool:
         """Set the limits that apply if there are no others, and the outage policy.
 
         The limits are replaced as a whole. A stored ``on_unavailable`` is kept unless one is
         given; None removes it. With ``if_missing``, stored limits and a stored ``on_unavailable``
-        stay as they are, even if only one of them is stored. Return whether anything has changed.
+        stay as they are, even if only one of them is stored. With ``replaces``, LimitsChangedError
+        is raised unless exactly these limits are stored. Return whether anything has changed.
         """
+        before = _replaced(replaces)
         if isinstance(on_unavailable, Keep):
-            config = LevelConfig(check_limits(limits), keeps_policy=True)
+            config = LevelConfig(check_limits(limits), keeps_policy=True, replaces=before)
         else:
             policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
-            config = LevelConfig(check_limits(limits), policy)
+            config = LevelConfig(check_limits(limits), policy, replaces=before)
         self._check_replacement(NONE, NONE, config.limits, if_missing)
         stored = self._put(NONE, NONE, config, principal, if_missing)
         self._context.cache.set_policy(self._context.namespace_id, stored.config.on_unavailable)
@@ -278,3 +287,11 @@ def _fit_beside_any(limits: tuple[Limit, ...]) -> bool:
     from zae_limiter.admission.rebase import MAX_STORED  # not needed to open a repository
 
     return sum(map(places_of, limits)) <= MAX_STORED - MAX_LIMITS
+
+
+def _replaced(limits: Iterable[Limit] | None) -> tuple[Limit, ...] | None:
+    """Return the limits that a change replaces; an empty tuple stands for a level without any."""
+    if limits is None:
+        return None
+    before = tuple(limits)
+    return check_limits(before, "replaces") if before else ()

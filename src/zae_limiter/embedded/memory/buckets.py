@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from heapq import merge, nsmallest
 from itertools import islice
 
@@ -11,7 +12,7 @@ from zae_limiter.embedded.memory import rows as stored
 from zae_limiter.embedded.memory.expiries import BucketKey, Expiries
 from zae_limiter.embedded.memory.partitioned import Partitioned
 from zae_limiter.embedded.memory.spaces import SpaceTables
-from zae_limiter.embedded.tables import BucketRow
+from zae_limiter.embedded.tables import BucketRow, UndecodedBucket
 
 PAGE = 500  # rows of one step of a listing: about a millisecond
 MAX_RECENT = 4096  # buckets as objects: the garbage collector visits four objects for each
@@ -97,6 +98,15 @@ class BucketTables(SpaceTables):
         page = sorted(keys) if limit is None else nsmallest(limit, keys)
         return list(self._rows(namespace_id, page))
 
+    def undecoded_buckets(
+        self, namespace_id: str, after: tuple[str, str] | None, limit: int
+    ) -> list[UndecodedBucket]:
+        rows = self.buckets(namespace_id, None, None, after, limit)
+        return [
+            UndecodedBucket(row.entity_id, row.resource, None, partial(_same, row.image))
+            for row in rows
+        ]
+
     def resources_in_use(self, namespace_id: str) -> list[str]:
         return sorted(self._space(namespace_id).resources_in_use)
 
@@ -145,3 +155,8 @@ class BucketTables(SpaceTables):
             if len(expired) >= limit:
                 break
         return list(expired.values())
+
+
+def _same(image: BucketImage) -> BucketImage:
+    """Return a bucket that needs no decoding."""
+    return image

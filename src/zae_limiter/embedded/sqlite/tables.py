@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.embedded.sqlite import rows as stored
 from zae_limiter.embedded.sqlite.registry_tables import KEY, NO_LIMIT, RegistryTables
 from zae_limiter.embedded.sqlite.schema import OWNED_TABLES
-from zae_limiter.embedded.tables import BucketKey, BucketRow
+from zae_limiter.embedded.tables import BucketKey, BucketRow, UndecodedBucket
 
 _GET_BUCKET = f"SELECT state FROM bucket WHERE {KEY}"
 _PUT_BUCKET_STATE = f"UPDATE bucket SET state = ? WHERE {KEY}"
@@ -96,6 +97,20 @@ class SqliteTables(RegistryTables):
             (*values, *(after or ("", "")), NO_LIMIT if limit is None else limit),
         )
         return [_bucket_row(*row) for row in rows.fetchall()]
+
+    def undecoded_buckets(
+        self, namespace_id: str, after: BucketKey | None, limit: int
+    ) -> list[UndecodedBucket]:
+        rows = self._execute(
+            "SELECT entity_id, resource, state FROM bucket "
+            "WHERE namespace_id = ? AND (entity_id, resource) > (?, ?) "
+            "ORDER BY entity_id, resource LIMIT ?",
+            (namespace_id, *(after or ("", "")), limit),
+        )
+        return [
+            UndecodedBucket(entity_id, resource, hash(state), partial(stored.decode_bucket, state))
+            for entity_id, resource, state in rows.fetchall()
+        ]
 
     def entity_buckets(self, namespace_id: str, entity_id: str) -> list[BucketRow]:
         rows = self._execute(

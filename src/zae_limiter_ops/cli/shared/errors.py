@@ -126,7 +126,7 @@ def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     if isinstance(error, exceptions.ValidationError):
         return f"error: {_with_shell_phrases(str(error), given)}", WRONG_USAGE
     if isinstance(error, exceptions.ZAELimiterError):
-        return f"error: {_in_shell_terms(error, given)}", FAILED
+        return f"error: {in_shell_terms(error, given)}", FAILED
     if isinstance(error, OSError) and error.filename is not None:
         return f"error: {error.filename}: {error.strerror}; choose another file", FAILED
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -135,7 +135,7 @@ def _describe(error: Exception, given: GivenOptions) -> tuple[str, int]:
     return f"error: {cause}; run the command again with ZAEL_DEBUG=1 and report its output", FAILED
 
 
-def _in_shell_terms(error: Exception, given: GivenOptions) -> str:
+def in_shell_terms(error: Exception, given: GivenOptions) -> str:
     """Return the message of a library error with commands and options as advice."""
     if isinstance(error, exceptions.NamespaceNotFoundError):
         return (

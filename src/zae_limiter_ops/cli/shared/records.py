@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from zae_limiter_ops.cli.shared.console import print_json
 from zae_limiter_ops.cli.shared.tables import print_hint, print_table
@@ -55,11 +55,13 @@ def print_columns(
     print_table(titles_of(columns), rows, indent=indent, last_styles=styles)
 
 
-def print_csv(columns: Sequence[Column[T]], records: Iterable[T]) -> None:
-    """Print CSV: the heads, and a line for each record."""
+def print_csv(
+    columns: Sequence[Column[T]], records: Iterable[T], file: TextIO | None = None
+) -> None:
+    """Print CSV, or write it to a file: the heads, and a line for each record."""
     import csv
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer = csv.writer(file or sys.stdout, lineterminator="\n")
     writer.writerow(csv_heads_of(columns))
     for record in records:
         writer.writerow([_neutral(value) for value in csv_row_of(columns, record)])

@@ -39,16 +39,19 @@ class StoreLocation(NamedTuple):
         create: bool = False,
         provision: Provision = "never",
         timeout_s: float = REQUEST_TIMEOUT_S,
+        config_cache_ttl: float = 0,
     ) -> SyncRepository:
         """Open the store. A missing namespace is an error.
 
-        A missing file is an error, too, unless ``create`` is set.
+        A missing file is an error, too, unless ``create`` is set. A command that runs for long may
+        keep limits for ``config_cache_ttl`` seconds.
         """
         from zae_limiter._sync.repository import SyncRepository
 
         self._check_file(create)
         builder = SyncRepository.builder().namespace(self.namespace).url(self.url)
-        builder.provision(provision).config_cache_ttl(0).request_timeout(timeout_s)
+        builder.provision(provision).config_cache_ttl(config_cache_ttl)
+        builder.request_timeout(timeout_s)
         try:
             return builder.build()
         except NamespaceNotFoundError as error:

@@ -5,7 +5,7 @@ A charge is one conditional write per bucket, without a read before it.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -51,7 +51,7 @@ from zae_limiter.dynamodb.rejection_cache import RejectionCache
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.audit import AuditedChange
-from zae_limiter.models.bucket import BucketState, ResourceCapacity
+from zae_limiter.models.bucket import BucketEntry, BucketState, ResourceCapacity
 from zae_limiter.transport.errors import NoAnswer, ServerFault
 
 MAY_BE_COMMITTED = (Applied, NoAnswer, ServerFault)
@@ -181,6 +181,16 @@ class DynamoBuckets:
     ) -> tuple[list[BucketState], tuple[str, str] | None]:
         listed = IndexedBuckets(namespace_id, entity_id, resource)
         return await self._queries.page(listed, after, limit, clock)
+
+    async def some(
+        self, namespace_id: str, buckets: Sequence[tuple[str, str]], clock: Clock
+    ) -> list[BucketState]:
+        return await self._queries.some(namespace_id, buckets, clock)
+
+    async def entries(
+        self, namespace_id: str, *, after: tuple[str, str] | None, limit: int
+    ) -> tuple[list[BucketEntry], tuple[str, str] | None]:
+        return await self._queries.entries(IndexedBuckets(namespace_id), after, limit)
 
     async def resources(self, namespace_id: str) -> list[str]:
         return await self._resources.all(namespace_id)

@@ -181,6 +181,8 @@ class EmbeddedBuckets(Port):
 
     states = lists(buckets.states)
     page = reads(buckets.page)
+    some = lists(buckets.some)
+    entries = reads(buckets.entries)
     resources = reads(buckets.resources)
     capacity = lists(buckets.capacity)
 

@@ -1,0 +1,406 @@
+"""Changes that an operator makes: each is previewed, confirmed, and shown as a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from zae_limiter.exceptions import EntityNotFoundError, ValidationError
+from zae_limiter.models.bucket import MAX_PAUSE_S, check_pause
+from zae_limiter.models.limit import Limit, check_amounts, check_limits
+from zae_limiter.naming import DEFAULT_RESOURCE, check_entity_id, check_resource
+from zae_limiter_ops.cli.shared.formatting import describe_limits, format_duration, format_tokens
+
+if TYPE_CHECKING:
+    from zae_limiter import SyncRepository
+    from zae_limiter_dashboard.board import Board
+    from zae_limiter_ops.cli.shared.errors import GivenOptions
+
+MAX_NAMED = 20  # entities that a preview names
+MAX_COUNTED = 10_000  # entities with limits of their own that a preview reads
+
+Fields = Mapping[str, str]
+
+
+class Change(NamedTuple):
+    """One value before and after an action."""
+
+    label: str
+    before: str
+    after: str
+
+
+class Touched(NamedTuple):
+    """The entities with buckets that a change of limits touches, and the first of them."""
+
+    total: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an action would change, and the command line that does the same.
+
+    ``fields`` are repeated by the confirmation. They contain the values that were seen, so that
+    a value which somebody else has changed meanwhile is not overwritten.
+    """
+
+    title: str
+    changes: tuple[Change, ...]
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    fields: dict[str, str] = field(default_factory=dict)
+    touched: Touched | None = None
+    note: str = ""
+
+    def command(self, given: GivenOptions) -> str:
+        """Return the command line, with the options that name the store."""
+        return given.command(*self.words, options=self.options)
+
+
+class Place(NamedTuple):
+    """The namespace that an action works on, with the last board of its buckets."""
+
+    repository: SyncRepository
+    board: Board
+
+
+class Action(NamedTuple):
+    """An action: its title, its preview, and its execution, which returns a sentence."""
+
+    title: str
+    preview: Callable[[Place, Fields], Preview]
+    perform: Callable[[SyncRepository, Fields, str], str]
+
+
+# --- pauses ----------------------------------------------------------------------------------
+
+
+def _bucket(fields: Fields) -> tuple[str, str]:
+    return check_entity_id(fields.get("entity", "")), check_resource(fields.get("resource", ""))
+
+
+def _seconds(fields: Fields) -> float:
+    try:
+        return check_pause(float(fields.get("seconds", "")))
+    except ValueError as error:
+        if isinstance(error, ValidationError):
+            raise
+        raise ValidationError(
+            "seconds", fields.get("seconds"), f"must be a number from 0 to {MAX_PAUSE_S}"
+        ) from None
+
+
+def _preview_pause(place: Place, fields: Fields) -> Preview:
+    (entity_id, resource), seconds = _bucket(fields), _seconds(fields)
+    states = place.repository.get_buckets(entity_id, resource)
+    until_ms = states[0].paused_until_ms if states else None
+    left_ms = 0 if until_ms is None else until_ms - place.repository.charging.clock()
+    before = f"paused for {format_duration(left_ms / 1000)} more" if left_ms > 0 else "not paused"
+    after = f"paused for {format_duration(seconds)}" if seconds else "not paused"
+    return Preview(
+        title=f"Pause {entity_id} on {resource}" if seconds else f"Lift the pause of {entity_id}",
+        changes=(Change("bucket", before, after),),
+        words=("bucket", "pause", entity_id, resource, f"{seconds:g}"),
+        fields={"entity": entity_id, "resource": resource, "seconds": f"{seconds:g}"},
+        note=(
+            "Every call is rejected until the pause ends. A shorter pause than the present one "
+            "changes nothing."
+            if seconds
+            else "Calls are admitted again at once."
+        ),
+    )
+
+
+def _pause(repository: SyncRepository, fields: Fields, principal: str) -> str:
+    (entity_id, resource), seconds = _bucket(fields), _seconds(fields)
+    repository.pause(entity_id, resource, seconds, principal)
+    if not seconds:
+        return f"The pause of {entity_id} on {resource} is lifted."
+    return f"{entity_id} is paused on {resource} for {format_duration(seconds)}."
+
+
+# --- tokens ----------------------------------------------------------------------------------
+
+
+def _amounts(fields: Fields) -> dict[str, int]:
+    """Read ``tpm=500 rpm=1``, separated by spaces, commas or lines."""
+    amounts = parse_amounts(fields.get("amounts", ""))
+    if not amounts:
+        raise ValidationError("amounts", "", "must name at least one limit, such as tpm=5000")
+    return amounts
+
+
+def parse_amounts(text: str) -> dict[str, int]:
+    """Return the amounts of a text such as ``tpm=500 rpm=1``; an empty one has none."""
+    amounts: dict[str, int] = {}
+    for word in text.replace(",", " ").split():
+        name, _, amount = word.partition("=")
+        if not name or not amount.isdecimal():
+            raise ValidationError(
+                "amounts", word, "must have the form NAME=AMOUNT, such as tpm=500"
+            )
+        amounts[name] = int(amount)
+    return check_amounts(amounts, "amounts")
+
+
+def _preview_top_up(place: Place, fields: Fields) -> Preview:
+    (entity_id, resource), amounts = _bucket(fields), _amounts(fields)
+    changes = []
+    for state in place.repository.get_buckets(entity_id, resource):
+        added = amounts.get(state.limit_name)
+        if added is not None:
+            after = min(state.capacity_milli, state.tokens_milli + added * 1000)
+            changes.append(_level(state.limit_name, state.tokens_milli, after))
+    return Preview(
+        title=f"Top up {entity_id} on {resource}",
+        changes=tuple(changes),
+        words=("bucket", "top-up", entity_id, resource),
+        options=tuple(
+            word for name, amount in amounts.items() for word in ("-a", f"{name}={amount}")
+        ),
+        fields={
+            "entity": entity_id,
+            "resource": resource,
+            "amounts": " ".join(f"{name}={amount}" for name, amount in amounts.items()),
+        },
+        note="Tokens are added up to the capacity. Usage stays counted."
+        if changes
+        else "There is no bucket with these limits: it is full, and nothing is added.",
+    )
+
+
+def _level(name: str, before_milli: int, after_milli: int) -> Change:
+    return Change(
+        f"level of {name}", format_tokens(before_milli // 1000 * 1000), format_tokens(after_milli)
+    )
+
+
+def _top_up(repository: SyncRepository, fields: Fields, principal: str) -> str:
+    (entity_id, resource), amounts = _bucket(fields), _amounts(fields)
+    repository.top_up(entity_id, resource, amounts, principal)
+    return f"Tokens were added to {entity_id} on {resource}."
+
+
+def _preview_reset(place: Place, fields: Fields) -> Preview:
+    entity_id, resource = _bucket(fields)
+    states = place.repository.get_buckets(entity_id, resource)
+    return Preview(
+        title=f"Reset {entity_id} on {resource}",
+        changes=tuple(
+            _level(state.limit_name, state.tokens_milli, state.capacity_milli) for state in states
+        ),
+        words=("bucket", "reset", entity_id, resource),
+        options=("--yes",),
+        fields={"entity": entity_id, "resource": resource},
+        note="Every limit is filled, and debts are forgiven. Usage stays counted.",
+    )
+
+
+def _reset(repository: SyncRepository, fields: Fields, principal: str) -> str:
+    entity_id, resource = _bucket(fields)
+    repository.reset_bucket(entity_id, resource, principal)
+    return f"The bucket of {entity_id} on {resource} is full."
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+class Level(NamedTuple):
+    """A configuration level; ``entity_id`` and ``resource`` are empty where they do not apply."""
+
+    entity_id: str
+    resource: str
+
+    @classmethod
+    def of(cls, fields: Fields) -> Level:
+        entity_id, resource = fields.get("entity", ""), fields.get("resource", "")
+        if entity_id:
+            check_entity_id(entity_id)
+        if resource and not (entity_id and resource == DEFAULT_RESOURCE):
+            check_resource(resource)
+        return cls(entity_id, resource or (DEFAULT_RESOURCE if entity_id else ""))
+
+    @property
+    def title(self) -> str:
+        if not self.entity_id:
+            return f"defaults of {self.resource}" if self.resource else "system defaults"
+        where = "any resource" if self.resource == DEFAULT_RESOURCE else self.resource
+        return f"limits of {self.entity_id} on {where}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command that sets the limits of the level."""
+        if self.entity_id:
+            return "entity", "set-limits", self.entity_id
+        return (
+            ("resource", "set-defaults", self.resource)
+            if self.resource
+            else (
+                "system",
+                "set-defaults",
+            )
+        )
+
+    def stored(self, repository: SyncRepository) -> list[Limit]:
+        """Return the limits that the level has."""
+        if self.entity_id:
+            return repository.get_limits(self.entity_id, self.resource)
+        if self.resource:
+            return repository.get_resource_defaults(self.resource)
+        return repository.get_system_defaults()[0]
+
+    def replace(
+        self, repository: SyncRepository, limits: list[Limit], before: list[Limit], principal: str
+    ) -> bool:
+        """Store the limits; raise LimitsChangedError if others than ``before`` are stored."""
+        if self.entity_id:
+            return repository.set_limits(
+                self.entity_id, limits, self.resource, principal, replaces=before
+            )
+        if self.resource:
+            return repository.set_resource_defaults(
+                self.resource, limits, principal, replaces=before
+            )
+        return repository.set_system_defaults(limits, principal=principal, replaces=before)
+
+
+def parse_limits(text: str) -> list[Limit]:
+    """Read one limit per line, in the notation of ``-l``."""
+    return [Limit.parse(line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def limit_lines(limits: Iterable[Limit]) -> str:
+    """Return the limits, one per line."""
+    return "\n".join(map(str, limits))
+
+
+def _preview_limits(place: Place, fields: Fields) -> Preview:
+    level = Level.of(fields)
+    limits = list(check_limits(parse_limits(fields.get("limits", ""))))
+    before = parse_limits(fields.get("before", ""))
+    names = dict.fromkeys([limit.name for limit in (*before, *limits)])
+    old, new = _by_name(before), _by_name(limits)
+    options = ("--resource", level.resource) if _has_resource_option(level) else ()
+    return Preview(
+        title=f"Set {level.title}",
+        changes=tuple(
+            Change(name, old.get(name, "none"), new.get(name, "none"))
+            for name in names
+            if old.get(name) != new.get(name)
+        ),
+        words=level.words,
+        options=(*options, *(word for limit in limits for word in ("-l", str(limit)))),
+        fields={
+            "entity": level.entity_id,
+            "resource": level.resource,
+            "limits": limit_lines(limits),
+            "before": limit_lines(before),
+        },
+        touched=touched_by(place, level),
+        note="Clients apply the change within their config_cache_ttl, by default a minute.",
+    )
+
+
+def _has_resource_option(level: Level) -> bool:
+    return bool(level.entity_id) and level.resource != DEFAULT_RESOURCE
+
+
+def _by_name(limits: Iterable[Limit]) -> dict[str, str]:
+    return {limit.name: describe_limits([limit]) for limit in limits}
+
+
+def touched_by(place: Place, level: Level) -> Touched:
+    """Return the entities with buckets whose limits come from a level, or would come from it."""
+    if level.entity_id:
+        return Touched(1, (level.entity_id,))
+    repository, board = place
+    resources = [level.resource]
+    if not level.resource:
+        with_defaults = set(repository.list_resources_with_defaults())
+        resources = [name for name in board.by_resource if name not in with_defaults]
+    own_anywhere = _configured(repository, DEFAULT_RESOURCE)
+    found: set[str] = set()
+    for resource in resources:
+        own = own_anywhere | _configured(repository, resource)
+        rows = board.by_resource.get(resource, ())
+        found |= {row.entity_id for row in rows if row.entity_id not in own}
+    return Touched(len(found), tuple(sorted(found)[:MAX_NAMED]))
+
+
+def _configured(repository: SyncRepository, resource: str) -> set[str]:
+    entity_ids, _ = repository.list_entities_with_custom_limits(resource, MAX_COUNTED)
+    return set(entity_ids)
+
+
+def _set_limits(repository: SyncRepository, fields: Fields, principal: str) -> str:
+    level = Level.of(fields)
+    limits = parse_limits(fields.get("limits", ""))
+    before = parse_limits(fields.get("before", ""))
+    changed = level.replace(repository, limits, before, principal)
+    if not changed:
+        return f"The {level.title} were these already; nothing was changed."
+    return f"The {level.title} are now {describe_limits(limits)}."
+
+
+# --- parents ---------------------------------------------------------------------------------
+
+
+def _parent(fields: Fields) -> tuple[str, str | None, bool]:
+    parent = fields.get("parent", "").strip()
+    if parent:
+        check_entity_id(parent, "parent")
+    return check_entity_id(fields.get("entity", "")), parent or None, fields.get("cascade") == "on"
+
+
+def _parent_text(parent: str | None, cascade: bool) -> str:
+    if parent is None:
+        return "none"
+    return f"{parent}, charged as well" if cascade else f"{parent}, not charged"
+
+
+def _preview_parent(place: Place, fields: Fields) -> Preview:
+    entity_id, parent, cascade = _parent(fields)
+    entity = place.repository.get_entity(entity_id)
+    if entity is None:
+        raise EntityNotFoundError(entity_id)
+    before = _parent_text(entity.parent_id, entity.cascade)
+    target: Sequence[str] = (parent,) if parent else ()
+    return Preview(
+        title=f"Set the parent of {entity_id}",
+        changes=(Change("parent", before, _parent_text(parent, cascade)),),
+        words=("entity", "set-parent", entity_id, *target),
+        options=("--none",)
+        if parent is None
+        else ("--cascade" if cascade else "--no-cascade", "--force"),
+        fields={
+            "entity": entity_id,
+            "parent": parent or "",
+            "cascade": "on" if cascade else "",
+            "before": before,
+        },
+        note="Buckets and limits stay. Clients charge the new parent within their cache time.",
+    )
+
+
+def _set_parent(repository: SyncRepository, fields: Fields, principal: str) -> str:
+    entity_id, parent, cascade = _parent(fields)
+    entity = repository.get_entity(entity_id)
+    if entity is None:
+        raise EntityNotFoundError(entity_id)
+    if _parent_text(entity.parent_id, entity.cascade) != fields.get("before"):
+        raise ValidationError(
+            "parent", entity.parent_id, "was changed meanwhile; look at it and decide again"
+        )
+    repository.set_parent(entity_id, parent, cascade, principal)
+    return f"The parent of {entity_id} is now: {_parent_text(parent, cascade)}."
+
+
+ACTIONS: dict[str, Action] = {
+    "pause": Action("Pause", _preview_pause, _pause),
+    "top-up": Action("Top up", _preview_top_up, _top_up),
+    "reset": Action("Reset", _preview_reset, _reset),
+    "set-limits": Action("Set limits", _preview_limits, _set_limits),
+    "set-parent": Action("Set parent", _preview_parent, _set_parent),
+}

@@ -1,0 +1,386 @@
+"""All buckets of a namespace, read in the background and kept with their age.
+
+Only the keeper's thread reads listings. Pages use the last board, whose age they show. Nothing is
+read while nobody looks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.bucket import BucketEntry, BucketState
+from zae_limiter_dashboard.rows import SORTS, LevelRow
+from zae_limiter_dashboard.selection import Selection, select
+
+if TYPE_CHECKING:
+    from zae_limiter import SyncRepository
+
+PAGE = 1000  # buckets of one read; a page takes some milliseconds
+PARTIAL_S = 0.5  # a first listing is shown after this time, and again as it doubles
+WATCHED_S = 20.0  # without a request for so long, nobody looks any more
+MAX_AGE_S = 10.0  # of a board on an embedded engine
+MAX_PAUSE_S = 5.0
+LISTING_S = 60.0  # between two listings where a listing costs units
+RETRY_S = 2.0
+# A first view waits so long for the board; a listing by requests takes longer than that anyway.
+FIRST_S, FIRST_WITH_UNITS_S = 1.0, 0.3
+SORT_MEMORY_S = 60.0  # a sorted order that was asked for is prepared for so long
+READ_UNITS_PER_LISTED = 1.05  # an item, read consistently, and its entry in an index
+READ_UNITS_PER_SHOWN = 0.5  # an item of up to 4 kB, read by key
+
+
+@dataclass(slots=True)
+class Kept:
+    """A bucket as it was last read, with the rows of its limits.
+
+    Time alone changes nothing about a bucket that ``is_settled``: it is full, and nothing was
+    rejected. Most of very many buckets are.
+    """
+
+    revision: int | None
+    rows: tuple[LevelRow, ...]
+    seen: int  # the number of the listing that has seen the bucket last
+    is_settled: bool
+
+    @classmethod
+    def of(cls, revision: int | None, rows: tuple[LevelRow, ...], seen: int) -> Kept:
+        return cls(revision, rows, seen, _are_settled(rows))
+
+    def advance(self, now_ms: int) -> None:
+        """Compute the levels of an unchanged bucket at a later moment."""
+        self.rows = tuple(_later(row, now_ms) for row in self.rows)
+        self.is_settled = _are_settled(self.rows)
+
+
+def _are_settled(rows: Iterable[LevelRow]) -> bool:
+    for row in rows:
+        state = row.state
+        if row.level_milli != state.capacity_milli or state.rejected:
+            return False
+        if state.paused_until_ms is not None:
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class Board:
+    """The rows of all buckets at one moment.
+
+    ``started_ms`` is the moment at which the listing began, so no figure is older. A board that is
+    not ``complete`` shows the buckets that were read so far.
+    """
+
+    rows: Sequence[LevelRow]
+    noteworthy: Sequence[LevelRow]  # the rows that the overview is about, a small part of all
+    selection: Selection  # the rows that the overview shows
+    buckets: int
+    started_ms: int
+    complete: bool
+    seconds: float  # the duration of the listing
+    by_resource: dict[str, list[LevelRow]] = field(default_factory=dict)
+    bucket_counts: dict[str, int] = field(default_factory=dict)  # of each resource
+    _orders: dict[tuple[str, str], list[LevelRow]] = field(default_factory=dict)
+
+    def in_order(self, resource: str, by: str) -> list[LevelRow]:
+        """Return the rows of a resource in an order, which is computed once."""
+        order = self._orders.get((resource, by))
+        if order is None:
+            rows = self.by_resource.get(resource, ())
+            order = self._orders[resource, by] = sorted(rows, key=SORTS[by])
+        return order
+
+
+def _is_noteworthy(row: LevelRow) -> bool:
+    state = row.state
+    return (
+        row.level_milli * 4 <= state.capacity_milli  # three quarters are used
+        or state.rejected > 0
+        or state.paused_until_ms is not None
+        or (state.refill_amount_milli == 0 and row.level_milli < state.capacity_milli)
+    )
+
+
+class Shelf:
+    """The buckets of all listings so far; only changed ones are decoded again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Kept] = {}
+        self._listing = 0
+
+    def begin(self) -> None:
+        """Begin a listing."""
+        self._listing += 1
+
+    def add(self, entries: Iterable[BucketEntry], now_ms: int) -> None:
+        """Take over a page of the listing."""
+        for entry in entries:
+            key = (entry.entity_id, entry.resource)
+            kept = self._kept.get(key)
+            if kept is None or entry.revision is None or entry.revision != kept.revision:
+                rows = _rows(entry.states(now_ms), kept, now_ms)
+                self._kept[key] = Kept.of(entry.revision, rows, self._listing)
+                continue
+            kept.seen = self._listing
+            if not kept.is_settled:
+                kept.advance(now_ms)
+
+    def update(self, states: Iterable[BucketState], now_ms: int) -> None:
+        """Take over buckets that were read by key."""
+        by_bucket: dict[tuple[str, str], list[BucketState]] = {}
+        for state in states:
+            by_bucket.setdefault((state.entity_id, state.resource), []).append(state)
+        for key, found in by_bucket.items():
+            kept = self._kept.get(key)
+            rows = _rows(found, kept, now_ms)
+            seen = self._listing if kept is None else kept.seen
+            self._kept[key] = Kept.of(None, rows, seen)
+
+    def end(self) -> None:
+        """End a listing: buckets that it has not seen are gone."""
+        gone = [key for key, kept in self._kept.items() if kept.seen != self._listing]
+        for key in gone:
+            del self._kept[key]
+
+    def board(self, started_ms: int, *, complete: bool, seconds: float) -> Board:
+        """Return the rows of all buckets in the order of their names."""
+        all_rows: list[LevelRow] = []
+        noteworthy: list[LevelRow] = []
+        by_resource: dict[str, list[LevelRow]] = {}
+        counts: dict[str, int] = {}
+        for (_, resource), kept in sorted(self._kept.items(), key=lambda each: each[0]):
+            all_rows += kept.rows
+            by_resource.setdefault(resource, []).extend(kept.rows)
+            counts[resource] = counts.get(resource, 0) + 1
+            if not kept.is_settled:
+                noteworthy += [row for row in kept.rows if _is_noteworthy(row)]
+        return Board(
+            all_rows,
+            noteworthy,
+            select(noteworthy),
+            len(self._kept),
+            started_ms,
+            complete,
+            seconds,
+            by_resource,
+            counts,
+        )
+
+
+def _rows(states: Sequence[BucketState], before: Kept | None, now_ms: int) -> tuple[LevelRow, ...]:
+    earlier = {} if before is None else {row.limit_name: row for row in before.rows}
+    return tuple(
+        LevelRow.at(state, now_ms, _drain(state, earlier.get(state.limit_name))) for state in states
+    )
+
+
+def _drain(state: BucketState, before: LevelRow | None) -> float | None:
+    """Return the net consumption per second since the read before."""
+    if before is None or state.total_consumed_milli is None:
+        return None
+    elapsed_ms = state.last_refill_ms - before.state.last_refill_ms
+    consumed = state.total_consumed_milli - (before.state.total_consumed_milli or 0)
+    if elapsed_ms < 500:  # too short to tell a rate
+        return before.drain_milli
+    return max(0.0, consumed * 1000 / elapsed_ms)
+
+
+def _later(row: LevelRow, now_ms: int) -> LevelRow:
+    """Return the row of an unchanged bucket at a later moment."""
+    elapsed_ms = now_ms - row.state.last_refill_ms
+    drain = None if row.drain_milli is None else 0.0
+    return LevelRow.at(row.state, now_ms, row.drain_milli if elapsed_ms < 5000 else drain)
+
+
+class BoardKeeper:
+    """Renews the board of one namespace in a thread of its own while somebody looks."""
+
+    def __init__(
+        self,
+        repository: Callable[[], SyncRepository],
+        *,
+        costs_units: bool,
+        on_renewed: Callable[[SyncRepository, Board], None] = lambda *_: None,
+    ) -> None:
+        self._repository = repository
+        self._costs_units = costs_units
+        self._on_renewed = on_renewed
+        self._shelf = Shelf()
+        self._lock = threading.Lock()  # guards the shelf
+        self._changed = threading.Condition()
+        self._board: Board | None = None
+        self._board_at = 0.0  # the monotonic time at which the listing of the board began
+        self._problem: Exception | None = None
+        self._watched_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._asked: dict[tuple[str, str], float] = {}  # orders, and when they were asked for
+
+    # --- for pages
+
+    def board(self, wait_s: float | None = None) -> Board:
+        """Return the last board; wait a little for the first one, and after nobody has looked.
+
+        Raise the problem of the store if the last listing has failed.
+        """
+        if wait_s is None:
+            wait_s = FIRST_WITH_UNITS_S if self._costs_units else FIRST_S
+        deadline = time.monotonic() + wait_s
+        has_begun = self._wake()
+        with self._changed:
+            waits = has_begun or self._board is None
+            while waits and not self._is_current() and (left := deadline - time.monotonic()) > 0:
+                if self._board is None and self._problem is not None:
+                    break
+                self._changed.wait(left)
+            if self._problem is not None:
+                raise self._problem
+            if self._board is not None:
+                return self._board
+        return Board((), (), select(()), 0, int(time.time() * 1000), complete=False, seconds=0.0)
+
+    def sorted_rows(self, board: Board, resource: str, by: str) -> list[LevelRow]:
+        """Return the rows of a resource in an order, which later boards have at hand."""
+        self._asked[resource, by] = time.monotonic()
+        return board.in_order(resource, by)
+
+    def first_rows(self, resource: str, limit: int) -> list[LevelRow]:
+        """Read the first buckets of a resource, while the first listing has not come to them."""
+        repository = self._repository()
+        states, _ = repository.list_buckets(limit, resource=resource)
+        now_ms = repository.charging.clock()
+        return [LevelRow.at(state, now_ms) for state in states]
+
+    def refreshed(self, rows: Sequence[LevelRow]) -> list[LevelRow]:
+        """Return the same rows with levels that are read now, each bucket by its key."""
+        wanted = list(dict.fromkeys(row.bucket for row in rows))
+        if not wanted:
+            return []
+        repository = self._repository()
+        states = repository.read_buckets(wanted)
+        now_ms = repository.charging.clock()
+        with self._lock:
+            self._shelf.update(states, now_ms)
+        drains = {(row.bucket, row.limit_name): row for row in rows}
+        fresh: dict[tuple[tuple[str, str], str], LevelRow] = {}
+        for state in states:
+            name = ((state.entity_id, state.resource), state.limit_name)
+            fresh.setdefault(name, LevelRow.at(state, now_ms, _drain(state, drains.get(name))))
+        found = [fresh.get((row.bucket, row.limit_name)) for row in rows]
+        return [row for row in found if row is not None]
+
+    @property
+    def refresh_units(self) -> float | None:
+        """Read units of one shown bucket; None where reads cost nothing."""
+        return READ_UNITS_PER_SHOWN if self._costs_units else None
+
+    @property
+    def listing_units(self) -> float | None:
+        """Read units of one listing, about; None where reads cost nothing."""
+        if not self._costs_units or self._board is None:
+            return None
+        return self._board.buckets * READ_UNITS_PER_LISTED
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    # --- the thread
+
+    def _wake(self) -> bool:
+        """Note that somebody looks; return whether renewing begins only now."""
+        with self._changed:
+            self._watched_at = time.monotonic()
+            begins = self._thread is None or not self._thread.is_alive()
+            if begins:
+                self._thread = threading.Thread(
+                    target=self._run, name="dashboard board", daemon=True
+                )
+                self._thread.start()
+            return begins
+
+    def _is_current(self) -> bool:
+        if self._board is None:
+            return False
+        limit_s = LISTING_S * 2 if self._costs_units else MAX_AGE_S
+        return time.monotonic() - self._board_at <= limit_s
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            started = time.monotonic()
+            try:
+                self._renew()
+                pause_s = self._pause_s(time.monotonic() - started)
+            except ZAELimiterError as error:
+                with self._changed:
+                    self._problem = error
+                    self._changed.notify_all()
+                pause_s = RETRY_S
+            if not self._sleep(pause_s):
+                return
+
+    def _pause_s(self, seconds: float) -> float:
+        """Return the pause after a listing, so that no board is shown beyond its greatest age."""
+        if self._costs_units:
+            return max(0.0, LISTING_S - seconds)
+        return max(0.2, min(MAX_PAUSE_S, MAX_AGE_S - 1 - 2 * seconds))
+
+    def _sleep(self, pause_s: float) -> bool:
+        """Wait for the next listing; return False if nobody looks any more."""
+        until = time.monotonic() + pause_s
+        with self._changed:
+            while not self._is_closed and (left := until - time.monotonic()) > 0:
+                self._changed.wait(min(left, 1.0))
+            is_watched = time.monotonic() - self._watched_at < WATCHED_S
+            if not is_watched:
+                self._thread = None
+            return is_watched and not self._is_closed
+
+    def _renew(self) -> None:
+        repository = self._repository()
+        started, cursor, is_first_page = time.monotonic(), None, True
+        started_ms = repository.charging.clock()
+        show_at, growth_s = started + PARTIAL_S, PARTIAL_S
+        with self._lock:
+            self._shelf.begin()
+        while not self._is_closed and (is_first_page or cursor is not None):
+            entries, cursor = repository.list_bucket_entries(PAGE, cursor)
+            with self._lock:
+                self._shelf.add(entries, repository.charging.clock())
+            is_first_page = False
+            is_growing = self._board is None or not self._board.complete
+            if is_growing and time.monotonic() >= show_at and cursor is not None:
+                self._publish(started, started_ms, complete=False)
+                growth_s *= 2  # each board costs as much as it has rows
+                show_at = time.monotonic() + growth_s
+        with self._lock:
+            self._shelf.end()
+        board = self._publish(started, started_ms, complete=True)
+        self._on_renewed(repository, board)
+
+    def _publish(self, started: float, started_ms: int, *, complete: bool) -> Board:
+        seconds = time.monotonic() - started
+        with self._lock:
+            board = self._shelf.board(started_ms, complete=complete, seconds=seconds)
+        self._prepare(board)
+        with self._changed:
+            self._board, self._board_at, self._problem = board, started, None
+            self._changed.notify_all()
+        return board
+
+    def _prepare(self, board: Board) -> None:
+        """Compute the orders that the next requests will probably ask for."""
+        now = time.monotonic()
+        for order, asked_at in list(self._asked.items()):
+            if now - asked_at < SORT_MEMORY_S:
+                board.in_order(*order)
+            else:
+                self._asked.pop(order, None)

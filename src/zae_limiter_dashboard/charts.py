@@ -1,0 +1,47 @@
+"""Charts: the numbers that a script draws, with the table behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from zae_limiter_dashboard.history import HourCounts
+
+
+@dataclass(frozen=True, slots=True)
+class CallsChart:
+    """Admitted and rejected calls over time."""
+
+    unit: str  # hour or day
+    points: tuple[tuple[datetime, HourCounts], ...]
+
+    @classmethod
+    def of(cls, unit: str, points: Sequence[tuple[datetime, HourCounts]]) -> CallsChart:
+        return cls(unit, tuple(points))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The numbers for the script."""
+        return {
+            "unit": self.unit,
+            "times": [int(start.timestamp()) for start, _ in self.points],
+            "admitted": [counts.admitted for _, counts in self.points],
+            "rejected": [counts.rejected for _, counts in self.points],
+        }
+
+    @property
+    def table(self) -> list[tuple[str, HourCounts]]:
+        """The windows with calls, newest first."""
+        style = "%Y-%m-%d %H:%MZ" if self.unit == "hour" else "%Y-%m-%d"
+        used = [(start.strftime(style), counts) for start, counts in self.points]
+        return [each for each in reversed(used) if each[1].admitted or each[1].rejected]
+
+    @property
+    def summary(self) -> str:
+        """The chart in a sentence, for people who cannot see it."""
+        admitted = sum(counts.admitted for _, counts in self.points)
+        rejected = sum(counts.rejected for _, counts in self.points)
+        span = f"{len(self.points)} {self.unit}s"
+        return f"{admitted:,} admitted and {rejected:,} rejected calls in {span}"

@@ -1,0 +1,144 @@
+"""Admitted and rejected calls of a namespace per hour, read in the background."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from zae_limiter.exceptions import ZAELimiterError
+from zae_limiter.models.timestamps import iso_from_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zae_limiter import SyncRepository
+    from zae_limiter.models.usage import UsageSnapshot
+
+HOUR_MS = 3_600_000
+HOURS = 48
+DAYS = 30
+PAGE = 5000
+RENEW_S, RENEW_WITH_UNITS_S = 60.0, 300.0
+# A namespace with more buckets has so many hours of usage that they are read only on request.
+MAX_BUCKETS, MAX_BUCKETS_WITH_UNITS = 5000, 400
+
+
+@dataclass(slots=True)
+class HourCounts:
+    """The calls of one hour: admitted, rejected, and those that waited."""
+
+    admitted: int = 0
+    rejected: int = 0
+    waited: int = 0
+
+    def add(self, usage: UsageSnapshot) -> None:
+        """Count the usage of one bucket; calls that reach a parent through a child count once."""
+        self.rejected += usage.rejected - usage.rejected_through_children
+        self.waited += usage.waited
+        is_only_a_parent = bool(usage.through_children) and not any(usage.own.values())
+        if not is_only_a_parent:
+            self.admitted += usage.total_events
+
+
+def counts_by_hour(usages: Iterable[UsageSnapshot]) -> dict[int, HourCounts]:
+    """Return the calls of each hour since 1970, from hourly usage of buckets."""
+    hours: dict[int, HourCounts] = {}
+    for usage in usages:
+        start = datetime.fromisoformat(usage.window_start)
+        hours.setdefault(int(start.timestamp()) // 3600, HourCounts()).add(usage)
+    return hours
+
+
+class History:
+    """The hours of one namespace. Hours that are over are read once."""
+
+    def __init__(self, repository: SyncRepository, costs_units: bool) -> None:
+        self._repository = repository
+        self._most_buckets = MAX_BUCKETS_WITH_UNITS if costs_units else MAX_BUCKETS
+        self._renew_s = RENEW_WITH_UNITS_S if costs_units else RENEW_S
+        self._hours: dict[int, HourCounts] = {}
+        self._read_from: int | None = None  # the first hour that was read
+        self._read_at = 0.0
+        self._wanted_hours = HOURS
+        self.is_requested = False
+        self._lock = threading.Lock()  # held while hours are read
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is anything to show."""
+        return self._read_from is not None
+
+    def request(self, hours: int = HOURS) -> None:
+        """Read the history in a thread of its own, also that of very many buckets."""
+        self.is_requested = True
+        if hours > self._wanted_hours:
+            self._wanted_hours, self._read_from = hours, None
+        if self._is_due() and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(
+                target=self._read_quietly, name="dashboard history", daemon=True
+            )
+            self._thread.start()
+
+    def _read_quietly(self) -> None:
+        with suppress(ZAELimiterError):  # the board tells about an outage
+            self.renew(0)
+
+    def close(self) -> None:
+        """Wait a little for a thread that reads."""
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _is_due(self) -> bool:
+        return self._read_from is None or time.monotonic() - self._read_at >= self._renew_s
+
+    def renew(self, buckets: int) -> None:
+        """Read the hours that are missing or have changed, if there are not too many buckets."""
+        if buckets > self._most_buckets and not self.is_requested:
+            return
+        with self._lock:
+            if not self._is_due():
+                return
+            this_hour = self._repository.charging.clock() // HOUR_MS
+            first = this_hour - self._wanted_hours + 1
+            # Counts of the hour before the last may still arrive for a minute.
+            begin = first if self._read_from is None else this_hour - 1
+            found = counts_by_hour(self._usages(begin))
+            kept = {hour: each for hour, each in self._hours.items() if first <= hour < begin}
+            self._hours, self._read_from = kept | found, first
+            self._read_at = time.monotonic()
+
+    def _usages(self, first_hour: int) -> Iterable[UsageSnapshot]:
+        start, next_key, is_first = iso_from_ms(first_hour * HOUR_MS), None, True
+        while is_first or next_key is not None:
+            page, next_key = self._repository.get_usage_snapshots(
+                window_type="hourly", start_time=start, limit=PAGE, next_key=next_key
+            )
+            is_first = False
+            yield from page
+
+    def hourly(self, now_ms: int) -> list[tuple[datetime, HourCounts]]:
+        """Return the last 48 hours, oldest first; hours without calls are zeros."""
+        last = now_ms // HOUR_MS
+        hours = range(last - HOURS + 1, last + 1)
+        return [(_time(hour), self._hours.get(hour, HourCounts())) for hour in hours]
+
+    def daily(self, now_ms: int) -> list[tuple[datetime, HourCounts]]:
+        """Return the last 30 days in UTC, oldest first."""
+        today = _time(now_ms // HOUR_MS).replace(hour=0)
+        days = {today - timedelta(days=back): HourCounts() for back in range(DAYS - 1, -1, -1)}
+        for hour, counts in self._hours.items():
+            day = days.get(_time(hour).replace(hour=0))
+            if day is not None:
+                day.admitted += counts.admitted
+                day.rejected += counts.rejected
+                day.waited += counts.waited
+        return list(days.items())
+
+
+def _time(hour: int) -> datetime:
+    return datetime.fromtimestamp(hour * 3600, UTC)

@@ -1,0 +1,88 @@
+"""The overview: who is limited, who comes close, what is in flight, and what has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from zae_limiter_dashboard.rows import (
+    LevelRow,
+    LimitedBucket,
+    debts,
+    in_flight,
+    limited_buckets,
+)
+from zae_limiter_dashboard.selection import SHOWN, Selection
+from zae_limiter_ops.cli.shared.formatting import LEVELS
+
+if TYPE_CHECKING:
+    from zae_limiter_dashboard.store import Watched
+
+
+class LimitedLine(NamedTuple):
+    """A limited bucket with the configuration level of its limits.
+
+    ``refused_by`` is the parent if the bucket itself holds enough and its parent does not.
+    """
+
+    bucket: LimitedBucket
+    level: str
+    refused_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The live part of the overview. Each list is cut; the counts are those of all rows."""
+
+    limited: tuple[LimitedLine, ...]
+    limited_count: int
+    limited_now: int
+    close: tuple[LevelRow, ...]
+    close_count: int
+    in_flight: tuple[LevelRow, ...]
+    in_flight_count: int
+    debts: tuple[LevelRow, ...]
+    debt_count: int
+
+    @property
+    def shown_buckets(self) -> int:
+        """The number of buckets that a refresh reads."""
+        rows = [line.bucket.row for line in self.limited]
+        return len({row.bucket for row in (*rows, *self.close, *self.in_flight, *self.debts)})
+
+
+def overview_of(chosen: Selection, fresh: list[LevelRow], watched: Watched) -> Overview:
+    """Return the overview with levels that were read now."""
+    by_name = {(row.bucket, row.limit_name): row for row in fresh}
+
+    def renewed(rows: list[LevelRow]) -> list[LevelRow]:
+        found = [by_name.get((row.bucket, row.limit_name)) for row in rows]
+        return [row for row in found if row is not None]
+
+    limited = limited_buckets(renewed(chosen.limited))
+    return Overview(
+        limited=tuple(_line(each, watched) for each in limited),
+        limited_count=chosen.counts[0],
+        limited_now=max(
+            sum(each.row.is_limited for each in limited),
+            chosen.limited_now if chosen.counts[0] > SHOWN else 0,
+        ),
+        close=tuple(renewed(chosen.close)),
+        close_count=chosen.counts[1],
+        in_flight=tuple(in_flight(renewed(chosen.in_flight))),
+        in_flight_count=chosen.counts[2],
+        debts=tuple(debts(renewed(chosen.debts))),
+        debt_count=chosen.counts[3],
+    )
+
+
+def _line(limited: LimitedBucket, watched: Watched) -> LimitedLine:
+    entity_id, resource = limited.row.bucket
+    source = watched.source(entity_id, resource)
+    level = "passed by calls" if source is None else LEVELS.get(source.value, source.value)
+    refused_by = None
+    if not limited.row.is_limited:
+        entity = watched.entity(entity_id)
+        if entity is not None and entity.cascade:
+            refused_by = entity.parent_id
+    return LimitedLine(limited, level, refused_by)

@@ -1,0 +1,267 @@
+"""One limit of a bucket as the page shows it, computed from a state and a moment. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from zae_limiter.bucket import calculate_retry_after, refill_bucket
+from zae_limiter.models.bucket import BucketState
+from zae_limiter.models.timestamps import MILLI, iso_from_ms
+
+HOUR_MS = 3_600_000
+CLOSE_SHARE = 0.75  # of the capacity is used: the limit comes close
+
+
+class LevelRow(NamedTuple):
+    """One limit of a bucket at the moment ``now_ms``.
+
+    ``level_milli`` is the level at that moment, with the tokens that have accrued since the read.
+    ``drain_milli`` are the net millitokens that were consumed per second between two reads; None if
+    the bucket was read once only.
+    """
+
+    state: BucketState
+    now_ms: int
+    level_milli: int
+    drain_milli: float | None = None
+
+    @classmethod
+    def at(cls, state: BucketState, now_ms: int, drain_milli: float | None = None) -> LevelRow:
+        """Return the row of a state at a moment."""
+        return cls(state, now_ms, level_milli(state, now_ms), drain_milli)
+
+    @property
+    def bucket(self) -> tuple[str, str]:
+        """The entity and the resource."""
+        return self.state.entity_id, self.state.resource
+
+    @property
+    def entity_id(self) -> str:
+        return self.state.entity_id
+
+    @property
+    def resource(self) -> str:
+        return self.state.resource
+
+    @property
+    def limit_name(self) -> str:
+        return self.state.limit_name
+
+    @property
+    def level(self) -> int:
+        """The level in whole tokens, negative in debt."""
+        return self.level_milli // MILLI
+
+    @property
+    def debt(self) -> int:
+        """The tokens that are owed, rounded up."""
+        return max(0, -(self.level_milli // MILLI))
+
+    @property
+    def used_share(self) -> float:
+        """The used share of the capacity: 0 for a full bucket, 1 for an empty one, more in debt."""
+        return 1 - self.level_milli / self.state.capacity_milli
+
+    @property
+    def used_percent(self) -> int:
+        """The used share in percent, rounded down so that only an empty bucket has 100."""
+        return math.floor(self.used_share * 100)
+
+    @property
+    def bar(self) -> float:
+        """The length of the bar, from 0 to 100."""
+        return round(min(100.0, max(0.0, self.used_share * 100)), 1)
+
+    @property
+    def rejected(self) -> int:
+        """The calls that the bucket has rejected in the running hour."""
+        return self.state.rejected if self._is_this_hour else 0
+
+    @property
+    def asked(self) -> int:
+        """The largest rejected amount of this limit in the running hour."""
+        return self.state.asked if self._is_this_hour else 0
+
+    @property
+    def _is_this_hour(self) -> bool:
+        return self.state.last_refill_ms // HOUR_MS == self.now_ms // HOUR_MS
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether the limit bounds the calls in flight."""
+        return self.state.refill_amount_milli == 0
+
+    @property
+    def held_slots(self) -> int:
+        """The calls in flight, for a limit that bounds them."""
+        return self.state.capacity - self.level if self.is_concurrent else 0
+
+    @property
+    def paused_seconds(self) -> float:
+        """The remaining time of a pause; 0 if the bucket is not paused."""
+        until_ms = self.state.paused_until_ms
+        return 0.0 if until_ms is None else max(0, until_ms - self.now_ms) / 1000
+
+    @property
+    def fits_after_seconds(self) -> float:
+        """The time until the largest rejected amount, or one token, can be taken.
+
+        It is never shorter than a pause, and infinite if the amount exceeds the capacity.
+        """
+        wanted_milli = max(1, self.asked) * MILLI
+        if wanted_milli > self.state.capacity_milli:
+            return math.inf
+        return max(self._until(wanted_milli), self.paused_seconds)
+
+    @property
+    def retry_at(self) -> str | None:
+        """The moment at which the asked amount fits, as ISO text; None if that is now or never."""
+        seconds = self.fits_after_seconds
+        if not seconds or math.isinf(seconds):
+            return None
+        return iso_from_ms(self.now_ms + math.ceil(seconds * 1000))
+
+    @property
+    def full_after_seconds(self) -> float:
+        """The time until the bucket is full again, provided that nothing else is charged."""
+        return self._until(self.state.capacity_milli)
+
+    @property
+    def empty_after_seconds(self) -> float | None:
+        """The time until the limit is exhausted at the present rate; None if that never happens."""
+        if self.drain_milli is None or self.is_concurrent:
+            return None
+        refill = self.state.refill_amount_milli * 1000 / self.state.refill_period_ms
+        net = self.drain_milli - refill
+        if net <= 0:
+            return None
+        return max(0, self.level_milli) / net
+
+    @property
+    def slots_expire_seconds(self) -> float | None:
+        """The time until the first held slot expires unless it is renewed."""
+        moment_ms = self.state.slots_expire_ms
+        return None if moment_ms is None else max(0, moment_ms - self.now_ms) / 1000
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether calls are rejected now: by a pause, a debt, or a level below the asked amount."""
+        if self.paused_seconds or self.level_milli < 0:
+            return True
+        return self.rejected > 0 and self.asked > 0 and self.level < self.asked
+
+    @property
+    def is_close(self) -> bool:
+        """Whether most of the limit is used."""
+        return self.used_share >= CLOSE_SHARE
+
+    @property
+    def condition(self) -> str:
+        """One word about the limit, so that no colour is needed to read it."""
+        if self.paused_seconds:
+            return "paused"
+        if self.level_milli < 0:
+            return "debt"
+        if self.is_limited:
+            return "limited"
+        return "close" if self.is_close else "ok"
+
+    def _until(self, level: int) -> float:
+        missing = level - self.level_milli
+        if self.is_concurrent:
+            return (self.slots_expire_seconds or 1.0) if missing > 0 else 0.0
+        state = self.state
+        return calculate_retry_after(missing, state.refill_amount_milli, state.refill_period_ms)
+
+
+def level_milli(state: BucketState, now_ms: int) -> int:
+    """Return the level of a state at a later moment; held slots stay held."""
+    if state.tokens_milli == state.capacity_milli:
+        return state.tokens_milli
+    return refill_bucket(
+        state.tokens_milli,
+        state.last_refill_ms,
+        now_ms,
+        state.capacity_milli,
+        state.refill_amount_milli,
+        state.refill_period_ms,
+    ).new_tokens_milli
+
+
+class LimitedBucket(NamedTuple):
+    """A bucket that rejects calls, with the limit that is to blame and the end of it."""
+
+    row: LevelRow
+    rejected: int
+
+    @property
+    def reason(self) -> str:
+        """The condition of the limit in words."""
+        return {
+            "paused": "paused by hand or by a provider",
+            "debt": "in debt: the level must come back to 0",
+            "limited": "too few tokens for the calls that were rejected",
+        }.get(self.row.condition, "rejected earlier in this hour; it fits now")
+
+
+def limited_buckets(rows: Iterable[LevelRow]) -> list[LimitedBucket]:
+    """Return a line for each bucket that rejects calls or has rejected some in this hour.
+
+    Buckets that reject now come first, then those with the most rejections. Of several limits the
+    one with the longest wait is shown.
+    """
+    by_bucket: dict[tuple[str, str], list[LevelRow]] = {}
+    for row in rows:
+        by_bucket.setdefault(row.bucket, []).append(row)
+    found = []
+    for limits in by_bucket.values():
+        blamed = max(
+            limits, key=lambda row: (row.is_limited, row.asked > 0, row.fits_after_seconds)
+        )
+        found.append(LimitedBucket(blamed, blamed.rejected))
+    return sorted(
+        found, key=lambda each: (not each.row.is_limited, -each.rejected, each.row.bucket)
+    )
+
+
+def first_to_be_exhausted(rows: Iterable[LevelRow]) -> list[LevelRow]:
+    """Sort limits that come close: soonest exhausted first, then the most used."""
+
+    def rank(row: LevelRow) -> tuple[float, float, tuple[str, str]]:
+        seconds = row.empty_after_seconds
+        return (math.inf if seconds is None else seconds, -row.used_share, row.bucket)
+
+    return sorted(rows, key=rank)
+
+
+def in_flight(rows: Iterable[LevelRow]) -> list[LevelRow]:
+    """Return the limits with held slots, soonest expiry first."""
+    held = [row for row in rows if row.held_slots]
+    return sorted(held, key=lambda row: (row.slots_expire_seconds or math.inf, row.bucket))
+
+
+def debts(rows: Iterable[LevelRow]) -> list[LevelRow]:
+    """Return the limits in debt, the largest debt first."""
+    return sorted((row for row in rows if row.debt), key=lambda row: (-row.debt, row.bucket))
+
+
+# The columns by which the rows of a resource are sorted; the most urgent rows come first. Rows with
+# equal values stay in the order of their names.
+SORTS: dict[str, Callable[[LevelRow], float]] = {
+    "used": lambda row: row.level_milli / row.state.capacity_milli,
+    "wait": lambda row: -row.fits_after_seconds,
+    "rejected": lambda row: -row.rejected,
+    "level": lambda row: row.level_milli,
+    "name": lambda row: 0,
+}
+DEFAULT_SORT = "used"
+
+
+def matching(rows: Sequence[LevelRow], search: str) -> Sequence[LevelRow]:
+    """Return the rows whose entity contains a text, without regard to case."""
+    wanted = search.strip().casefold()
+    if not wanted:
+        return rows
+    return [row for row in rows if wanted in row.state.entity_id.casefold()]

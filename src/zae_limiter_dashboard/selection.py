@@ -1,0 +1,53 @@
+"""The rows of the overview, chosen from all rows. Pure, and made once for each board."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zae_limiter_dashboard.rows import (
+    LevelRow,
+    debts,
+    first_to_be_exhausted,
+    in_flight,
+    limited_buckets,
+)
+
+SHOWN = 15  # rows of each list
+
+
+class Selection(NamedTuple):
+    """The rows that an overview is made of, chosen from the board."""
+
+    limited: list[LevelRow]
+    close: list[LevelRow]
+    in_flight: list[LevelRow]
+    debts: list[LevelRow]
+    counts: tuple[int, int, int, int]
+    limited_now: int
+
+    @property
+    def rows(self) -> list[LevelRow]:
+        return [*self.limited, *self.close, *self.in_flight, *self.debts]
+
+
+def select(noteworthy: Sequence[LevelRow]) -> Selection:
+    """Choose the rows of each list. A limit that rejects calls is not listed as close, too."""
+    refusing = [row for row in noteworthy if row.rejected or row.is_limited]
+    limited = limited_buckets(refusing)
+    shown = {each.row.bucket for each in limited[:SHOWN]}
+    are_limited = {each.row.bucket for each in limited}
+    close = first_to_be_exhausted(
+        row
+        for row in noteworthy
+        if row.is_close and row.bucket not in are_limited and not row.is_concurrent
+    )
+    held, owed = in_flight(noteworthy), debts(noteworthy)
+    return Selection(
+        [row for row in refusing if row.bucket in shown],
+        close[:SHOWN],
+        held[:SHOWN],
+        owed[:SHOWN],
+        (len(limited), len(close), len(held), len(owed)),
+        sum(each.row.is_limited for each in limited),
+    )

@@ -1,0 +1,100 @@
+"""Templates and the forms in which they show values."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from zae_limiter_ops.cli.shared.formatting import (
+    describe_limits,
+    format_duration,
+    format_number,
+    format_rate,
+    format_time,
+)
+
+if TYPE_CHECKING:
+    from zae_limiter.models.audit import AuditEvent
+
+
+def environment() -> Environment:
+    """Return the templates; every value is escaped, and an unknown name is an error."""
+    env = Environment(
+        loader=PackageLoader("zae_limiter_dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters.update(
+        number=format_number,
+        duration=duration,
+        time=format_time,
+        clock=clock_time,
+        limits=describe_limits,
+        rate=format_rate,
+        anchor=anchor,
+        action=action_text,
+        details=details_text,
+        svg=Markup,  # of reports.usage_svg, which escapes the texts in it
+    )
+    return env
+
+
+def duration(seconds: float | None) -> str:
+    """Return ``3 min 20 s``, in whole seconds above one; an empty text for None."""
+    if seconds is None:
+        return ""
+    if 1 <= seconds < 60 and not math.isinf(seconds):
+        return f"{math.ceil(seconds)} s"
+    return format_duration(seconds)
+
+
+def clock_time(now_ms: int) -> str:
+    """Return the time of a day, to the second."""
+    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%H:%M:%S") + "Z"
+
+
+def anchor(*names: str) -> str:
+    """Return an id for an element that stays the same from one refresh to the next."""
+    return "r" + hashlib.sha256("\0".join(names).encode()).hexdigest()[:12]
+
+
+def action_text(action: str) -> str:
+    """Return ``limits set`` for ``limits_set``."""
+    return action.replace("_", " ")
+
+
+def details_text(event: AuditEvent) -> str:
+    """Return the details of an event in a line."""
+    parts = []
+    for key, value in event.details.items():
+        if key == "limits":
+            parts.append(_limits_text(value))
+        elif key == "previous":
+            if isinstance(value, dict) and value.get("limits"):
+                parts.append(f"before: {_limits_text(value['limits'])}")
+        elif value not in (None, False, {}, [], ""):
+            parts.append(f"{key.replace('_', ' ')} {_value_text(value)}")
+    return "; ".join(parts)
+
+
+def _limits_text(limits: Any) -> str:
+    from zae_limiter.exceptions import ValidationError
+    from zae_limiter.models.limit import Limit
+
+    try:
+        return describe_limits(Limit.from_dict(each) for each in limits)
+    except (ValidationError, TypeError):  # of another version
+        return str(limits)
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {amount}" for name, amount in value.items())
+    return str(value)

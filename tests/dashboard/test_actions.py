@@ -1,0 +1,176 @@
+"""Changes: previewed, confirmed, logged, and never over somebody else's."""
+
+import html
+import re
+import shlex
+
+import pytest
+
+from zae_limiter import Limit
+from zae_limiter.naming import process_author
+from zae_limiter_ops.cli.app import app
+
+
+def fields_of(text):
+    """Return the hidden fields of a preview."""
+    found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', text)
+    return {name: html.unescape(value) for name, value in found}
+
+
+def command_of(text):
+    return shlex.split(
+        html.unescape(re.search(r"<pre><code>(.*?)</code></pre>", text, re.DOTALL)[1])
+    )
+
+
+def preview(client, name, **fields):
+    status, text = client.post(f"actions/{name}", step="preview", **fields)
+    assert status == 200, text
+    return text
+
+
+def confirm(client, name, text):
+    status, text = client.post(f"actions/{name}", step="confirm", **fields_of(text))
+    assert status == 200, text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "command"),
+    [
+        ("pause", {"seconds": "30"}, "bucket pause acme-web gpt-4 30"),
+        ("pause", {"seconds": "0"}, "bucket pause acme-web gpt-4 0"),
+        ("top-up", {"amounts": "rpd=2"}, "bucket top-up acme-web gpt-4 -a rpd=2"),
+        ("reset", {}, "bucket reset acme-web gpt-4 --yes"),
+        (
+            "set-limits",
+            {"limits": "rpd:99/day", "before": ""},
+            "entity set-limits acme-web --resource gpt-4 -l rpd:99/day",
+        ),
+        (
+            "set-parent",
+            {"parent": "globex", "cascade": "on"},
+            "entity set-parent acme-web globex --cascade --force",
+        ),
+        ("set-parent", {"parent": ""}, "entity set-parent acme-web --none"),
+    ],
+)
+def test_a_preview_changes_nothing_and_names_the_command(page, name, fields, command):
+    before = page.repository.get_audit_events()
+    text = preview(page.client(), name, entity="acme-web", resource="gpt-4", **fields)
+    words = command_of(text)
+    assert words == ["zae-limiter", *command.split()]
+    assert page.repository.get_audit_events() == before
+    # The command line takes it as it stands.
+    context = app.make_context("zae-limiter", words[1:], resilient_parsing=False)
+    group = app.get_command(context, words[1])
+    command_class = group.get_command(context, words[2])
+    command_class.make_context(words[2], words[3:], parent=context)
+
+
+def test_a_confirmed_pause_is_logged_with_the_user_of_the_system(page):
+    client = page.client()
+    text = preview(client, "pause", entity="acme-web", resource="gpt-4", seconds="120")
+    assert "is paused" in confirm(client, "pause", text)
+    event = page.repository.get_audit_events("acme-web")[0]
+    assert (event.action, event.principal) == ("bucket_paused", process_author())
+    assert "paused" in client.page("entity/live", id="acme-web")
+    text = preview(client, "pause", entity="acme-web", resource="gpt-4", seconds="0")
+    confirm(client, "pause", text)
+    assert page.repository.get_buckets("acme-web")[0].paused_until_ms is None
+
+
+def test_tokens_are_added_and_a_bucket_is_filled(page):
+    client = page.client()
+    text = preview(client, "top-up", entity="debtor", resource="gpt-4", amounts="tpd=350")
+    assert "-300" in text
+    confirm(client, "top-up", text)
+    assert page.repository.get_bucket("debtor", "gpt-4", "tpd").tokens >= 49
+    confirm(client, "reset", preview(client, "reset", entity="debtor", resource="gpt-4"))
+    assert page.repository.get_bucket("debtor", "gpt-4", "tpd").tokens == 1000
+
+
+@pytest.mark.parametrize(
+    ("level", "stored"),
+    [
+        ({"entity": "", "resource": ""}, lambda repo: repo.get_system_defaults()[0]),
+        ({"entity": "", "resource": "gpt-4"}, lambda repo: repo.get_resource_defaults("gpt-4")),
+        ({"entity": "acme", "resource": "gpt-4"}, lambda repo: repo.get_limits("acme", "gpt-4")),
+        ({"entity": "acme", "resource": ""}, lambda repo: repo.get_limits("acme")),
+    ],
+)
+def test_limits_of_every_level_are_edited(page, level, stored):
+    client = page.client()
+    form = client.page("actions/set-limits", **level)
+    fields = fields_of(form) | {"limits": "rpd:7/day\nparallel:3/concurrent"}
+    fields.pop("step")
+    text = preview(client, "set-limits", **fields)
+    confirm(client, "set-limits", text)
+    assert stored(page.repository) == [Limit.per_day("rpd", 7), Limit.concurrent("parallel", 3)]
+
+
+def test_a_preview_of_defaults_counts_the_entities_that_it_touches(page):
+    client = page.client()
+    text = preview(client, "set-limits", entity="", resource="gpt-4", limits="rpd:7/day", before="")
+    assert "Touches 4 entities" in text  # acme has limits of its own
+    assert ">acme</a>" not in text
+
+
+def test_limits_that_somebody_else_has_changed_are_not_overwritten(page):
+    client = page.client()
+    form = client.page("actions/set-limits", entity="", resource="gpt-4")
+    fields = fields_of(form) | {"limits": "rpd:7/day"}
+    fields.pop("step")
+    text = preview(client, "set-limits", **fields)
+    theirs = [Limit.per_day("rpd", 500)]
+    page.repository.set_resource_defaults("gpt-4", theirs, principal="mia")
+    status, text = client.post("actions/set-limits", step="confirm", **fields_of(text))
+    assert status == 409
+    assert "mia" in text
+    assert "rpd 500/day" in text
+    assert page.repository.get_resource_defaults("gpt-4") == theirs
+    # The typed text is kept, and may be confirmed against the limits that are stored now.
+    again = fields_of(text) | {"limits": "rpd:7/day"}
+    again.pop("step")
+    confirm(client, "set-limits", preview(client, "set-limits", **again))
+    assert page.repository.get_resource_defaults("gpt-4") == [Limit.per_day("rpd", 7)]
+
+
+def test_a_parent_that_was_changed_meanwhile_is_not_overwritten(page):
+    client = page.client()
+    text = preview(client, "set-parent", entity="acme-web", parent="globex", cascade="on")
+    page.repository.set_parent("acme-web", "initech")
+    status, text = client.post("actions/set-parent", step="confirm", **fields_of(text))
+    assert status == 400
+    assert "changed meanwhile" in text
+    assert page.repository.get_entity("acme-web").parent_id == "initech"
+    confirm(client, "set-parent", preview(client, "set-parent", entity="acme-web", parent=""))
+    assert page.repository.get_entity("acme-web").parent_id is None
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("pause", {"seconds": "601"}),
+        ("pause", {"seconds": "long"}),
+        ("top-up", {"amounts": ""}),
+        ("top-up", {"amounts": "rpd=-5"}),
+        ("set-limits", {"limits": "rpd"}),
+        ("set-limits", {"limits": ""}),
+        ("reset", {"entity": ""}),
+        ("reset", {"resource": "#"}),
+        ("nonsense", {}),
+    ],
+)
+def test_a_wrong_value_is_told(page, name, fields):
+    fields = {"entity": "acme-web", "resource": "gpt-4", **fields}
+    status, _ = page.client().post(f"actions/{name}", step="preview", **fields)
+    assert status == 400
+
+
+def test_an_entity_that_does_not_exist_has_no_parent_to_set(page):
+    status, text = page.client().post(
+        "actions/set-parent", step="preview", entity="nobody", parent="acme"
+    )
+    assert status == 404
+    assert "does not exist" in text

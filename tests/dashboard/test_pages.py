@@ -1,0 +1,190 @@
+"""What the pages show, on a real store."""
+
+import csv
+import json
+import threading
+
+import pytest
+
+from tests.dashboard.conftest import HOSTILE, fill
+from zae_limiter import Limit, RateLimitExceeded, SyncRepository
+from zae_limiter.exceptions import RateLimiterUnavailable
+
+MANIFEST = "resources:\n  gpt-4:\n    limits:\n      rpd: 20/day\n"
+
+
+def test_the_overview_shows_who_is_limited_and_by_which_limit(page):
+    other = SyncRepository.open("default", url=f"sqlite:///{page.repository.stack_name}")
+    from zae_limiter import SyncRateLimiter
+
+    limiter = SyncRateLimiter(other)
+    for _ in range(3):
+        with pytest.raises(RateLimitExceeded), limiter.acquire("acme-web", "gpt-4", {"rpd": 3}):
+            pass
+    other.close()  # stores its counts
+    text = page.client().page("overview")
+    assert "acme-web" in text
+    assert "resource defaults" in text
+    assert "asked for 3" in text
+    assert "in debt" in text
+    assert "debtor" in text
+
+
+def test_an_id_with_markup_is_shown_as_text(page):
+    client = page.client()
+    for path, query in (
+        ("overview", {}),
+        ("resource", {"name": "gpt-4", "sort": "name"}),
+        ("resource", {"name": "gpt-4", "q": HOSTILE}),
+        ("entity", {"id": HOSTILE}),
+        ("entity/explain", {"id": HOSTILE, "resource": "gpt-4"}),
+        ("find", {"q": "<img"}),
+        ("usage", {"resource": "gpt-4"}),
+        ("actions/pause", {"entity": HOSTILE, "resource": "gpt-4"}),
+    ):
+        text = client.page(path, **query)
+        assert "<img" not in text, path
+        assert "&lt;img" in text, path
+
+
+@pytest.mark.parametrize("sort", ["used", "name", "wait", "rejected", "level", "nonsense"])
+def test_a_resource_is_sorted_and_searched_on_the_server(page, sort):
+    text = page.client().page("resource", name="gpt-4", sort=sort, q="ACME", page="7")
+    assert "acme-web" in text
+    assert "close-1" not in text
+    assert "Page 1 of 1" in text
+
+
+def test_very_many_rows_come_in_pages(page):
+    for number in range(60):
+        page.limiter.set_limits(f"k{number:02d}", [Limit.per_day("rpd", 10)], "many")
+        with page.limiter.acquire(f"k{number:02d}", "many", {"rpd": 1}):
+            pass
+    client = page.client()
+    first = client.page("resource", name="many", sort="name")
+    assert "Page 1 of 2" in first
+    assert "k49" in first
+    assert "k50" not in first
+    assert "k50" in client.page("resource", name="many", sort="name", page="2")
+
+
+def test_an_entity_shows_its_limits_relatives_and_changes(page):
+    text = page.client().page("entity", id="acme-web")
+    assert "resource defaults" in text
+    assert "charged as well" in text
+    assert "entity created" in text
+    assert "<svg" in text
+    assert "acme-web" in page.client().page("entity", id="acme")  # its child
+
+
+def test_a_call_that_is_typed_in_is_explained(page):
+    client = page.client()
+    text = client.page("entity/explain", id="acme-web", resource="gpt-4", amounts="rpd=1")
+    assert "limited" in text
+    assert "zae-limiter explain acme-web gpt-4 -c rpd=1" in text
+    text = client.page("entity/explain", id="acme-web", resource="gpt-4", amounts="tpd=1 rpd=x")
+    assert "NAME=AMOUNT" in text
+
+
+def test_a_manifest_is_planned_and_its_problems_are_told(page):
+    client = page.client()
+    status, text = client.post("manifest", text=MANIFEST)
+    assert status == 200
+    assert "~ update" in text
+    status, text = client.post("manifest", text="resources: 5")
+    assert status == 200
+    assert "has problems" in text
+    assert page.repository.get_resource_defaults("gpt-4") == [
+        Limit.per_day("rpd", 10),
+        Limit.per_day("tpd", 1000),
+    ]
+
+
+def test_a_named_manifest_is_compared(serve, tmp_path):
+    file = tmp_path / "limits.yaml"
+    file.write_text(MANIFEST)
+    page = serve(manifest=file)
+    assert "gpt-4" in page.client().page("manifest", named="1")
+    file.unlink()
+    assert page.client().get("/n/default/manifest?named=1")[0] == 400
+
+
+def test_usage_is_exported(page):
+    client = page.client()
+    lines = list(csv.DictReader(client.page("usage.csv").splitlines()))
+    assert {line["entity_id"] for line in lines} >= {"acme-web", "close-1"}
+    document = json.loads(client.page("usage.json", by="rpd", resource="gpt-4"))
+    assert document["by"] == "rpd"
+    assert document["consumers"][0]["entity_id"] == "acme-web"
+
+
+def test_every_namespace_has_pages_of_its_own(page):
+    page.repository.register_namespace("other")
+    client = page.client()
+    assert "/n/other/overview" in client.page("namespaces")
+    status, _, text = client.get("/n/other/overview")
+    assert status == 200
+    assert "acme-web" not in text
+
+
+def test_a_deleted_namespace_is_told_and_comes_back(page):
+    page.repository.register_namespace("short")
+    client = page.client()
+    assert client.get("/n/short/overview")[0] == 200
+    page.repository.delete_namespace("short")
+
+    def later():
+        return client.get("/n/short/overview")
+
+    status, _, text = eventually(later, lambda answer: answer[0] == 404)
+    assert status == 404
+    assert "does not exist" in text
+    _, _, live = client.get("/n/short/overview/live")
+    assert "does not exist" in live
+    page.repository.register_namespace("short")
+    assert eventually(later, lambda answer: answer[0] == 200)[0] == 200
+
+
+def test_a_store_that_is_down_is_told_and_comes_back(serve, url):
+    is_down = threading.Event()
+    is_down.set()
+
+    def open_store():
+        if is_down.is_set():
+            raise RateLimiterUnavailable("the store did not answer")
+        return SyncRepository.open("default", url=url)
+
+    page = serve(open_store)
+    fill(page.limiter)
+    client = page.client()
+    status, _, text = client.get("/n/default/overview")
+    assert status == 503
+    assert "did not answer" in text
+    assert "comes back by itself" in text
+    is_down.clear()
+    assert "debtor" in client.page("overview")
+
+
+def test_a_level_moves_from_one_refresh_to_the_next(page):
+    client = page.client()
+    assert "2 <span" in client.page("entity/live", id="close-1")
+    with page.limiter.acquire("close-1", "gpt-4", {"rpd": 1}):
+        pass
+    text = eventually(
+        lambda: client.page("entity/live", id="close-1"), lambda text: "1 <span" in text
+    )
+    assert "1 <span" in text
+
+
+def test_the_age_of_the_figures_is_shown(page):
+    assert "lists read" in page.client().page("overview/live")
+
+
+def eventually(look, is_wanted, seconds=20):
+    """Return the first answer that is wanted, or the last one."""
+    import time
+
+    until = time.monotonic() + seconds
+    while not is_wanted(found := look()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found

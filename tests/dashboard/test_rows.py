@@ -1,0 +1,188 @@
+"""What a row shows, from a state and a moment."""
+
+import math
+
+import pytest
+
+from zae_limiter import BucketState, Limit
+from zae_limiter.models.bucket import BucketEntry
+from zae_limiter_dashboard.board import Shelf
+from zae_limiter_dashboard.live import LiveParts
+from zae_limiter_dashboard.rows import (
+    LevelRow,
+    debts,
+    first_to_be_exhausted,
+    in_flight,
+    limited_buckets,
+    matching,
+)
+from zae_limiter_dashboard.selection import select
+
+NOW = 1_767_258_930_000
+MINUTE = Limit.per_minute("rpm", 60)
+
+
+def state(entity_id="key", tokens=60, limit=MINUTE, at_ms=NOW, **values):
+    return BucketState(
+        entity_id,
+        "gpt-4",
+        limit.name,
+        tokens * 1000,
+        at_ms,
+        limit.capacity_milli,
+        limit.refill_amount_milli,
+        limit.refill_period_ms,
+        **values,
+    )
+
+
+def test_a_level_rises_with_time():
+    row = LevelRow.at(state(tokens=0), NOW + 30_000)
+    assert (row.level, row.used_percent, row.bar) == (30, 50, 50.0)
+    assert LevelRow.at(state(tokens=0), NOW + 90_000).level == 60
+
+
+def test_only_an_empty_bucket_is_used_by_100_percent():
+    almost = LevelRow.at(state(tokens=1, limit=Limit.per_minute("tpm", 1000)), NOW)
+    assert almost.used_percent == 99
+    assert LevelRow.at(state(tokens=-6), NOW).used_percent == 110
+
+
+@pytest.mark.parametrize(
+    ("values", "condition"),
+    [
+        ({}, "ok"),
+        ({"tokens": 10}, "close"),
+        ({"tokens": 0, "rejected": 3, "asked": 1}, "limited"),
+        ({"tokens": 10, "rejected": 3, "asked": 5}, "close"),
+        ({"tokens": -1}, "debt"),
+        ({"paused_until_ms": NOW + 1000}, "paused"),
+        ({"paused_until_ms": NOW - 1000}, "ok"),
+    ],
+)
+def test_the_condition_of_a_limit_in_a_word(values, condition):
+    row = LevelRow.at(state(**values), NOW)
+    assert row.condition == condition
+    assert row.is_limited == (condition in ("limited", "debt", "paused"))
+
+
+def test_the_wait_is_for_the_largest_rejected_amount():
+    row = LevelRow.at(state(tokens=10, rejected=1, asked=30), NOW)
+    assert row.fits_after_seconds == 20
+    assert row.retry_at == "2026-01-01T09:15:50Z" or row.retry_at.startswith("2026-01-01T09:15:50")
+    never = LevelRow.at(state(tokens=10, rejected=1, asked=61), NOW)
+    assert math.isinf(never.fits_after_seconds)
+    assert never.retry_at is None
+
+
+def test_rejections_of_an_earlier_hour_are_gone():
+    row = LevelRow.at(state(tokens=0, rejected=3, asked=1), NOW + 3_600_000)
+    assert (row.rejected, row.asked, row.is_limited) == (0, 0, False)
+
+
+def test_exhaustion_follows_from_the_net_rate():
+    row = LevelRow.at(state(tokens=30), NOW, drain_milli=3000.0)
+    assert row.empty_after_seconds == 15  # 3 a second are taken, 1 comes back
+    assert LevelRow.at(state(tokens=30), NOW, drain_milli=500.0).empty_after_seconds is None
+    soon = LevelRow.at(state("b", tokens=5), NOW, drain_milli=3000.0)
+    assert first_to_be_exhausted([row, soon]) == [soon, row]
+
+
+def test_slots_are_in_flight_by_their_first_expiry():
+    limit = Limit.concurrent("parallel", 5)
+    late = LevelRow.at(state("a", 3, limit, slots_expire_ms=NOW + 50_000), NOW)
+    soon = LevelRow.at(state("b", 1, limit, slots_expire_ms=NOW + 5_000), NOW)
+    free = LevelRow.at(state("c", 5, limit), NOW)
+    assert in_flight([late, soon, free]) == [soon, late]
+    assert (soon.held_slots, soon.slots_expire_seconds) == (4, 5.0)
+
+
+def test_of_several_limits_the_one_to_blame_is_shown():
+    rows = [
+        LevelRow.at(state(tokens=60, rejected=4), NOW),
+        LevelRow.at(state(tokens=0, rejected=4, asked=2, limit=Limit.per_minute("tpm", 60)), NOW),
+        LevelRow.at(state("other", rejected=9, asked=1), NOW),
+    ]
+    first, second = limited_buckets(rows)
+    assert (first.row.limit_name, first.rejected) == ("tpm", 4)
+    assert (second.row.entity_id, second.row.is_limited) == ("other", False)
+    assert debts(rows) == []
+
+
+def test_a_search_ignores_case():
+    rows = [LevelRow.at(state("Acme-Web"), NOW), LevelRow.at(state("globex"), NOW)]
+    assert [row.entity_id for row in matching(rows, " acme ")] == ["Acme-Web"]
+    assert matching(rows, "") == rows
+
+
+def test_a_limited_bucket_is_not_listed_as_close_too():
+    rows = [
+        LevelRow.at(state(tokens=0, rejected=1, asked=1), NOW),
+        LevelRow.at(state("near", tokens=5), NOW),
+    ]
+    chosen = select(rows)
+    assert [row.entity_id for row in chosen.limited] == ["key"]
+    assert [row.entity_id for row in chosen.close] == ["near"]
+    assert chosen.counts == (1, 1, 0, 0)
+
+
+def entry(entity_id, revision, read, **values):
+    def states(now_ms):
+        read.append(entity_id)
+        return [state(entity_id, at_ms=now_ms, **values)]
+
+    return BucketEntry(entity_id, "gpt-4", revision, states)
+
+
+def test_an_unchanged_bucket_is_decoded_once():
+    shelf, read = Shelf(), []
+    for second in range(3):
+        shelf.begin()
+        shelf.add(
+            [entry("a", 1, read, tokens=0), entry("b", second, read), entry("c", None, read)],
+            NOW + second * 1000,
+        )
+        shelf.end()
+    assert sorted(read) == ["a", "b", "b", "b", "c", "c", "c"]
+    board = shelf.board(NOW, complete=True, seconds=0.0)
+    rows, noteworthy = board.rows, board.noteworthy
+    assert board.bucket_counts == {"gpt-4": 3}
+    assert [row.entity_id for row in rows] == ["a", "b", "c"]
+    assert rows[0].level == 2  # it has refilled since
+    assert [row.entity_id for row in noteworthy] == ["a"]
+
+
+def test_a_bucket_that_is_gone_is_dropped():
+    shelf, read = Shelf(), []
+    for names in ("ab", "b"):
+        shelf.begin()
+        shelf.add([entry(name, 1, read) for name in names], NOW)
+        shelf.end()
+    assert [row.entity_id for row in shelf.board(NOW, complete=True, seconds=0.0).rows] == ["b"]
+
+
+def test_a_rate_follows_from_two_reads():
+    shelf, read = Shelf(), []
+    for second, consumed in ((0, 0), (2, 10_000)):
+        shelf.begin()
+        values = {"total_consumed_milli": consumed, "tokens": 40}
+        shelf.add([entry("a", second, read, **values)], NOW + second * 1000)
+        shelf.end()
+    (row,) = shelf.board(NOW, complete=True, seconds=0.0).rows
+    assert row.drain_milli == 5000.0
+    assert row.empty_after_seconds == 10.0
+
+
+def test_any_number_of_tabs_cost_one_refresh():
+    clock, rendered = [0.0], []
+    parts = LiveParts(lambda: clock[0])
+
+    def render():
+        rendered.append(clock[0])
+        return str(len(rendered))
+
+    assert [parts.get("/a", render) for _ in range(5)] == ["1"] * 5
+    clock[0] = 2.0
+    assert parts.get("/a", render) == "2"
+    parts.clear()
+    assert parts.get("/a", render) == "3"
