@@ -178,8 +178,10 @@ class WriteLoop:
         self, write: PlannedWrite, known: KnownBucket, run: GroupRun, carried: CarriedTally
     ) -> FreshBucket:
         """Send one write, and learn from the item that the answer shows."""
-        clamp_moves = sum(move.put is not None for move in write.moves)
-        self._counters.write(len(write.moves) - clamp_moves, clamp_moves)
+        counters = self._counters
+        counters.writes.add()
+        for move in write.moves:
+            (counters.plain_moves if move.put is None else counters.clamp_moves).add()
         takes_counts = not write.tally.is_empty
         carried.is_sent = carried.is_sent or takes_counts
         try:
@@ -190,7 +192,7 @@ class WriteLoop:
                 item = self._write_turning(write, run)
         except ConditionFailed as refused:
             carried.is_sent = carried.is_sent and not takes_counts
-            self._counters.add(refused_writes=1)
+            counters.add(refused_writes=1)
             return self._cache.store_authoritative(
                 run.shard_id, refused.item, run.now_ms, known.bucket, in_full=write.structural
             )
@@ -264,16 +266,16 @@ class WriteLoop:
 
     def _count(self, run: GroupRun) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
-        granted = rejected = failed = settlements = 0
+        counters = self._counters
         for pending, outcome in run.decided():
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
-                settlements += 1
+                counters.settlements.add()
             elif isinstance(outcome, Applied):
-                granted += 1
+                counters.granted.add()
             elif isinstance(outcome, Rejected):
-                rejected += outcome.shard.n == 1
+                if outcome.shard.n == 1:
+                    counters.rejected.add()
             elif not isinstance(outcome, ShardMerged):
-                failed += 1
-        self._counters.decided(granted, rejected, failed, settlements)
+                counters.failed.add()
