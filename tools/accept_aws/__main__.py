@@ -28,8 +28,9 @@ from zae_limiter.exceptions import ZAELimiterError
 
 ROOT = Path(__file__).parents[2]
 COST = """\
-Expected cost: below 1 USD at the list prices of us-east-1. The suites send some 100,000 requests,
-about 0.10 USD on demand, and for an hour there are some tables, two functions, alarms and a bucket.
+Expected cost: below 1 USD by estimate, which nobody has checked on AWS. The suites send some
+100,000 requests on demand (https://aws.amazon.com/dynamodb/pricing/), and for an hour there are
+some tables, two functions, alarms and a bucket. All of it is deleted in the end, unless --keep.
 Expected time: 30 to 60 minutes."""
 
 STEPS = (

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from zae_limiter.admission.rebase import MAX_STORED
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.limit import Limit
+from zae_limiter.models.limit import MAX_LIMITS, Limit
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.world import API, USER, World
 
@@ -19,6 +21,11 @@ TPM = Limit.per_minute("tpm", 100)
 def amounts_of(name: str, amount: int) -> dict[str, Any]:
     """Return the amount of a limit whose name is made up, as keyword arguments."""
     return {name: amount}
+
+
+def many(prefix: str) -> list[Limit]:
+    """Return as many limits as a level may have."""
+    return [Limit.per_minute(f"{prefix}-{number}", 10) for number in range(MAX_LIMITS)]
 
 
 class LiveChangeContract(Contract):
@@ -190,3 +197,31 @@ class LiveChangeContract(Contract):
         await world.take(**amounts_of(names[-1], 1))
         await world.repo.set_limits(USER, [TEN], API)
         await world.take(rpm=10)
+
+    async def test_defaults_without_room_beside_those_in_force_are_refused_when_they_are_set(
+        self, world: World
+    ) -> None:
+        """Buckets in use would hold both, and there are too many buckets to look at."""
+        repo = world.repo
+        old, new = many("old"), many("new")
+        levels: list[Callable[..., Awaitable[bool]]] = [
+            repo.set_system_defaults,
+            partial(repo.set_resource_defaults, API),
+            partial(repo.set_limits, USER),
+        ]
+        for put in levels:
+            await put(old)
+            await world.take(**amounts_of("old-0", 10))
+            with pytest.raises(ValidationError, match="replace some of them now"):
+                await put(new)
+            await world.refusal(**amounts_of("old-0", 1))  # the limits in force are as before
+            assert not await put(new, if_missing=True)
+            assert await put([*old[:20], *new[:12]])  # 44 different ones
+            await world.take(**amounts_of("new-0", 10))
+            await world.refusal(**amounts_of("new-0", 1))
+            world.clock.advance(hours=2)
+            await put(old)
+        await repo.delete_limits(USER)
+        await repo.delete_resource_defaults(API)
+        with pytest.raises(ValidationError, match="replace some of them now"):
+            await repo.set_resource_defaults(API, new)  # those of the system are in force

@@ -234,6 +234,20 @@ class ManifestContract(Contract):
         gone = provisioner.diff(edited)[0]
         assert (gone.cause, gone.live, gone.principal) == (DriftCause.BY_HAND, None, "eve")
 
+    def test_limits_without_room_beside_those_that_they_replace_are_refused_by_the_plan(
+        self, world: World
+    ) -> None:
+        old, new = ({f"{name}-{number}": 10 for number in range(32)} for name in ("old", "new"))
+        provisioner = world.repo.provisioner("alice")
+        provisioner.apply(declare(resources={API: rates(**old)}))
+        refused = declare(resources={API: rates(**new)})
+        for refuse in (provisioner.plan, provisioner.apply):
+            with pytest.raises(ValidationError, match="replace some of them now") as caught:
+                refuse(refused)
+            assert caught.value.field == f"resource {API}"
+        some = {**dict(list(old.items())[:20]), **dict(list(new.items())[:12])}
+        assert provisioner.apply(declare(resources={API: rates(**some)})).updated == 1
+
     def test_live_buckets_follow(self, world: World) -> None:
         provisioner = world.repo.provisioner()
         provisioner.apply(declare(system=rates(rpm=10)))

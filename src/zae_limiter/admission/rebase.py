@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from zae_limiter.admission.image import (
     HOUR_MS,
@@ -18,7 +18,7 @@ from zae_limiter.admission.moves import rebase_move
 from zae_limiter.admission.shards.tree import Shard, effective
 from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.exceptions import ValidationError
-from zae_limiter.models.limit import CONCURRENT_PLACES
+from zae_limiter.models.limit import CONCURRENT_PLACES, Limit, places_of
 
 # The limits that one bucket may hold; one on calls in flight counts as CONCURRENT_PLACES. Some
 # writes name each of them, and DynamoDB takes 4,096 bytes and 300 operators in an expression:
@@ -158,6 +158,24 @@ def has_room(limits: Mapping[str, LimitState]) -> bool:
     """Tell whether one bucket may hold all these limits."""
     places = sum(CONCURRENT_PLACES if is_slots(state.rate) else 1 for state in limits.values())
     return places <= MAX_STORED
+
+
+def check_replacement(before: Iterable[Limit], after: Iterable[Limit]) -> None:
+    """Raise ValidationError if one bucket cannot hold the limits of a level and their successors.
+
+    Buckets in use hold the old limits until these are full and their hour of usage is over.
+    """
+    places: dict[str, int] = {}
+    for limit in (*before, *after):
+        places[limit.name] = max(places_of(limit), places.get(limit.name, 0))
+    if sum(places.values()) > MAX_STORED:
+        raise ValidationError(
+            "limits",
+            len(places),
+            f"are too many together with those that they replace: a bucket holds at most "
+            f"{MAX_STORED}, and the replaced ones leave it once they are full and their hour of "
+            "usage is over; replace some of them now and the others later",
+        )
 
 
 def too_many_stored(count: int) -> ValidationError:

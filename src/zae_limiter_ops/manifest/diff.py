@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from zae_limiter.admission.rebase import check_replacement
+from zae_limiter.exceptions import ValidationError
 from zae_limiter_ops.manifest.declarations import LimitsManifest
 from zae_limiter_ops.manifest.state import PENDING, PENDING_REGISTRATION, Managed
 from zae_limiter_ops.manifest.targets import (
@@ -87,6 +89,8 @@ class LimitsPlan:
     ) -> LimitsPlan:
         """Compare wanted settings with the managed state and the live settings."""
         changes = _changes(wanted, managed, live)
+        for change in changes:
+            _check_room(change)
         differing = sum(change.target in wanted for change in changes)
         adopted = sum(
             target not in managed.digests and setting.agrees(live.get(target))
@@ -192,6 +196,16 @@ class ApplyResult:
         if self.unfinished is not None:
             result["unfinished"] = self.unfinished._asdict()
         return result
+
+
+def _check_room(change: Change) -> None:
+    """Raise ValidationError if buckets may have no room for the limits before and after."""
+    if change.before is None or change.after is None:
+        return
+    try:
+        check_replacement(change.before.limits, change.after.limits)
+    except ValidationError as error:
+        raise ValidationError(str(change.target), error.value, error.reason) from None
 
 
 def _order(change: Change) -> tuple[int, str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zae_limiter.bounded_json import is_deeper, too_deep
 from zae_limiter.exceptions import ValidationError
 from zae_limiter.models.config import OnUnavailable
-from zae_limiter.models.limit import MAX_LIMITS
+from zae_limiter.models.limit import CONCURRENT_PLACES, MAX_LIMITS, places_of
 from zae_limiter.models.notation import parse_limit, parse_period
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
@@ -168,13 +168,18 @@ class _Reader:
         if value is None:
             return {}
         declared = self._mapping(value, path, None)
-        if len(declared) > MAX_LIMITS:
-            self.report(path, f"has {len(declared)} limits; at most {MAX_LIMITS} are possible")
         limits = {}
         for name, parameters in declared.items():
             limit = self._limit(name, parameters, (*path, name))
             if limit is not None:
                 limits[name] = limit
+        places = sum(places_of(limit.to_limit(name)) for name, limit in limits.items())
+        if max(len(declared), places) > MAX_LIMITS:
+            self.report(
+                path,
+                f"has {len(declared)} limits; at most {MAX_LIMITS} are possible, and one on calls "
+                f"in flight counts as {CONCURRENT_PLACES}",
+            )
         return limits
 
     def _limit(self, name: str, value: object, path: Path) -> LimitDecl | None:

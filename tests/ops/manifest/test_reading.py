@@ -289,3 +289,15 @@ def test_plain_data_is_read_without_yaml():
         "assert not {'yaml', 'click', 'botocore'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("slots", [8, 9])
+def test_limits_on_calls_in_flight_count_as_four(slots):
+    """As for every other way to set limits: the writes to a bucket must fit into a request."""
+    limits = {f"slots-{number}": {"concurrent": 5} for number in range(slots)}
+    document = {"system": {"limits": limits}}
+    if slots == 8:
+        assert len(LimitsManifest.from_dict(document).system.limits) == 8
+        return
+    with pytest.raises(ManifestError, match="one on calls in flight counts as 4"):
+        LimitsManifest.from_dict(document)

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zae_limiter._sync.repository.context import RepositoryMixin
 from zae_limiter.admission.in_force import InForce
+from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.config import (
     KEEP,
     ConfigSource,
@@ -18,7 +20,7 @@ from zae_limiter.models.config import (
     OutagePolicy,
     StoredLevel,
 )
-from zae_limiter.models.limit import Limit, check_limits, check_positive
+from zae_limiter.models.limit import MAX_LIMITS, Limit, check_limits, check_positive, places_of
 from zae_limiter.naming import (
     DEFAULT_RESOURCE,
     check_bool,
@@ -59,7 +61,11 @@ class LimitMethods(RepositoryMixin):
         """
         config = LevelConfig(check_limits(limits))
         check_entity_id(entity_id)
-        if check_resource_or_default(resource) != DEFAULT_RESOURCE and not if_missing:
+        if check_resource_or_default(resource) == DEFAULT_RESOURCE:
+            self._check_replacement(entity_id, resource, config.limits, if_missing)
+        elif not if_missing or (
+            not _fit_beside_any(config.limits) and self._get(entity_id, resource) is None
+        ):
             self._check_room(entity_id, resource, config.limits)
         stored = self._put(entity_id, resource, config, principal, if_missing)
         return stored.changed
@@ -71,6 +77,25 @@ class LimitMethods(RepositoryMixin):
         context = self._context
         image = context.engine.buckets.get(context.namespace_id, entity_id, resource, context.clock)
         under_limits(image, InForce(limits, ConfigSource.ENTITY, 1), context.clock())
+
+    def _check_replacement(
+        self, entity_id: str, resource: str, limits: tuple[Limit, ...], if_missing: bool
+    ) -> None:
+        """Raise if buckets may have no room for these limits beside those in force now.
+
+        Defaults concern too many buckets to look at.
+        """
+        if _fit_beside_any(limits):
+            return
+        from zae_limiter.admission.rebase import check_replacement
+
+        with suppress(RateLimiterUnavailable):  # a damaged level is written anew
+            before = self._get(entity_id, resource)
+            if before is not None and if_missing:
+                return
+            if before is None and resource and not entity_id:
+                before = self._get(NONE, NONE)
+            check_replacement(before.limits if before else (), limits)
 
     def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """Return the limits stored for exactly this entity and resource; an empty list if none."""
@@ -99,7 +124,9 @@ class LimitMethods(RepositoryMixin):
         anything has changed.
         """
         config = LevelConfig(check_limits(limits))
-        stored = self._put(NONE, check_resource(resource), config, principal, if_missing)
+        check_resource(resource)
+        self._check_replacement(NONE, resource, config.limits, if_missing)
+        stored = self._put(NONE, resource, config, principal, if_missing)
         return stored.changed
 
     def get_resource_defaults(self, resource: str) -> list[Limit]:
@@ -136,6 +163,7 @@ class LimitMethods(RepositoryMixin):
         else:
             policy = None if on_unavailable is None else OnUnavailable.parse(on_unavailable)
             config = LevelConfig(check_limits(limits), policy)
+        self._check_replacement(NONE, NONE, config.limits, if_missing)
         stored = self._put(NONE, NONE, config, principal, if_missing)
         self._context.cache.set_policy(self._context.namespace_id, stored.config.on_unavailable)
         return stored.changed
@@ -243,3 +271,10 @@ class LimitMethods(RepositoryMixin):
             self._context.cache.evict(self._context.namespace_id, entity_id)
         else:
             self._context.cache.clear()
+
+
+def _fit_beside_any(limits: tuple[Limit, ...]) -> bool:
+    """Tell whether a bucket has room for these limits beside those of any one level."""
+    from zae_limiter.admission.rebase import MAX_STORED  # not needed to open a repository
+
+    return sum(map(places_of, limits)) <= MAX_STORED - MAX_LIMITS

@@ -87,7 +87,7 @@ def new_paused_bucket(
         paused = image._replace(paused_until_ms=paused_until_ms)
         until_ms = expires_ms(paused, in_force, now_ms, usage_ms)
     rates = {key: state.rate for key, state in image.limits.items()}
-    origin, hour = new_origin(shard_id.number), now_ms // HOUR_MS
+    origin, hour = new_origin(), now_ms // HOUR_MS
     new_bucket = NewBucket(
         stored.key(*shard_id),
         stored.index_keys(*shard_id),

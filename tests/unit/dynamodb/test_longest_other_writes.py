@@ -1,0 +1,98 @@
+"""The longest expressions of writes to configuration, registries and usage rows fit as well.
+
+``test_longest_writes`` measures the writes to buckets.
+"""
+
+import pytest
+
+from tests.support.aws_rules.rules import violations
+from tests.unit.dynamodb.stored import BUCKET_ID, NOW_MS
+from zae_limiter import Limit, OnUnavailable
+from zae_limiter._async.engines.dynamodb.entities import MAX_ITEMS
+from zae_limiter.dynamodb.items import config_writes, configs, entity_items, keys, usage
+from zae_limiter.dynamodb.items import transact_items as actions
+from zae_limiter.dynamodb.items.attributes import n
+from zae_limiter.dynamodb.items.batches import BatchPlan
+from zae_limiter.dynamodb.items.entity_items import EntityItems
+from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.models.batch import MAX_CHANGES, ConfigBatch, LevelChange
+from zae_limiter.models.config import ConfigLevel, LevelConfig
+from zae_limiter.models.limit import MAX_LIMITS
+from zae_limiter.settings import MAX_SHARDS
+
+NAMESPACE = BUCKET_ID.namespace_id
+
+
+def limits(prefix):
+    return tuple(Limit.per_minute(f"{prefix}{number}", 10) for number in range(MAX_LIMITS))
+
+
+def counted(resources, count):
+    """Return the registry of resources, in which each is counted this often."""
+    registry = keys.entity_config_resources(NAMESPACE)
+    return {**registry.attributes, **{f"r_{name}": n(count) for name in resources}}
+
+
+def system_updates():
+    before = config_writes.encode(
+        NAMESPACE, ConfigLevel("", "r"), LevelConfig(limits("old"), OnUnavailable.BLOCK), "first"
+    )
+    for after in (
+        LevelConfig(limits("new"), OnUnavailable.ALLOW),
+        LevelConfig(limits("new")),
+        None,
+    ):
+        yield actions.update(config_writes.system_update(NAMESPACE, before, after, "second"))
+
+
+def entity_deletions():
+    resources = [f"model-{number}" for number in range(MAX_ITEMS)]
+    items = EntityItems(
+        None,
+        tuple(
+            config_writes.encode(
+                NAMESPACE, ConfigLevel("user", name), LevelConfig(limits("x")), "revision"
+            )
+            for name in resources
+        ),
+    )
+    for count in (1, 2):
+        yield from entity_items.deletions(NAMESPACE, items, counted(resources, count), 90)
+
+
+def batches():
+    """As many changes as one batch may have, which all change a registry."""
+    resources = [f"model-{number}" for number in range(MAX_CHANGES)]
+    levels = [ConfigLevel("user", name) for name in resources]
+    stored = {
+        configs.key(NAMESPACE, level): config_writes.encode(
+            NAMESPACE, level, LevelConfig(limits("x")), "revision"
+        )
+        for level in levels
+    }
+    for after, items in ((limits("x"), {}), ((), stored)):
+        for count in (1, 2):
+            batch = ConfigBatch.of([LevelChange(level, after) for level in levels], NOW_MS, None)
+            registry = counted(resources, count)
+            read = {**items, keys.entity_config_resources(NAMESPACE): registry}
+            yield from BatchPlan(NAMESPACE, batch, 90).actions(read, NOW_MS).actions
+
+
+def usage_rows():
+    """The last hours of all shards of a bucket, in one row."""
+    hours = [
+        OriginHour(f"{number}.origin", 5, {f"limit{each}": (7, 3) for each in range(44)}, 1)
+        for number in range(MAX_SHARDS)
+    ]
+    yield actions.update(usage.store(BUCKET_ID, hours[0], 99, hours[1:]))
+    yield actions.update(usage.announce(BUCKET_ID, 5, "0.origin", 99))
+
+
+@pytest.mark.parametrize(
+    "kind", [system_updates, entity_deletions, batches, usage_rows], ids=lambda kind: kind.__name__
+)
+def test_the_longest_expressions_fit(kind):
+    written = list(kind())
+    assert written
+    for action in written:
+        assert violations("TransactWriteItems", {"TransactItems": [action]}) == []
