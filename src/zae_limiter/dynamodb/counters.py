@@ -4,66 +4,70 @@ from __future__ import annotations
 
 from typing import Any
 
-from zae_limiter.concurrency.locks import SignalSafeLock
+from zae_limiter.concurrency.locks import LockFreeCount, SignalSafeLock
 from zae_limiter.models.backend import StoreStats
 
-_BREAKER = "breaker_"  # the names of counts that the circuit breaker keeps begin like this
-_NAMES: tuple[str, ...] = tuple(
-    name for name in StoreStats.__match_args__ if not name.startswith(_BREAKER)
+_RARE = (
+    "retries",
+    "refused_writes",
+    "unknown_writes",
+    "repeated_writes",
+    "groups",
+    "grouped",
+    "largest_group",
+    "lost_refunds",
+    "splits",
+    "merges",
+    "gathers",
 )
 
 
 class Counters:
-    """Counts that any thread may add to, by the names of ``StoreStats``."""
+    """Counts that any thread may add to, by the names of ``StoreStats``.
+
+    The attributes count events of every acquire. ``failed`` are charges without a decision: a
+    charge is granted, rejected or failed.
+    """
 
     def __init__(self) -> None:
-        self._counts: dict[str, int] = dict.fromkeys(_NAMES, 0)
+        self.calls = LockFreeCount()
+        self.granted = LockFreeCount()
+        self.rejected = LockFreeCount()
+        self.failed = LockFreeCount()
+        self.cached_rejections = LockFreeCount()
+        self.settlements = LockFreeCount()
+        self.writes = LockFreeCount()
+        self.plain_moves = LockFreeCount()
+        self.clamp_moves = LockFreeCount()
+        self._rare: dict[str, int] = dict.fromkeys(_RARE, 0)
         self._lock = SignalSafeLock()
 
     def add(self, **amounts: int) -> None:
-        """Count rare events; the methods below count those of every acquire, in less time."""
+        """Count rare events."""
         with self._lock:
-            counts = self._counts
             for name, amount in amounts.items():
-                counts[name] += amount
-
-    def call(self) -> None:
-        """Count a call of the store."""
-        with self._lock:
-            self._counts["calls"] += 1
-
-    def cached_rejection(self) -> None:
-        """Count a charge that was rejected without a call."""
-        with self._lock:
-            self._counts["charges"] += 1
-            self._counts["rejected"] += 1
-            self._counts["cached_rejections"] += 1
-
-    def write(self, plain_moves: int, clamp_moves: int) -> None:
-        """Count a write that is sent now."""
-        with self._lock:
-            counts = self._counts
-            counts["writes"] += 1
-            counts["plain_moves"] += plain_moves
-            counts["clamp_moves"] += clamp_moves
-
-    def decided(self, granted: int, rejected: int, failed: int, settlements: int) -> None:
-        """Count the charges of a group by their end, and its settlements."""
-        with self._lock:
-            counts = self._counts
-            counts["charges"] += granted + rejected + failed
-            counts["granted"] += granted
-            counts["rejected"] += rejected
-            counts["settlements"] += settlements
+                self._rare[name] += amount
 
     def group(self, size: int) -> None:
         """Count a write for several callers."""
         with self._lock:
-            self._counts["groups"] += 1
-            self._counts["grouped"] += size
-            self._counts["largest_group"] = max(self._counts["largest_group"], size)
+            self._rare["groups"] += 1
+            self._rare["grouped"] += size
+            self._rare["largest_group"] = max(self._rare["largest_group"], size)
 
     def read(self) -> StoreStats:
         """Return all counts. Takes no lock: a signal handler could not wait for it."""
-        counts: dict[str, Any] = self._counts.copy()
-        return StoreStats(**counts)
+        rare: dict[str, Any] = self._rare.copy()
+        granted, rejected = self.granted.value(), self.rejected.value()
+        return StoreStats(
+            calls=self.calls.value(),
+            charges=granted + rejected + self.failed.value(),
+            granted=granted,
+            rejected=rejected,
+            cached_rejections=self.cached_rejections.value(),
+            settlements=self.settlements.value(),
+            writes=self.writes.value(),
+            plain_moves=self.plain_moves.value(),
+            clamp_moves=self.clamp_moves.value(),
+            **rare,
+        )

@@ -51,7 +51,7 @@ class RejectionCache:
                 return Prospect.FITS
             if pending.look_first or not now_ms - self._ttl_ms < entry.at_ms <= now_ms:
                 return Prospect.DOUBTFUL
-            self._counters.cached_rejection()
+            self._count()
             return Rejected(image, now_ms)
         shards = KnownShards.of(self._cache, pending.bucket_id)
         images = shards.images(change.in_force, now_ms)
@@ -63,6 +63,10 @@ class RejectionCache:
             or shards.with_other_limits(change.in_force)
         ):
             return Prospect.DOUBTFUL
-        self._counters.cached_rejection()
+        self._count()
         gathers = shards.should_gather(images, change)
         return rejection(images, change, now_ms, gathers=gathers)
+
+    def _count(self) -> None:
+        self._counters.rejected.add()
+        self._counters.cached_rejections.add()

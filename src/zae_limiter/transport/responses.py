@@ -14,6 +14,7 @@ from zae_limiter.transport.messages import HttpResponse
 from zae_limiter.transport.refusals import error_of
 from zae_limiter.transport.shapes import FIELDS, has_shape
 
+_decode = json.JSONDecoder().decode
 REQUEST_ID = "x-amzn-requestid"  # a header of DynamoDB's own responses
 
 
@@ -34,7 +35,7 @@ def parse_response(response: HttpResponse, operation: str, table: str) -> dict[s
 def _json_object(body: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a body; None if the body is something else."""
     try:
-        content = json.loads(body.decode())
+        content = _decode(body.decode())
     except (ValueError, RecursionError):  # RecursionError: nested without end
         return None
     return content if isinstance(content, dict) else None

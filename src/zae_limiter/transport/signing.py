@@ -31,11 +31,14 @@ class Credentials(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """The HMAC of a signing key, and the credentials and the day that the key is derived from."""
+    """The signing key of one day, and the texts that its credentials add to every request."""
 
     credentials: Credentials
     day: str
     scope: str
+    signed_headers: str
+    token_line: str  # of the text that is signed; empty without a session token
+    token_header: str
     prepared: hmac.HMAC
 
     def signature(self, text: str) -> str:
@@ -74,39 +77,38 @@ class Signer:
     ) -> bytes:
         """Build the whole request, as it is sent."""
         stamp = _stamp(int(epoch_s))
-        key = self._signing_key(credentials, stamp[:8])
+        key = self._key
+        if key is None or key.day != stamp[:8] or key.credentials != credentials:
+            key = self._key = self._new_key(credentials, stamp[:8])
         target = TARGET + operation
-        signed, token_line, token_header = _SIGNED, "", ""
-        if credentials.token is not None:
-            signed = _SIGNED_WITH_TOKEN
-            token_line = f"x-amz-security-token:{credentials.token}\n"
-            token_header = f"X-Amz-Security-Token: {credentials.token}\r\n"
         canonical = (
             f"POST\n{self._path}\n\ncontent-type:{CONTENT_TYPE}\nhost:{self._host}\n"
-            f"x-amz-date:{stamp}\n{token_line}x-amz-target:{target}\n\n"
-            f"{signed}\n{sha256(body).hexdigest()}"
+            f"x-amz-date:{stamp}\n{key.token_line}x-amz-target:{target}\n\n"
+            f"{key.signed_headers}\n{sha256(body).hexdigest()}"
         )
-        to_sign = (
+        signature = key.signature(
             f"AWS4-HMAC-SHA256\n{stamp}\n{key.scope}\n{sha256(canonical.encode()).hexdigest()}"
         )
-        signature = key.signature(to_sign)
         head = (
-            f"{self._head}X-Amz-Date: {stamp}\r\nX-Amz-Target: {target}\r\n{token_header}"
+            f"{self._head}X-Amz-Date: {stamp}\r\nX-Amz-Target: {target}\r\n{key.token_header}"
             f"Authorization: AWS4-HMAC-SHA256 Credential={credentials.access_key}/{key.scope}, "
-            f"SignedHeaders={signed}, Signature={signature}\r\n"
+            f"SignedHeaders={key.signed_headers}, Signature={signature}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body
 
-    def _signing_key(self, credentials: Credentials, day: str) -> _Key:
-        key = self._key
-        if key is None or key.day != day or key.credentials != credentials:
-            prepared = hmac.new(
-                signing_key(credentials, day, self._region, SERVICE), digestmod=sha256
-            )
-            scope = f"{day}/{self._region}/{SERVICE}/aws4_request"
-            key = self._key = _Key(credentials, day, scope, prepared)
-        return key
+    def _new_key(self, credentials: Credentials, day: str) -> _Key:
+        token = credentials.token
+        key = signing_key(credentials, day, self._region, SERVICE)
+        return _Key(
+            credentials=credentials,
+            day=day,
+            scope=f"{day}/{self._region}/{SERVICE}/aws4_request",
+            signed_headers=_SIGNED if token is None else _SIGNED_WITH_TOKEN,
+            token_line="" if token is None else f"x-amz-security-token:{token}\n",
+            token_header="" if token is None else f"X-Amz-Security-Token: {token}\r\n",
+            prepared=hmac.new(key, digestmod=sha256),
+        )
 
 
 @lru_cache(maxsize=2)

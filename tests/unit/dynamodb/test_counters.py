@@ -5,13 +5,23 @@ import threading
 from zae_limiter.dynamodb.counters import Counters
 
 
-def test_writes_are_counted_with_their_moves():
+def test_every_charge_was_granted_rejected_or_failed():
     counters = Counters()
-    for _ in range(3):
-        counters.add(writes=1, plain_moves=2, clamp_moves=1)
-    counters.add(writes=1, plain_moves=1)
+    for counted in [counters.granted] * 3 + [counters.rejected] * 2 + [counters.failed]:
+        counted.add()
     stats = counters.read()
-    assert (stats.writes, stats.plain_moves, stats.clamp_moves) == (4, 7, 3)
+    assert (stats.granted, stats.rejected, stats.charges) == (3, 2, 6)
+
+
+def test_common_and_rare_events_are_read_together():
+    counters = Counters()
+    counters.writes.add()
+    counters.add(refused_writes=2, splits=1)
+    counters.group(3)
+    counters.group(2)
+    stats = counters.read()
+    assert (stats.writes, stats.refused_writes, stats.splits) == (1, 2, 1)
+    assert (stats.groups, stats.grouped, stats.largest_group) == (2, 5, 3)
 
 
 def test_no_write_of_many_threads_is_lost():
@@ -20,7 +30,8 @@ def test_no_write_of_many_threads_is_lost():
     def write():
         start.wait()
         for _ in range(1000):
-            counters.add(writes=1)
+            counters.writes.add()
+            counters.add(retries=1)
 
     threads = [threading.Thread(target=write) for _ in range(8)]
     for thread in threads:
@@ -28,3 +39,4 @@ def test_no_write_of_many_threads_is_lost():
     for thread in threads:
         thread.join()
     assert counters.read().writes == 8000
+    assert counters.read().retries == 8000

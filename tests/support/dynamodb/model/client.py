@@ -115,7 +115,7 @@ class ModelClient:
         while True:
             try:
                 timeout_s, _ = retries.timeouts()
-                self.counters.add(calls=1)
+                self.counters.calls.add()
                 self.calls[operation] += 1
                 answer = await self._send(operation, request, timeout_s)
                 break

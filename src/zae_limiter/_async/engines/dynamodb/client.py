@@ -134,7 +134,7 @@ class DynamoClient:
                     if access is None or time.monotonic() >= source.check_at:
                         access = renewed or source.current() or await self._look_up(retries)
                     timeout, connect_timeout = retries.timeouts()
-                    self.counters.call()
+                    self.counters.calls.add()
                     now_s = time.time() + self._skew_s
                     destination, signer, credentials = access
                     message = signer.message(operation, payload, credentials, now_s)

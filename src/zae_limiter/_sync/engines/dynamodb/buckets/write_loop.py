@@ -157,14 +157,9 @@ class WriteLoop:
         """Return the context of one attempt, with a write id of its own."""
         shard_id, now_ms, usage_ms = run.shard_id, run.now_ms, self._table.usage_ms
         tally = NO_TALLY if carried.is_sent else carried.tally
+        is_turning, write_id = shard_id in self._turning, new_write_id(now_ms)
         return WriteContext(
-            shard_id,
-            now_ms,
-            new_write_id(now_ms),
-            usage_ms,
-            tally,
-            is_turning=shard_id in self._turning,
-            is_aggregated=self._is_aggregated,
+            shard_id, now_ms, write_id, usage_ms, tally, is_turning, self._is_aggregated
         )
 
     def _without_write(
@@ -188,8 +183,10 @@ class WriteLoop:
         self, write: PlannedWrite, known: KnownBucket, run: GroupRun, carried: CarriedTally
     ) -> FreshBucket:
         """Send one write, and learn from the item that the answer shows."""
-        clamp_moves = sum(move.put is not None for move in write.moves)
-        self._counters.write(len(write.moves) - clamp_moves, clamp_moves)
+        counters = self._counters
+        counters.writes.add()
+        for move in write.moves:
+            (counters.plain_moves if move.put is None else counters.clamp_moves).add()
         takes_counts = not write.tally.is_empty
         carried.is_sent = carried.is_sent or takes_counts
         try:
@@ -200,7 +197,7 @@ class WriteLoop:
                 item = self._write_turning(write, known, run)
         except ConditionFailed as refused:
             carried.is_sent = carried.is_sent and not takes_counts
-            self._counters.add(refused_writes=1)
+            counters.add(refused_writes=1)
             return self._cache.store_authoritative(
                 run.shard_id, refused.item, run.now_ms, known.bucket, in_full=write.structural
             )
@@ -284,19 +281,19 @@ class WriteLoop:
 
     def _count(self, run: GroupRun) -> None:
         """Count charges and settlements; a shard's rejection is not the bucket's."""
-        granted = rejected = failed = settlements = 0
+        counters = self._counters
         for pending, outcome in run.decided():
             if not pending.is_counted:
                 continue
             if not pending.change.is_charge:
-                settlements += 1
+                counters.settlements.add()
             elif isinstance(outcome, Applied):
-                granted += 1
+                counters.granted.add()
             elif isinstance(outcome, Rejected):
-                rejected += outcome.shard.n == 1
+                if outcome.shard.n == 1:
+                    counters.rejected.add()
             elif not isinstance(outcome, ShardMerged):
-                failed += 1
-        self._counters.decided(granted, rejected, failed, settlements)
+                counters.failed.add()
 
 
 def _begins_day(write: PlannedWrite, known: KnownBucket, bucket: StoredBucket) -> bool:

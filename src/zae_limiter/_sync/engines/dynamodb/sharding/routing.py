@@ -237,9 +237,9 @@ class ShardRouter:
 
     def _count(self, outcome: Outcome) -> None:
         if isinstance(outcome, Rejected):
-            self._counters.add(charges=1, rejected=1)
+            self._counters.rejected.add()
         elif isinstance(outcome, Applied):
-            self._counters.add(charges=1, granted=1)
+            self._counters.granted.add()
 
 
 def _concerns_other_shards(outcome: Outcome) -> bool:
