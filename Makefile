@@ -1,7 +1,7 @@
 PYTHON ?= python3
 # Handed to pytest as they are: make test PYTEST_ARGS="-n 0 -k name"
-# Three workers on two cores: many tests wait for a server or a clock.
-PYTEST_ARGS ?= -n 3
+# Twice as many workers as cores: many tests wait for a server or a clock.
+PYTEST_ARGS ?= -n 4
 UNIT_TESTS := tests/unit tests/property tests/typing
 # Tests that interrupt a call at every line would interrupt coverage while it holds its own lock;
 # the others measure time.

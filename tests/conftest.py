@@ -2,14 +2,13 @@ import gc
 import os
 import sys
 import uuid
-from collections import defaultdict
-from math import prod
 from types import FunctionType
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.aws_rules import watch
+from tests.support.sampling import repetitions
 
 # How long properties are searched; the same cases every time where CI or SAME_CASES is set: a gate
 # must not fail by chance, and what chance finds is to be looked into first. Here and not beside the
@@ -67,10 +66,6 @@ AS_A_BLOCK = (
     "tests/integration/web/",
 )
 
-# Tests with several parameters, each of which needs a store: in the fast form of a test each value
-# runs once, and not each combination of values.
-SAMPLED = ("tests/integration/dynamodb/", "tests/integration/web/", "tests/ops/")
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
@@ -82,38 +77,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if getattr(item.module, "SLOW_IN_SYNC_TREE", False) and _is_of_sync_tree(item):
             item.add_marker(pytest.mark.slow)
-    by_function = defaultdict(list)
-    for item in items:
-        if item.nodeid.startswith(SAMPLED) and not item.get_closest_marker("slow"):
-            by_function[item.nodeid.partition("[")[0]].append(item)
-    for combined in by_function.values():
-        for item in _left_out_of_sample(combined):
-            item.add_marker(pytest.mark.slow)
-
-
-def _left_out_of_sample(items):
-    """Return the tests of one function that repeat values of its parameters.
-
-    The sample has the n-th value of the parameter with the most values together with the n-th
-    value of every other one, counted around.
-    """
-    numbers = defaultdict(dict)  # of the values of each parameter, by their identity
-    columns = defaultdict(list)
-    for item in items:
-        for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
-            columns[name].append(numbers[name].setdefault(id(value), len(numbers[name])))
-    # Parameters that change together are one.
-    independent = {tuple(column): name for name, column in columns.items()}.values()
-    several = [name for name in independent if len(numbers[name]) > 1]
-    if len(several) < 2 or prod(len(numbers[name]) for name in several) != len(items):
-        return []  # values that belong together, and no product
-    longest = max(several, key=lambda name: len(numbers[name]))
-
-    def is_sampled(item):
-        at = {name: numbers[name][id(item.callspec.params[name])] for name in several}
-        return all(at[name] == at[longest] % len(numbers[name]) for name in several)
-
-    return [item for item in items if not is_sampled(item)]
+    for item in repetitions(items):
+        item.add_marker(pytest.mark.slow)
 
 
 def _is_of_sync_tree(item):

@@ -32,6 +32,7 @@ _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # a constant date gives constant bytes; a zi
 _READABLE = 0o644 << 16  # Lambda unpacks the zip as one user and runs the code as another
 # The handler setting of the template names this module; the placeholder code has the same name.
 _ENTRY = "index.py"
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # where a statement has others
 
 
 class FunctionPackage(NamedTuple):
@@ -115,7 +116,7 @@ def _imported(path: Path, package: str) -> tuple[str, ...]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             waiting += node.orelse
             continue
-        waiting += ast.iter_child_nodes(node)
+        waiting += _statements_in(node)
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -124,3 +125,12 @@ def _imported(path: Path, package: str) -> tuple[str, ...]:
                 base = ".".join(package.split(".")[: -node.level + 1 or None] + base.split("."))
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
     return tuple(name for name in names if name.partition(".")[0] in OWN_PACKAGES)
+
+
+def _statements_in(node: ast.AST) -> list[ast.AST]:
+    """Return the statements, handlers and cases in the blocks of a statement or module.
+
+    Expressions are left out: nothing in them is imported, and they are most of a module.
+    """
+    blocks = (getattr(node, name, ()) for name in _BLOCKS)
+    return [statement for block in blocks for statement in block]

@@ -25,7 +25,9 @@ def interpreters():
         for minor in ("3.11", "3.12", "3.13")
         for path in sorted(versions.glob(f"{minor}.*"))
     ]
-    return [Path(sys.executable), *(path for path in others if path.exists())]
+    found = [path for path in others if path.exists()]
+    older = [pytest.param(path, marks=pytest.mark.slow) for path in found[:-1]]
+    return [Path(sys.executable), *older, *found[-1:]]
 
 
 @pytest.fixture(scope="module", params=PACKAGES)

@@ -170,11 +170,11 @@ def test_a_batch_that_fails_again_stays(archive, command, control_plane):
     assert archive.event_ids() == ["01H0001", "01H0002"]
 
 
-@pytest.mark.parametrize("payload", [None, "{", [], {"Records": None, "x": 1}, "5"])
-def test_an_object_that_is_no_batch_is_named(archive, command, payload):
-    archive.keep("a", payload)
-    line = command("audit", "replay").error(1)
-    assert f"{KEPT.format('a')} in {archive.bucket} is not a batch that Lambda has kept" in line
+def test_an_object_that_is_no_batch_is_named(archive, command):
+    for payload in (None, "{", [], {"Records": None, "x": 1}, "5"):
+        archive.keep("a", payload)
+        line = command("audit", "replay").error(1)
+        assert f"{KEPT.format('a')} in {archive.bucket} is not a batch that Lambda has kept" in line
 
 
 async def test_a_batch_that_is_too_large_for_a_call_is_divided(archive, place):
