@@ -75,6 +75,7 @@ NAMES = {
     "apages": "pages",
     "ainvoke": "invoke",
     "aread_object": "read_object",
+    "arequire_stacks": "require_stacks",
     "aserves_stacks": "serves_stacks",
     "apause": "pause",
     "aturn": "turn",

@@ -112,7 +112,7 @@ class Deployment:
 
     def plan(self, options: StackOptions) -> list[StackChange]:
         """Return the changes that a deployment would make to the stack, without making them."""
-        self._control.arequire_stacks(
+        self._control.require_stacks(
             "a plan shows the changes of a stack", "deploy without a plan creates a table alone"
         )
         self._refuse_other_version()
