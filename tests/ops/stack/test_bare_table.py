@@ -1,10 +1,12 @@
 """Commands where DynamoDB has an endpoint of its own, and CloudFormation has none."""
 
 import re
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from botocore.loaders import create_loader
 
 from tests.ops.cli.inprocess import CommandLine
 from tests.support.dynamodb import shared_endpoint
@@ -74,6 +76,35 @@ def test_load_tests_on_aws_say_that_there_is_no_cloudformation(command):
     listed = command("loadtest", "list")
     assert listed.code == 1
     assert "this endpoint has no CloudFormation" in listed.err
+
+
+def test_what_only_stacks_have_is_said_in_one_line(command, unique_name):
+    for words in (("deploy", "--plan"), ("audit", "replay"), ("loadtest", "deploy")):
+        ran = command(*words, "--name", unique_name)
+        assert "this endpoint has no CloudFormation" in ran.error(1), words
+
+
+def test_a_server_that_is_down_does_not_count_as_one_without_cloudformation(unique_name):
+    """Otherwise the table of a stack would be created or deleted by itself."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    for act in (lambda it: it.deploy(StackOptions()), lambda it: it.delete()):
+        deployment = Deployment(unique_name, "us-east-1", url)
+        with pytest.raises(InfrastructureError, match="cannot be reached"):
+            act(deployment)
+        deployment.close()
+
+
+def test_the_hosts_of_every_partition_are_those_of_aws():
+    loader = create_loader()
+    partitions = loader.load_data("partitions")["partitions"]
+    assert len(partitions) >= 8
+    for partition in partitions:
+        outputs = partition["outputs"]
+        for suffix in (outputs["dnsSuffix"], outputs["dualStackDnsSuffix"]):
+            for host in (f"dynamodb.some-region-1.{suffix}", f"vpce-1.dynamodb.r.vpce.{suffix}"):
+                assert Control(endpoint_url=f"https://{host}").serves_stacks(), host
+    assert not Control(endpoint_url=shared_endpoint()).serves_stacks()
 
 
 def test_a_repository_creates_the_table_alone(monkeypatch, unique_name):
