@@ -17,6 +17,7 @@ from zae_limiter._async.slot_waiting import SlotWaiting
 from zae_limiter._async.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
     AcquireEnd,
     Charge,
@@ -124,6 +125,7 @@ class TokenWaiting(WaitingCharge):
             tuple([charge for grant in grants for charge in grant.charges]),
             [image for grant in grants for image in _images_at_due(grant)],
             grants[-1].reservation,
+            quota_holds=_quota_holds(grants),
         )
 
     async def _charge_at_once(self) -> Grant | None:
@@ -281,6 +283,13 @@ class TokenWaiting(WaitingCharge):
         settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
         await self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # even if the write failed, nothing of it is given back
+
+
+def _quota_holds(grants: Sequence[Grant]) -> tuple[tuple[QuotaHold, ...], ...]:
+    """Return the holds of all charges; none if no bucket has a quota."""
+    if not any(grant.quota_holds for grant in grants):
+        return ()
+    return tuple([holds for grant in grants for holds in grant.quota_holds or ((),)])
 
 
 def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketImage]]:

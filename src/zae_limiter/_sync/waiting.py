@@ -19,6 +19,7 @@ from zae_limiter._sync.slot_waiting import SlotWaiting
 from zae_limiter._sync.waiting_charge import PAUSE_LOOK_S, Taken, WaitingCharge
 from zae_limiter.admission.charge import statuses, under_limits
 from zae_limiter.admission.image import BucketImage
+from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.request import (
     AcquireEnd,
     Charge,
@@ -126,6 +127,7 @@ class TokenWaiting(WaitingCharge):
             tuple([charge for grant in grants for charge in grant.charges]),
             [image for grant in grants for image in _images_at_due(grant)],
             grants[-1].reservation,
+            quota_holds=_quota_holds(grants),
         )
 
     def _charge_at_once(self) -> Grant | None:
@@ -283,6 +285,13 @@ class TokenWaiting(WaitingCharge):
         settlements = [each._replace(forfeits=True) for each in self._settlements(grant)]
         self._call.settle_quietly(tuple(settlements), taken.settled)
         taken.settled.outcome = None  # even if the write failed, nothing of it is given back
+
+
+def _quota_holds(grants: Sequence[Grant]) -> tuple[tuple[QuotaHold, ...], ...]:
+    """Return the holds of all charges; none if no bucket has a quota."""
+    if not any(grant.quota_holds for grant in grants):
+        return ()
+    return tuple([holds for grant in grants for holds in grant.quota_holds or ((),)])
 
 
 def _images_at_due(grant: Grant) -> Sequence[BucketImage | Callable[[], BucketImage]]:

@@ -9,6 +9,7 @@ from typing import Protocol
 from zae_limiter.admission.image import HOUR_MS, BucketImage, Rate, is_paused
 from zae_limiter.admission.in_force import InForce, expires_ms, plain_name
 from zae_limiter.admission.moves import Move, Wanted, after, first_move, guessed_move, move
+from zae_limiter.admission.quotas import first_quota_move
 from zae_limiter.admission.rebase import (
     drop,
     full_bucket,
@@ -22,6 +23,7 @@ from zae_limiter.admission.slots import with_slot_limits
 from zae_limiter.admission.tally import NO_TALLY, Tally
 from zae_limiter.dynamodb.buckets.cache import FreshBucket, KnownBucket
 from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children, total_at
+from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import (
     Counted,
@@ -96,6 +98,7 @@ class PlannedWrite:
     tally: Tally = NO_TALLY
     may_leave_debt: bool = True
     moments: Mapping[int, Moments] = field(default_factory=dict)
+    quotas: PlannedQuotas | None = None
     late_credits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     structural: bool = False
 
@@ -130,6 +133,7 @@ class CarriedChanges:
     admitted: int
     through_milli: Mapping[str, int]
     slots: PlannedSlots | None = None
+    quotas: PlannedQuotas | None = None
 
     @classmethod
     def of(
@@ -139,6 +143,7 @@ class CarriedChanges:
         image: BucketImage,
         now_ms: int,
         slots: PlannedSlots | None = None,
+        quotas: PlannedQuotas | None = None,
     ) -> CarriedChanges:
         carried = [changes[position].without_absent_limits(image) for position in positions]
         return cls(
@@ -147,14 +152,20 @@ class CarriedChanges:
             admitted=sum(change.admitted for change in carried),
             through_milli=through_children(carried),
             slots=slots,
+            quotas=quotas,
         )
 
     def tokens(self) -> Mapping[str, Wanted]:
-        """Return the amounts of limits that refill, without those of slots."""
-        slots = self.slots
-        if slots is None:
+        """Return the amounts of rates, without those of slots and quotas."""
+        slots, quotas = self.slots, self.quotas
+        if slots is None and quotas is None:
             return self.wanted
-        return {key: each for key, each in self.wanted.items() if not slots.is_slots(key)}
+        return {
+            key: each
+            for key, each in self.wanted.items()
+            if not (slots is not None and slots.is_slots(key))
+            and not (quotas is not None and quotas.has(key))
+        }
 
 
 def balance_write(
@@ -166,6 +177,7 @@ def balance_write(
 ) -> PlannedWrite:
     """Write charges, debts and credits to a bucket, all or none. This is the usual write."""
     image, slots, now_ms = bucket.image, carried.slots, context.now_ms
+    quotas = carried.quotas
     tokens = carried.tokens()
     moves = _guessed_moves(known, image, tokens, now_ms)
     takes = gives = may_leave_debt = False
@@ -177,7 +189,12 @@ def balance_write(
         slot_moves = slots.moves(carried.wanted)
         moves += slot_moves
         takes, gives = takes or bool(slot_moves), gives or slots.gives
-    elif not takes and _counts_admissions_only(bucket, carried, context):
+    if quotas is not None:
+        quota_moves = quotas.moves()
+        moves += quota_moves
+        takes, gives = takes or bool(quota_moves), gives or quotas.gives
+        may_leave_debt = True  # the TTL has to outlast the window
+    elif slots is None and not takes and _counts_admissions_only(bucket, carried, context):
         return credit(carried, context)
     can_repeat = takes and not gives  # repeated, a write that gives could give twice
     counts = _counts_of_hour(known, bucket, carried, context)
@@ -193,8 +210,17 @@ def balance_write(
     version = 0 if image.config_version else in_force.governing_version
     slot_writes = () if slots is None else slots.writes()
     ends_pause = image.paused_until_ms is not None and not is_paused(image, now_ms)
+    hold_writes = () if quotas is None else quotas.writes()
     request = TemplatedCharge(
-        context.shard_id, moves, trailer, bucket, version, counts, slot_writes, ends_pause
+        context.shard_id,
+        moves,
+        trailer,
+        bucket,
+        version,
+        counts,
+        slot_writes,
+        ends_pause,
+        hold_writes,
     )
     return PlannedWrite(
         request=request,
@@ -208,6 +234,7 @@ def balance_write(
         begins_hour=turn.begins_hour,
         tally=context.tally,
         moments={} if slots is None else slots.moments,
+        quotas=quotas,
         may_leave_debt=may_leave_debt,
     )
 
@@ -282,11 +309,13 @@ def first(
     shard_id, now_ms, slots = context.shard_id, context.now_ms, carried.slots
     write_id, hour = TURN_MARK + context.write_id, now_ms // HOUR_MS
     rates = dict(zip(in_force.keys, in_force.rates, strict=True))
+    full, quotas = full_bucket(in_force, now_ms), carried.quotas
     moves = [
         first_move(key, rate, carried.wanted.get(key, NOTHING), now_ms)
+        if quotas is None or not quotas.has(key)
+        else first_quota_move(full.limits[key], quotas.applied()[key], now_ms)
         for key, rate in rates.items()
     ]
-    full = full_bucket(in_force, now_ms)
     until_ms = expires_ms(after(full, moves), in_force, now_ms, context.usage_ms)
     trailer = WriteTrailer(write_id=write_id, expires_ms=until_ms, keeps=False)
     counts = HourCounts(
@@ -307,6 +336,7 @@ def first(
         generation=now_ms,
         counts=counts,
         slot_writes=() if slots is None else slots.writes(),
+        hold_writes=() if quotas is None else quotas.writes(),
     )
 
     def only_if_absent() -> UpdateExpression:
@@ -322,6 +352,7 @@ def first(
         begins_hour=(counts.origin, hour) if context.usage_ms else None,
         tally=context.tally,
         moments={} if slots is None else slots.moments,
+        quotas=quotas,
     )
 
 

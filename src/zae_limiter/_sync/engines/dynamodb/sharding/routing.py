@@ -201,7 +201,7 @@ class ShardRouter:
         for _ in range(MAX_ATTEMPTS):
             if outcome is not None and not isinstance(outcome, ShardMerged):
                 break
-            if pending.change.held_slots:
+            if pending.change.holds_anything:
                 pending.redirect(0)
             else:
                 self._redirect_settlement(pending)
