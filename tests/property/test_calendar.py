@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.admission.calendar import WEEKDAYS, Calendar
+from zae_limiter.models.calendar import WEEKDAYS, Calendar
 
 ZONES = sorted(name for name in zoneinfo.available_timezones() if name[0].isupper())
 # Zones that have skipped or repeated a day, change by half an hour, or change at midnight.

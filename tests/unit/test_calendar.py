@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from zae_limiter.admission.calendar import Calendar
 from zae_limiter.exceptions import ValidationError
+from zae_limiter.models.calendar import Calendar
 
 
 def ms(text):
@@ -187,6 +187,6 @@ def test_windows_that_were_seen_change_neither_equality_nor_hash():
 
 
 def test_zones_are_known_where_the_system_has_no_data():
-    code = "from zae_limiter.admission.calendar import Calendar; Calendar('day', zone='Asia/Tokyo')"
+    code = "from zae_limiter.models.calendar import Calendar; Calendar('day', zone='Asia/Tokyo')"
     environment = {**os.environ, "PYTHONTZPATH": ""}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
