@@ -91,8 +91,9 @@ class Calendar:
         """Return the calendar of a period; a quarter is three months, and a year is twelve."""
         if not isinstance(per, str) or (per not in LONGEST and per not in MONTHS):
             raise ValidationError("limit.period", per, f"must be {PERIODS}")
-        if per in MONTHS and type(every) is int:
-            return cls("month", every * MONTHS[per], zone, on, at)
+        if per in MONTHS:
+            every = every * MONTHS[per] if type(every) is int else every
+            return cls("month", every, zone, on, at)
         return cls(per, every, zone, on, at)
 
     @property
