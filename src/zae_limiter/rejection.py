@@ -46,7 +46,7 @@ def description(error: RateLimitExceeded) -> str:
     elif primary.limit.is_quota:
         return (
             f"rate limit exceeded for {primary.entity_id!r} on {primary.resource!r}: "
-            f"{_of_window(primary)}"
+            f"{describe_window(primary)}"
         )
     if math.isinf(primary.retry_after_seconds):
         advice = f"it can never fit (capacity {primary.limit.capacity}): ask for less"
@@ -57,7 +57,7 @@ def description(error: RateLimitExceeded) -> str:
     )
 
 
-def _of_window(status: LimitStatus) -> str:
+def describe_window(status: LimitStatus) -> str:
     """Return a message about a quota: the rest of its window, and when the next one begins."""
     limit = status.limit
     amount = (

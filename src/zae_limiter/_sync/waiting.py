@@ -52,6 +52,9 @@ LONGEST_LOOK_S = 0.5  # a longer read is given up, so that the caller does not m
 # A random pause for callers that wait beyond the horizon, so that processes do not ask at the same
 # moment.
 PAUSE_S = (4.0, 8.0)
+# The time after the beginning of a window at which the head of a queue asks. It is random, since
+# the heads of all processes wait for the same moment.
+EDGE_SPREAD_S = (0.0, 1.0)
 QUICKER_MS = 50  # the pause after a rejection although the amount seems to fit
 
 
@@ -216,6 +219,9 @@ class TokenWaiting(WaitingCharge):
         again_ms = next_try_ms(rejection.statuses, now_ms, horizon_ms, deadline_ms)
         if again_ms is None or self._time.left_s() <= 0:
             raise self._rejected(rejection.statuses)
+        if any(each.exceeded and each.limit.is_quota for each in rejection.statuses):
+            again_ms += int(random.uniform(*EDGE_SPREAD_S) * 1000)
+            return min(again_ms, max(now_ms + QUICKER_MS, deadline_ms))
         fits_ms = now_ms + round(RateLimitExceeded(rejection.statuses).retry_after_seconds * 1000)
         if again_ms <= now_ms:  # the amount seems to fit, so other clients were quicker
             return now_ms + QUICKER_MS

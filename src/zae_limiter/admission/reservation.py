@@ -163,7 +163,9 @@ def next_try_ms(
         if wait_s * 1000 > deadline_ms - now_ms:  # also if it is infinite
             return None
         fits_ms = now_ms + round(wait_s * 1000)
-        if status.paused_seconds:
+        if status.limit.is_quota:  # nobody reserves over the edge of a window
+            latest_ms = max(latest_ms, fits_ms)
+        elif status.paused_seconds:
             paused_ms = now_ms + round(status.paused_seconds * 1000)
             latest_ms = max(latest_ms, paused_ms, fits_ms - HORIZON_MS)
         else:

@@ -30,7 +30,7 @@ MAX_SLOTS = 10**6  # more calls in flight than one bucket can be written to
 MIN_LEASE_TTL = 3
 MAX_LEASE_TTL = 86_400  # slots of a crashed process stay taken for at most a day
 # A turn of a quota removes the holds that it finds, of several windows and moments.
-QUOTA_PLACES = 4
+QUOTA_PLACES = 3
 MIN_HOLD_TTL = 2  # holds are counted in steps of half of it, in whole seconds
 MAX_HOLD_TTL = 7 * 86_400
 MAX_THRESHOLDS = 9  # the mark of the raised ones has one decimal digit for their number
@@ -473,8 +473,8 @@ def check_limits(limits: object, field: str = "limits") -> tuple[Limit, ...]:
         raise ValidationError(
             field,
             len(checked),
-            f"may hold at most {MAX_LIMITS} limits; one on calls in flight, and a quota, counts "
-            f"as {CONCURRENT_PLACES}",
+            f"may hold at most {MAX_LIMITS} limits; one on calls in flight counts as "
+            f"{CONCURRENT_PLACES}, a quota as {QUOTA_PLACES}",
         )
     names = [limit.name for limit in checked]
     for name in names:

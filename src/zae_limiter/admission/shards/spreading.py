@@ -69,6 +69,8 @@ def taking(image: BucketImage, amounts: Amounts, now_ms: int) -> list[Move]:
     moves = []
     for key, amount in amounts.items():
         state = image.limits[key]
+        if state.quota is not None:  # taken from the first shard, see quotas.QuotaLedger
+            continue
         in_debt = level_milli(state, now_ms) < 0  # allowed: other shards make up for it
         wanted = Wanted(amount, asked=amount > 0 or not in_debt)
         moves.append(read_move(key, state, wanted, now_ms))
