@@ -117,7 +117,7 @@ class HeldQuotas:
         return min(moments, default=None)
 
 
-class _Group:
+class _HoldGroup:
     """The holds that one event loop renews; in the sync tree, all holds of the process."""
 
     __slots__ = ("alarm", "held", "is_renewing")
@@ -139,7 +139,7 @@ class HoldKeeper:
         self._buckets = buckets
         self._namespace_id = namespace_id
         self._clock = clock
-        self._groups: dict[object, _Group] = {}
+        self._groups: dict[object, _HoldGroup] = {}
         self._lock = SignalSafeLock()
         renew_after_fork(self)
 
@@ -188,7 +188,7 @@ class HoldKeeper:
                 group.alarm.stop()
             self._groups = {}
 
-    def _group(self) -> _Group:
+    def _group(self) -> _HoldGroup:
         owner = AAlarm.owner()
         group = self._groups.get(owner)
         if group is None:
@@ -199,7 +199,7 @@ class HoldKeeper:
             async def ring() -> None:
                 await self._renew(owner)
 
-            group = self._groups[owner] = _Group(AAlarm(ring))
+            group = self._groups[owner] = _HoldGroup(AAlarm(ring))
         return group
 
     async def _renew(self, owner: object) -> None:
@@ -262,7 +262,7 @@ class HoldKeeper:
             for each in due:
                 each.renewed(bucket, outcome, list(order), began_ms)
 
-    def _set_alarm(self, group: _Group) -> None:
+    def _set_alarm(self, group: _HoldGroup) -> None:
         """Set the alarm to the moment at which the first hold is due; soon if the clock raises."""
         moments = [each.renew_at_ms for each in group.alive() if each.renew_at_ms is not None]
         if not moments:

@@ -119,7 +119,7 @@ class HeldQuotas:
         return min(moments, default=None)
 
 
-class _Group:
+class _HoldGroup:
     """The holds that one event loop renews; in the sync tree, all holds of the process."""
 
     __slots__ = ("alarm", "held", "is_renewing")
@@ -141,7 +141,7 @@ class HoldKeeper:
         self._buckets = buckets
         self._namespace_id = namespace_id
         self._clock = clock
-        self._groups: dict[object, _Group] = {}
+        self._groups: dict[object, _HoldGroup] = {}
         self._lock = SignalSafeLock()
         renew_after_fork(self)
 
@@ -190,7 +190,7 @@ class HoldKeeper:
                 group.alarm.stop()
             self._groups = {}
 
-    def _group(self) -> _Group:
+    def _group(self) -> _HoldGroup:
         owner = Alarm.owner()
         group = self._groups.get(owner)
         if group is None:
@@ -201,7 +201,7 @@ class HoldKeeper:
             def ring() -> None:
                 self._renew(owner)
 
-            group = self._groups[owner] = _Group(Alarm(ring))
+            group = self._groups[owner] = _HoldGroup(Alarm(ring))
         return group
 
     def _renew(self, owner: object) -> None:
@@ -264,7 +264,7 @@ class HoldKeeper:
             for each in due:
                 each.renewed(bucket, outcome, list(order), began_ms)
 
-    def _set_alarm(self, group: _Group) -> None:
+    def _set_alarm(self, group: _HoldGroup) -> None:
         """Set the alarm to the moment at which the first hold is due; soon if the clock raises."""
         moments = [each.renew_at_ms for each in group.alive() if each.renew_at_ms is not None]
         if not moments:
