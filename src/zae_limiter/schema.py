@@ -153,9 +153,12 @@ def sk_nsid(namespace_id: str) -> str:
     return f"#NSID#{namespace_id}"
 
 
-def sk_usage(resource: str, window_key: str) -> str:
-    """The sort key of the usage of one window."""
-    return f"#USAGE#{resource}#{window_key}"
+def sk_usage(*parts: object) -> str:
+    """The sort key of the usage of a bucket: its resource, the day (2026-01-31) and the shard.
+
+    With fewer parts, the beginning that all such keys share.
+    """
+    return "#".join(("#USAGE", *map(str, parts)))
 
 
 def sk_audit(event_id: str) -> str:
@@ -191,7 +194,7 @@ def gsi1_sk_child(entity_id: str) -> str:
 
 
 def gsi2_pk_resource(namespace_id: str, resource: str, entity_id: str) -> str:
-    """The index partition that lists this entity's buckets and hours on a resource."""
+    """The index partition that lists this entity's buckets and usage on a resource."""
     return f"{namespace_id}/RESOURCE#{resource}#{partition_of(entity_id)}"
 
 
@@ -205,9 +208,12 @@ def gsi2_sk_bucket(entity_id: str, shard_id: int) -> str:
     return f"BUCKET#{entity_id}#{shard_id}"
 
 
-def gsi2_sk_usage(window_key: str, entity_id: str) -> str:
-    """The sort key of an hour among those of its resource."""
-    return f"USAGE#{window_key}#{entity_id}"
+def gsi2_sk_usage(day: str, entity_id: str = "") -> str:
+    """The sort key of a day of usage among those of its resource; all shards share it.
+
+    Without an entity it comes before all entities of the day.
+    """
+    return f"USAGE#{day}#{entity_id}" if entity_id else f"USAGE#{day}"
 
 
 def gsi3_pk_entity(namespace_id: str, entity_id: str) -> str:

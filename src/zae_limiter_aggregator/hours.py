@@ -1,38 +1,47 @@
-"""The two writes of a finished hour: one stores it, one clears it in the bucket item."""
+"""The two writes of finished hours: one stores them, one clears the last in the bucket item."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zae_limiter.dynamodb.items import hours, usage
-from zae_limiter.dynamodb.items.keys import BucketId
+from zae_limiter.dynamodb.items.keys import ShardId
+from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter_aggregator.stream import ParsedBucketRecord
 
 
-class HourId(NamedTuple):
-    """Identifies a finished hour: all records of the same hour have the same id."""
+class DayId(NamedTuple):
+    """Identifies the usage row of an origin: all of its hours in a batch are stored together."""
 
     partition_key: str
     origin: str
-    hour: int
+    day: int
 
 
-class FinishedHour(NamedTuple):
-    """A finished hour, and the sequence numbers of all records that contain the hour."""
+@dataclass(slots=True)
+class FinishedHours:
+    """Finished hours of one bucket item and day, by hour; ``record`` has the latest of them.
+
+    ``is_latest`` is False if the batch has an hour of a later day: then the bucket item does not
+    hold these hours any more. ``sequence_numbers`` are those of all records with these hours.
+    """
 
     record: ParsedBucketRecord
-    sequence_numbers: list[str]
+    is_latest: bool = True
+    by_hour: dict[int, OriginHour] = field(default_factory=dict)
+    sequence_numbers: list[str] = field(default_factory=list)
 
     def store(self, table: str, retention_days: int) -> str:
-        """Return the body of the UpdateItem that stores the hour; the write is idempotent."""
-        record, finished = self.record, self.record.finished
-        assert finished is not None
-        bucket_id = BucketId(record.namespace_id, record.entity_id, record.resource)
-        expires_s = usage.expires_s(finished.hour, retention_days)
-        return usage.store_text(table, bucket_id, finished, expires_s)
+        """Return the body of the UpdateItem that stores the hours; the write is idempotent."""
+        record = self.record
+        shard_id = ShardId(record.namespace_id, record.entity_id, record.resource, record.shard_id)
+        in_order = [self.by_hour[hour] for hour in sorted(self.by_hour)]
+        return usage.store_text(table, shard_id, in_order, retention_days)
 
     def clear(self, table: str) -> str:
-        """Return the body of the UpdateItem that clears the hour in the bucket item.
+        """Return the body of the UpdateItem that clears the latest hour in the bucket item.
 
         DynamoDB refuses the write if a client has already turned the hour over.
         """
@@ -40,23 +49,21 @@ class FinishedHour(NamedTuple):
         return hours.clear_text(table, self.record.key, self.record.state)
 
 
-class FinishedHours:
-    """The finished hours of a batch, without duplicates."""
-
-    def __init__(self) -> None:
-        self._hours: dict[HourId, FinishedHour] = {}
-
-    def add(self, record: ParsedBucketRecord) -> None:
-        """Add the finished hour of a record, if it has one."""
+def finished_hours(records: Iterable[ParsedBucketRecord]) -> list[FinishedHours]:
+    """Return the finished hours of a batch by bucket item and day, without duplicates."""
+    days: dict[DayId, FinishedHours] = {}
+    latest: dict[tuple[str, str], int] = {}
+    for record in records:
         finished = record.finished
         if finished is None:
-            return
-        hour_id = HourId(record.key["PK"]["S"], finished.origin, finished.hour)
-        known = self._hours.get(hour_id)
-        if known is None:
-            self._hours[hour_id] = FinishedHour(record, [record.sequence_number])
-        else:
-            known.sequence_numbers.append(record.sequence_number)
-
-    def all(self) -> list[FinishedHour]:
-        return list(self._hours.values())
+            continue
+        item, hour = (record.key["PK"]["S"], finished.origin), finished.hour
+        latest[item] = max(hour, latest.get(item, hour))
+        of_day = days.setdefault(DayId(*item, usage.day_of(hour)), FinishedHours(record))
+        if hour >= max(of_day.by_hour, default=hour):
+            of_day.record = record
+        of_day.by_hour[hour] = finished
+        of_day.sequence_numbers.append(record.sequence_number)
+    for day_id, of_day in days.items():
+        of_day.is_latest = latest[day_id[:2]] in of_day.by_hour
+    return list(days.values())

@@ -22,7 +22,7 @@ from zae_limiter.naming import RESERVED_NAMESPACE, VERSION_RECORD
 from zae_limiter.transport.errors import ConditionFailed, Refused
 from zae_limiter_aggregator import stream
 from zae_limiter_aggregator.archive import ArchiveObject, archive_objects
-from zae_limiter_aggregator.hours import FinishedHour, FinishedHours
+from zae_limiter_aggregator.hours import FinishedHours, finished_hours
 from zae_limiter_aggregator.report import Log
 
 WORKERS = 16  # threads that wait for answers; each has a connection of its own
@@ -100,8 +100,8 @@ class Processor:
 
     def _parse(
         self, records: Sequence[Any], result: ProcessResult, log: Log
-    ) -> tuple[list[FinishedHour], list[stream.ExpiredEvent]]:
-        finished, expired = FinishedHours(), list[stream.ExpiredEvent]()
+    ) -> tuple[list[FinishedHours], list[stream.ExpiredEvent]]:
+        turned, expired = list[stream.ParsedBucketRecord](), list[stream.ExpiredEvent]()
         for record in records:
             try:
                 parsed = stream.parse(record)
@@ -109,35 +109,35 @@ class Processor:
                 _skip(result, log, stream.sequence_number(record) or "", error)
                 continue
             if isinstance(parsed, stream.ParsedBucketRecord):
-                finished.add(parsed)
+                turned.append(parsed)
             elif parsed is not None:
                 expired.append(parsed)
-        return finished.all(), expired
+        return finished_hours(turned), expired
 
     # --- hours
 
     def _store_hours(
-        self, finished: list[FinishedHour], result: ProcessResult, log: Log, deadline: float
+        self, finished: list[FinishedHours], result: ProcessResult, log: Log, deadline: float
     ) -> None:
         try:
             retention_days = self._retention()
         except ZAELimiterError as error:
-            for hour in finished:
-                _fail(result, log, hour.sequence_numbers, error)
+            for hours in finished:
+                _fail(result, log, hours.sequence_numbers, error)
             return
         if not retention_days:  # usage is turned off
             return
 
-        def store(hours: Sequence[FinishedHour]) -> list[Exception | None]:
-            return [self._store(hour, retention_days, deadline) for hour in hours]
+        def store(some: Sequence[FinishedHours]) -> list[Exception | None]:
+            return [self._store(hours, retention_days, deadline) for hours in some]
 
-        for hour, failure in zip(finished, self._in_threads(store, finished), strict=True):
+        for hours, failure in zip(finished, self._in_threads(store, finished), strict=True):
             if failure is None:
-                result.snapshots_updated += 1
+                result.snapshots_updated += len(hours.by_hour)
             elif _is_final(failure):
-                _skip(result, log, hour.sequence_numbers[0], failure)
+                _skip(result, log, hours.sequence_numbers[0], failure)
             else:
-                _fail(result, log, hour.sequence_numbers, failure)
+                _fail(result, log, hours.sequence_numbers, failure)
 
     def _in_threads(self, work: Callable[[Sequence[T]], list[R]], tasks: Sequence[T]) -> list[R]:
         """Do the work on all tasks and return the results in order; threads share many tasks."""
@@ -150,15 +150,19 @@ class Processor:
         parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
         return [outcome for part in self._pool.map(work, parts) for outcome in part]
 
-    def _store(self, hour: FinishedHour, retention_days: int, deadline: float) -> Exception | None:
-        """Store an hour, then clear it in its bucket item; return the error of a failed write."""
+    def _store(
+        self, hours: FinishedHours, retention_days: int, deadline: float
+    ) -> Exception | None:
+        """Store hours, then clear the latest in its bucket item; return the error of a failure."""
         try:
             _check_time(deadline)
-            self._calls.call("UpdateItem", hour.store(self._calls.table, retention_days))
-        except Exception as error:  # noqa: BLE001 - one hour must not fail the others
+            self._calls.call("UpdateItem", hours.store(self._calls.table, retention_days))
+        except Exception as error:  # noqa: BLE001 - one bucket must not fail the others
             return error
+        if not hours.is_latest:
+            return None
         try:
-            self._calls.call("UpdateItem", hour.clear(self._calls.table))
+            self._calls.call("UpdateItem", hours.clear(self._calls.table))
         except ConditionFailed:  # the hour was cleared or turned over before, or the bucket is gone
             pass
         except Exception as error:  # noqa: BLE001 - as above; a later delivery clears the hour

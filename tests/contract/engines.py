@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Container
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.support.dynamodb import shared_proxy
+from tests.support.dynamodb import shared_endpoint, shared_proxy
 from tests.support.dynamodb.tables import store_url
 from zae_limiter.models.backend import BackendCapabilities
 from zae_limiter.store_url import parse_url
@@ -42,9 +43,12 @@ DYNAMODB = BackendCapabilities(
 MOMENT_S = float(os.environ.get("ZAEL_TEST_MOMENT_S", "0.3"))
 
 
-def dynamodb_url(stack: str) -> str:
-    """Through the proxy, which makes the outages."""
-    return store_url(stack, shared_proxy().url)
+def dynamodb_url(stack: str, fixtures: Container[str] = ()) -> str:
+    """Return the URL of a table; for a test with the fixture ``outage`` it leads through the proxy.
+
+    The proxy makes the outages, and doubles the work of every request.
+    """
+    return store_url(stack, shared_proxy().url if "outage" in fixtures else shared_endpoint())
 
 
 def sqlite_url(folder: Path) -> str:
@@ -68,7 +72,9 @@ class SqliteOutage:
 class DynamoOutage:
     """Nothing accepts connections any more: it is certain that nothing is carried out."""
 
-    @contextmanager
+    url: str
+
     def outage(self):
-        with shared_proxy().refusing():
-            yield
+        proxied = parse_url(self.url).options["endpoint_url"] == shared_proxy().url
+        assert proxied, "a test with an outage must request the fixture `outage`"
+        return shared_proxy().refusing()

@@ -36,6 +36,7 @@ def test_no_group_hides_a_test_or_fixture_of_another(suite):
             LineContract,
             (
                 split.TestSplitBuckets,
+                split.TestCallersOfSplitBuckets,
                 split.TestRulesOfSplitBuckets,
                 split.TestAroundSplitBuckets,
             ),
@@ -45,6 +46,7 @@ def test_no_group_hides_a_test_or_fixture_of_another(suite):
             SyncLineContract,
             (
                 sync_split.TestSplitBuckets,
+                sync_split.TestCallersOfSplitBuckets,
                 sync_split.TestRulesOfSplitBuckets,
                 sync_split.TestAroundSplitBuckets,
             ),

@@ -20,7 +20,9 @@ from zae_limiter.settings import Settings
 HOUR_S = 3600.0
 # Never full and never empty: no write is refused for another reason than the hour.
 LIMIT = Limit.custom("rpm", 10_000_000, 1, 86_400)
-WITHOUT, WITH = 6, 7  # units that an hour of a bucket may cost, without and with a processor
+# Units that an hour of a bucket costs within a day, without and with a processor: the store, the
+# clear. Several clients may come at once to the border, and then cost more.
+WITHOUT, WITH, OF_MANY = 1, 2, 1.75
 # A round trip to DynamoDB, on average. Clients that come within one collide.
 NEAR_S, FAR_S = 0.005, 0.02
 
@@ -116,7 +118,8 @@ def extra_units(
 )
 def test_an_hour_of_a_bucket_costs_a_few_units(clients, every_s, around_s, borders, processor):
     extra = extra_units(clients, every_s, around_s, borders, processor=processor)
-    assert sum(extra) / borders <= (WITH if processor else WITHOUT), extra
+    most = (WITH if processor else WITHOUT) + (OF_MANY if clients > 1 else 0)
+    assert sum(extra) / borders <= most, extra
     assert sum(extra) > 0
 
 
@@ -147,7 +150,7 @@ def test_many_clients_at_the_border_cost_no_more(
     clients, every_s, around_s, borders, slow_s, processor
 ):
     extra = extra_units(clients, every_s, around_s, borders, processor=processor, slow_s=slow_s)
-    assert sum(extra) / borders <= (WITH if processor else WITHOUT), extra
+    assert sum(extra) / borders <= (WITH if processor else WITHOUT) + OF_MANY, extra
 
 
 def test_without_usage_nothing_is_extra():

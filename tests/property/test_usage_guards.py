@@ -20,6 +20,7 @@ from tests.support.dynamodb.model.client import ModelClient, Network
 from tests.support.dynamodb.model.defects import (
     StaleRowsTable,
     ignored_guard,
+    lost_attribute,
     replaced_value,
     table_with,
 )
@@ -27,17 +28,17 @@ from tests.support.dynamodb.model.history import prepared_engine
 from tests.support.dynamodb.model.ledger import Ledger, Wrong
 from tests.support.dynamodb.model.table import ModelTable, Refusal
 from tests.support.dynamodb.model.time import START_S, virtual_time
-from zae_limiter import Limit, RateLimiter, Repository
+from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.models.timestamps import ms_from_iso
 from zae_limiter.settings import Settings
 from zae_limiter.transport.calls import Deadline
 from zae_limiter_aggregator import stream
-from zae_limiter_aggregator.hours import FinishedHour
+from zae_limiter_aggregator.hours import finished_hours
 
-HOUR_S = 3600.0
-RETENTION_S = 90 * 24 * HOUR_S
+HOUR_S, DAY_S = 3600.0, 86_400.0
+RETENTION_S = 90 * DAY_S
 LIMIT = Limit.custom("rpm", 1000, 1000, 60)
 # Limits of calls: each is stored beside the limit of its name, and dropped when it is full again.
 OWN, OTHER = ([Limit.custom("rpm", capacity, capacity, 60)] for capacity in (50, 60))
@@ -68,6 +69,10 @@ def is_turn(operation, body):
 
 def is_first_write(operation, body):
     return operation == "UpdateItem" and defects.is_first_write("Update", body)
+
+
+def is_store(operation, body):
+    return operation == "UpdateItem" and defects.is_store("Update", body)
 
 
 def is_announcement(operation, body):
@@ -174,6 +179,16 @@ class Scene:
         item = self.item()
         assert int(item["h"]["N"]) == int(item["ph"]["N"]) + 1 == self.loop.now_s // HOUR_S
 
+    async def end_of_day(self, amount):
+        """Let clients that are ahead begin the next day, and store the last hour of this one."""
+        for ahead_s in (DAY_S, DAY_S + HOUR_S):
+            await self.take(await self.client(behind_s=-ahead_s), amount)
+
+    def row(self):
+        """The usage row of the first day."""
+        rows = [item for item in self.table.items() if item["SK"]["S"].startswith("#USAGE#")]
+        return min(rows, key=lambda item: item["SK"]["S"])
+
     def lose_announcements(self):
         """Remove all usage rows, as if they had never been written."""
         for items in self.table.partitions.values():
@@ -206,7 +221,8 @@ async def turned_by_a_client_of_the_earlier_bucket(scene):
 async def cleared_for_the_earlier_bucket(scene):
     await scene.made_again()
     turn = next(change for change in scene.table.stream if "ph" in (change.new or {}))
-    clear = FinishedHour(stream.parse(turn.record()), []).clear(scene.table.name)
+    [finished] = finished_hours([stream.parse(turn.record())])
+    clear = finished.clear(scene.table.name)
     with suppress(Refusal):
         scene.table.call("UpdateItem", json.loads(clear), scene.loop.now_s)
 
@@ -302,12 +318,45 @@ async def turned_with_unseen_use_of_children(scene):
         await scene.take(await scene.client(behind_s=HOUR_S / 2), 4, entity="child")
 
 
-async def announced_after_it_was_stored(scene):
+async def announced_after_it_was_closed(scene):
     first = await scene.begin()
     async with scene.held(is_announcement, lambda limiter: scene.take(limiter, 1), first):
-        for ahead_s in (HOUR_S, 2 * HOUR_S):
-            await scene.take(await scene.client(behind_s=-ahead_s), 2)
+        await scene.end_of_day(2)
     await asyncio.sleep(60)
+
+
+async def stored_after_it_was_closed(scene):
+    """The store of the first hour arrives when the last hour of the day has been stored."""
+    first = await scene.begin()
+    for amount in (1, 2):
+        await scene.take(first, amount)
+        await scene.next_hour()
+
+    async def late(limiter):
+        with suppress(RateLimitExceeded):  # for a client whose clock is right
+            await scene.take(limiter, 4)
+
+    async with scene.held(is_store, late):
+        await scene.take(await scene.client(), 8)
+        await scene.end_of_day(16)
+    assert {"S": "closed"} in scene.row().values()
+
+
+async def stored_while_the_day_goes_on(scene):
+    first = await scene.begin()
+    for amount in (1, 2, 4):
+        await scene.take(first, amount)
+        await scene.next_hour()
+
+
+async def stored_in_a_row_that_was_not_announced(scene):
+    first = await scene.begin()
+    for amount in (1, 2):
+        await scene.take(first, amount)
+        await scene.next_hour()
+    scene.lose_announcements()
+    await scene.take(first, 4)
+    assert {"S": "open"} in scene.row().values()
 
 
 async def written_first_by_two_clients(scene):
@@ -329,8 +378,9 @@ async def merged_after_a_write(scene):
 
 
 async def expired_with_hours_that_nothing_has_stored(scene):
+    """The hour is at the beginning of a day: usage is kept for the retention after its end."""
     await scene.take(await scene.begin(), 1)
-    await asyncio.sleep(RETENTION_S - HOUR_S)
+    await asyncio.sleep(RETENTION_S + DAY_S - HOUR_S)
     scene.table.expire(scene.loop.now_s)
 
 
@@ -339,7 +389,10 @@ HISTORIES = [
     turned_over_an_hour_that_is_not_stored,
     turned_with_unseen_use_of_children,
     cleared_for_the_earlier_bucket,
-    announced_after_it_was_stored,
+    announced_after_it_was_closed,
+    stored_after_it_was_closed,
+    stored_while_the_day_goes_on,
+    stored_in_a_row_that_was_not_announced,
     written_first_by_two_clients,
     limit_dropped_after_its_hour,
     limit_dropped_after_a_use,
@@ -367,9 +420,25 @@ DEFECTS = {
         ignored_guard("o", defects.is_clear),
         cleared_for_the_earlier_bucket,
     ),
-    "an announcement replaces a stored hour": (
+    "an announcement opens a closed origin": (
         replaced_value("o_.*", defects.is_announcement),
-        announced_after_it_was_stored,
+        announced_after_it_was_closed,
+    ),
+    "a store opens a closed origin": (
+        replaced_value("o_.*", defects.is_store),
+        stored_after_it_was_closed,
+    ),
+    "a store closes an origin that counts on": (
+        defects.closed_by_every_store,
+        stored_while_the_day_goes_on,
+    ),
+    "a store does not open a row that was not announced": (
+        lost_attribute("o_.*", defects.is_store),
+        stored_in_a_row_that_was_not_announced,
+    ),
+    "a store makes no index entry of a row that was not announced": (
+        lost_attribute("GSI.*", defects.is_store),
+        stored_in_a_row_that_was_not_announced,
     ),
     "a first write replaces the origin": (
         replaced_value("o", defects.is_first_write),
@@ -404,7 +473,7 @@ DEFECTS = {
         merged_after_a_write,
     ),
     "a bucket expires before its usage": (
-        defects.early_expiry(days=30),
+        defects.early_expiry(days=8),
         expired_with_hours_that_nothing_has_stored,
     ),
 }
@@ -450,17 +519,19 @@ def test_a_query_by_resource_is_complete_during_a_store(scene, later_s):
     scene.loop.run_until_complete(query_during_a_turn(scene, later_s, None, announced=True))
 
 
-def test_stale_rows_are_found_by_the_queries():
+@pytest.mark.parametrize(("entity", "announced"), [("key", False), (None, True)])
+def test_stale_rows_are_found_by_the_queries(entity, announced):
     """Rows that are read before the buckets miss an hour that is stored in between."""
     with pytest.raises(KeyError):
-        query_during_many_turns(StaleRowsTable)
+        query_during_many_turns(StaleRowsTable, entity, announced=announced)
 
 
-def query_during_many_turns(make_table):
-    for later_s in range(2, 41, 3):
+def query_during_many_turns(make_table, entity, *, announced):
+    for later_s in range(2, 120, 3):
         with virtual_time(1, START_S + 100) as loop:
             scene = Scene(loop, make_table)
-            loop.run_until_complete(query_during_a_turn(scene, later_s, "key", announced=False))
+            query = query_during_a_turn(scene, later_s, entity, announced=announced)
+            loop.run_until_complete(query)
 
 
 async def query_during_a_turn(scene, later_s, entity, *, announced):

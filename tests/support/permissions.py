@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from tests.support import journal
@@ -69,18 +70,22 @@ def _accesses(requests: Iterable[Recorded]) -> Iterator[tuple[Recorded, Access]]
     """Iterate over the rights of requests; those without a method are the test's own."""
     for request in requests:
         if request.method and request.operation not in OF_TABLES:
-            body = json.loads(request.raw_body)
-            if not _is_first_look(request, body):
-                for access in accesses(request.operation, body):
-                    yield request, access
+            for access in _accesses_of(request.operation, request.raw_body):
+                yield request, access
 
 
-def _is_first_look(request: Recorded, body: dict[str, Any]) -> bool:
+@lru_cache(maxsize=1000)  # of one test, all of which are asked for several times
+def _accesses_of(operation: str, raw_body: bytes) -> tuple[Access, ...]:
+    body = json.loads(raw_body)
+    return () if _is_first_look(operation, body) else tuple(accesses(operation, body))
+
+
+def _is_first_look(operation: str, body: dict[str, Any]) -> bool:
     """Return whether an opening looks for one item of a table that has no version record.
 
     Whoever has created the table may do so; the opening does without it under any of the policies.
     """
-    return request.operation == "Scan" and body.get("Limit") == 1
+    return operation == "Scan" and body.get("Limit") == 1
 
 
 def _distinct(requests: Iterable[Recorded]) -> Iterable[tuple[str, Access]]:

@@ -427,7 +427,10 @@ def test_hooks_and_their_events_can_be_imported():
         ),
         (
             Limit.budget,
-            "name amount *currency *per *every *zone *on *at *after_first_use *soft *hold_ttl *thresholds",
+            (
+                "name amount *currency *per *every *zone *on *at *after_first_use *soft *hold_ttl "
+                "*thresholds"
+            ),
         ),
     ],
 )

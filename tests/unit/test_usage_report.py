@@ -182,9 +182,10 @@ def test_a_page_of_months_is_bounded_in_memory():
                 yield row(hour, f"user-{number:03}")
                 sizes.append(len(part._windows))  # noqa: SLF001 - its size is what is tested
 
-    assert not part.add(month())
+    part.add(month())
     assert max(sizes) <= 2 * 11 + 3
-    assert part.add([row(MIDNIGHT + 24)])  # the month is over
+    assert not part.is_complete(MIDNIGHT)
+    assert part.is_complete(MIDNIGHT + 24)  # the month is over
     windows, _ = part.end()
     assert {each.window_type for each in windows} == {"daily"}
     assert {each.entity_id for each in windows} == {f"user-{number:03}" for number in range(10)}
@@ -194,7 +195,28 @@ def test_a_page_in_the_middle_of_a_month_ends_before_the_month_does():
     query = UsageQuery.parse(None, None, None)
     part = UsagePage(query, 2, "2026-01-15T03:00:00Z#hourly#user-1#gpt-4")
     assert part.first_hour == MIDNIGHT - 16 * 24 + 3
-    assert [part.add([row(part.first_hour + hour)]) for hour in range(1, 6)].index(True) == 3
+    complete = []
+    for hour in range(1, 6):
+        part.add([row(part.first_hour + hour)])
+        complete.append(part.is_complete(part.first_hour + hour))
+    assert complete.index(True) == 3
+
+
+def test_a_page_that_begins_within_a_day_needs_the_rest_of_that_day():
+    """Rows of days come one bucket after the other: later buckets have hours before the last."""
+    hourly = UsageQuery.parse("hourly", None, None)
+    part = UsagePage(hourly, 2, "2026-01-15T03:00:00Z#hourly#user-1#gpt-4")
+    day = part.first_hour - 3
+    part.add(row(day + hour, "user-1") for hour in range(24))
+    assert not part.is_complete(day)
+    assert part.wants("user-2", "gpt-4", day // 24)
+    assert part.is_complete(day + 24)
+    part.add([row(day + 4, "user-2")])
+    windows, _ = part.end()
+    assert [(each.entity_id, each.window_start[11:13]) for each in windows] == [
+        ("user-1", "04"),
+        ("user-2", "04"),
+    ]
 
 
 @pytest.mark.parametrize("key", ["", "x", "a#b#c", "a#b#c#d#e", 5])

@@ -53,20 +53,25 @@ from zae_limiter_contract.cancelled_waiting import CancelledWaitingContract  # u
 
 class CallerContract(
     CancellationContract,  # unasync: remove
-    CascadeContract,
-    CascadeLeaseContract,
     ConcurrencyContract,
     # sync: InterruptContract,
     # sync: InterruptedChangeContract,
-    LeaseContract,
-    LlmCallContract,
     OutageContract,
     ProcessContract,
-    RollbackContract,
-    SettlingContract,
     SlotContract,
 ):
-    """Concurrent, interrupted and failing callers, outages, and the cost of leases."""
+    """Concurrent and interrupted callers, and outages: tasks and threads differ here."""
+
+
+class CostContract(
+    CascadeContract,
+    CascadeLeaseContract,
+    LeaseContract,
+    LlmCallContract,
+    RollbackContract,
+    SettlingContract,
+):
+    """The cost of a lease in the end, for all buckets that it charges."""
 
 
 class ArithmeticContract(
@@ -89,7 +94,7 @@ class ArithmeticContract(
     """The arithmetic of limits for one caller, to the millitoken and the millisecond."""
 
 
-class LevelContract(CallerContract, ArithmeticContract):
+class LevelContract(CallerContract, CostContract, ArithmeticContract):
     """The levels of buckets."""
 
 

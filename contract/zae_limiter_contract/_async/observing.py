@@ -12,14 +12,13 @@ from zae_limiter._async.limiter import RateLimiter
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
 from zae_limiter.hooks import NAMES, Hooks, OutageEvent
 from zae_limiter.models.limit import Limit
-from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.base import Contract, Outage
 from zae_limiter_contract._async.world import (
     API,
     USER,
     Failure,
     World,
     failing,
-    require_outage,
     require_usage_history,
 )
 
@@ -114,15 +113,16 @@ class ShadowContract(Contract):
         await world.take(rpm=2)
         assert (await world.repo.get_usage_summary(USER)).rejected == 2
 
-    async def test_an_outage_raises_nothing_in_shadow_mode(self, world: World) -> None:
-        fault = require_outage(world.spec)
+    async def test_an_outage_raises_nothing_in_shadow_mode(
+        self, world: World, outage: Outage
+    ) -> None:
         await world.configure(RPM)
         await world.take(rpm=1)
         hasty, recorder = await world.open(request_timeout=world.spec.moment_s), Recorder()
         limiter = RateLimiter(hasty, mode="shadow", hooks=recorder)
         await limiter.available(USER, API)
         async with limiter.acquire(USER, API, {"rpm": 2}) as charged:
-            with fault:
+            with outage():
                 async with limiter.acquire(USER, API, {"rpm": 2}) as lease:
                     assert (lease.shadowed, lease.consumed, lease.statuses) == (False, {}, ())
                     assert lease.headers() == {}
@@ -207,13 +207,15 @@ class HookContract(Contract):
         assert event.cascade
         assert [each.entity_id for each in event.statuses] == [CHILD, PARENT]
 
-    async def test_an_outage_is_reported_with_what_becomes_of_the_call(self, world: World) -> None:
-        fault, recorder = require_outage(world.spec), Recorder()
+    async def test_an_outage_is_reported_with_what_becomes_of_the_call(
+        self, world: World, outage: Outage
+    ) -> None:
+        recorder = Recorder()
         await world.configure(RPM)
         await world.take(rpm=1)
         limiter = RateLimiter(await world.open(request_timeout=world.spec.moment_s), hooks=recorder)
         await limiter.available(USER, API)
-        await _try_in(fault, limiter)
+        await _try_in(outage(), limiter)
         assert recorder.names == ["on_outage", "on_outage"]
         admitted, blocked = (event for _, event in recorder.events)
         assert (admitted.admitted, blocked.admitted) == (True, False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,28 +21,22 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
-from zae_limiter_contract._async.base import Contract
+from zae_limiter_contract._async.base import Contract, Outage
 from zae_limiter_contract._async.spec import EngineSpec
-from zae_limiter_contract._async.world import API, USER, Failure, World, failing, require_outage
+from zae_limiter_contract._async.world import API, USER, Failure, World, failing
 from zae_limiter_contract.stopwatch import Stopwatch
 
 RPM = Limit.per_minute("rpm", 10)
 AT_ONCE_S = 0.3
 MOST_OPENINGS = 20  # within a moment, on a busy machine
-Outage = Callable[[], AbstractContextManager[None]]
 
 
 class OutageContract(Contract):
     """The faults are real; ``EngineSpec.outage`` makes them."""
 
     @pytest.fixture
-    def outage(self, engine_spec: EngineSpec) -> Outage:
-        return lambda: require_outage(engine_spec)
-
-    @pytest.fixture
-    async def hasty(self, world: World) -> AsyncIterator[Repository]:
+    async def hasty(self, world: World, outage: Outage) -> AsyncIterator[Repository]:
         """A repository that waits for a moment only, its configuration known."""
-        require_outage(world.spec)
         await world.configure(RPM)
         await world.take(rpm=1)
         repository = await _hasty(world)

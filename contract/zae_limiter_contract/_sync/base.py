@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
 from zae_limiter.testing.clock import FakeClock
 from zae_limiter_contract._sync.spec import EngineSpec
-from zae_limiter_contract._sync.world import World
+from zae_limiter_contract._sync.world import World, require_outage
+
+Outage = Callable[[], AbstractContextManager[None]]
 
 
 class Contract:
@@ -19,6 +22,16 @@ class Contract:
     @pytest.fixture
     def clock(self) -> FakeClock:
         return FakeClock()
+
+    @pytest.fixture
+    def outage(self, engine_spec: EngineSpec) -> Outage:
+        """Blocks in which no charge is answered; an engine without outages skips the test.
+
+        All tests with outages request this fixture. So ``engine_spec`` can see in
+        ``request.fixturenames`` whether it has to prepare one.
+        """
+        require_outage(engine_spec)
+        return lambda: require_outage(engine_spec)
 
     @pytest.fixture
     def world(self, engine_spec: EngineSpec, clock: FakeClock) -> Iterator[World]:

@@ -51,20 +51,25 @@ from zae_limiter_contract.interrupts import InterruptContract
 
 
 class CallerContract(
-    CascadeContract,
-    CascadeLeaseContract,
     ConcurrencyContract,
     InterruptContract,
     InterruptedChangeContract,
-    LeaseContract,
-    LlmCallContract,
     OutageContract,
     ProcessContract,
-    RollbackContract,
-    SettlingContract,
     SlotContract,
 ):
-    """Concurrent, interrupted and failing callers, outages, and the cost of leases."""
+    """Concurrent and interrupted callers, and outages: tasks and threads differ here."""
+
+
+class CostContract(
+    CascadeContract,
+    CascadeLeaseContract,
+    LeaseContract,
+    LlmCallContract,
+    RollbackContract,
+    SettlingContract,
+):
+    """The cost of a lease in the end, for all buckets that it charges."""
 
 
 class ArithmeticContract(
@@ -87,7 +92,7 @@ class ArithmeticContract(
     """The arithmetic of limits for one caller, to the millitoken and the millisecond."""
 
 
-class LevelContract(CallerContract, ArithmeticContract):
+class LevelContract(CallerContract, CostContract, ArithmeticContract):
     """The levels of buckets."""
 
 

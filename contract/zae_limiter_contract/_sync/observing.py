@@ -14,14 +14,13 @@ from zae_limiter._sync.limiter import SyncRateLimiter
 from zae_limiter.exceptions import RateLimiterUnavailable, RateLimitExceeded, ValidationError
 from zae_limiter.hooks import NAMES, Hooks, OutageEvent
 from zae_limiter.models.limit import Limit
-from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.base import Contract, Outage
 from zae_limiter_contract._sync.world import (
     API,
     USER,
     Failure,
     World,
     failing,
-    require_outage,
     require_usage_history,
 )
 
@@ -116,15 +115,14 @@ class ShadowContract(Contract):
         world.take(rpm=2)
         assert world.repo.get_usage_summary(USER).rejected == 2
 
-    def test_an_outage_raises_nothing_in_shadow_mode(self, world: World) -> None:
-        fault = require_outage(world.spec)
+    def test_an_outage_raises_nothing_in_shadow_mode(self, world: World, outage: Outage) -> None:
         world.configure(RPM)
         world.take(rpm=1)
         hasty, recorder = world.open(request_timeout=world.spec.moment_s), Recorder()
         limiter = SyncRateLimiter(hasty, mode="shadow", hooks=recorder)
         limiter.available(USER, API)
         with limiter.acquire(USER, API, {"rpm": 2}) as charged:
-            with fault:
+            with outage():
                 with limiter.acquire(USER, API, {"rpm": 2}) as lease:
                     assert (lease.shadowed, lease.consumed, lease.statuses) == (False, {}, ())
                     assert lease.headers() == {}
@@ -209,13 +207,15 @@ class HookContract(Contract):
         assert event.cascade
         assert [each.entity_id for each in event.statuses] == [CHILD, PARENT]
 
-    def test_an_outage_is_reported_with_what_becomes_of_the_call(self, world: World) -> None:
-        fault, recorder = require_outage(world.spec), Recorder()
+    def test_an_outage_is_reported_with_what_becomes_of_the_call(
+        self, world: World, outage: Outage
+    ) -> None:
+        recorder = Recorder()
         world.configure(RPM)
         world.take(rpm=1)
         limiter = SyncRateLimiter(world.open(request_timeout=world.spec.moment_s), hooks=recorder)
         limiter.available(USER, API)
-        _try_in(fault, limiter)
+        _try_in(outage(), limiter)
         assert recorder.names == ["on_outage", "on_outage"]
         admitted, blocked = (event for _, event in recorder.events)
         assert (admitted.admitted, blocked.admitted) == (True, False)

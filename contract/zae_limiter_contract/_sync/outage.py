@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,28 +23,22 @@ from zae_limiter.exceptions import (
 )
 from zae_limiter.models.config import OutagePolicy
 from zae_limiter.models.limit import Limit
-from zae_limiter_contract._sync.base import Contract
+from zae_limiter_contract._sync.base import Contract, Outage
 from zae_limiter_contract._sync.spec import EngineSpec
-from zae_limiter_contract._sync.world import API, USER, Failure, World, failing, require_outage
+from zae_limiter_contract._sync.world import API, USER, Failure, World, failing
 from zae_limiter_contract.stopwatch import Stopwatch
 
 RPM = Limit.per_minute("rpm", 10)
 AT_ONCE_S = 0.3
 MOST_OPENINGS = 20  # within a moment, on a busy machine
-Outage = Callable[[], AbstractContextManager[None]]
 
 
 class OutageContract(Contract):
     """The faults are real; ``EngineSpec.outage`` makes them."""
 
     @pytest.fixture
-    def outage(self, engine_spec: EngineSpec) -> Outage:
-        return lambda: require_outage(engine_spec)
-
-    @pytest.fixture
-    def hasty(self, world: World) -> Iterator[SyncRepository]:
+    def hasty(self, world: World, outage: Outage) -> Iterator[SyncRepository]:
         """A repository that waits for a moment only, its configuration known."""
-        require_outage(world.spec)
         world.configure(RPM)
         world.take(rpm=1)
         repository = _hasty(world)

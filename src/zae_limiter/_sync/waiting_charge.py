@@ -89,7 +89,7 @@ class WaitingCharge:
             return
         self._call.settle_quietly(tuple(settlements), settled)
         try:
-            # One write gives back for up to a thousand callers; they end one by one.
+            # One write gives back for hundreds of callers; they end one by one.
             turn()
         finally:
             if settled.is_committed:

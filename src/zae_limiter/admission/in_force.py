@@ -7,7 +7,6 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from zae_limiter.admission.image import (
-    HOUR_MS,
     BucketImage,
     Rate,
     full_at_ms,
@@ -22,8 +21,9 @@ from zae_limiter.models.timestamps import MILLI
 if TYPE_CHECKING:
     from zae_limiter.models.limit import Limit
 
-CENTURY_MS = 100 * 366 * 86_400_000  # a bucket with a TTL as far away as this never expires
-WEEK_MS = 7 * 86_400_000  # added to the retention of usage: so the TTL is written once a week
+DAY_MS = 86_400_000
+CENTURY_MS = 100 * 366 * DAY_MS  # a bucket with a TTL as far away as this never expires
+WEEK_MS = 7 * DAY_MS  # added to the retention of usage: so the TTL is written once a week
 ALIAS = "~"  # separates name and digest of a call's limit; no limit name contains it
 
 
@@ -137,14 +137,14 @@ class InForce:
         """Return the TTL of a bucket, extended if less than half of its time remains.
 
         The TTL is not extended with every charge, since that would make every write larger. If the
-        bucket itself stores its last hour of usage, it is kept for ``usage_ms`` after that hour.
+        bucket itself stores its last hour of usage, it is kept for ``usage_ms`` after that day.
         """
         keep_ms = self.keep_ms
         if keep_ms is None:
             return None
         least_ms = keep_ms // 2
         if usage_ms:
-            usage_ms += HOUR_MS  # the retention begins at the end of the hour
+            usage_ms += DAY_MS  # the retention begins at the end of the day
             least_ms = max(least_ms, usage_ms)
             keep_ms = max(keep_ms, usage_ms + WEEK_MS)
         if expires_ms is not None and expires_ms - now_ms > least_ms:

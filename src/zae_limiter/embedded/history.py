@@ -75,8 +75,10 @@ def usage_page(
     for hours in usage_hours(tables, namespace_id, entity_id, resource, span):
         if hours is None:
             yield
-        elif page.add(hours):
-            break
+        else:
+            page.add(hours)
+            if page.is_complete(hours[-1].usage.hour):
+                break
     return page.end()
 
 

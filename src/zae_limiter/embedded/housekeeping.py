@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zae_limiter.admission.image import HOUR_MS, full_at_ms
+from zae_limiter.admission.image import full_at_ms
 from zae_limiter.embedded.buckets import drop
 from zae_limiter.embedded.retention import stored_retention
 from zae_limiter.embedded.tables import Tables
 from zae_limiter.naming import event_prefix
 
-DAY_MS = 86_400_000
+DAY, DAY_MS = 24, 86_400_000
 EVERY_CHARGES = 100  # rare enough that the average time of a charge hardly changes
 BATCH = 2 * EVERY_CHARGES  # a charge creates at most two buckets, so deletion keeps up
 # A charge adds at most two rows of usage, and the buckets deleted with it two more. So deletion
@@ -41,7 +41,8 @@ def delete_expired_buckets(tables: Tables, now_ms: int) -> None:
 def delete_old_history(
     tables: Tables, now_ms: int, usage_retention_days: int, audit_retention_days: int
 ) -> None:
-    """Delete usage and audit events beyond their retention."""
-    tables.delete_usage((now_ms - usage_retention_days * DAY_MS) // HOUR_MS, HISTORY_BATCH)
+    """Delete usage and audit events beyond their retention, usage by whole days."""
+    oldest_day = now_ms // DAY_MS - usage_retention_days
+    tables.delete_usage(oldest_day * DAY, HISTORY_BATCH)
     oldest_ms = max(0, now_ms - audit_retention_days * DAY_MS)
     tables.delete_audit(event_prefix(oldest_ms), HISTORY_BATCH)

@@ -128,7 +128,7 @@ def _snapshot(key: WindowKey, usage: WindowUsage) -> UsageSnapshot:
 
 
 class UsagePage:
-    """Collects the first ``limit`` snapshots after ``next_key``, from hours in order of time.
+    """Collects the first ``limit`` snapshots after ``next_key``, from hours in order of days.
 
     It holds at most about twice ``limit`` windows, even if many more windows come after them.
     """
@@ -150,7 +150,7 @@ class UsagePage:
 
     @property
     def first_entity(self) -> str:
-        """The first entity to read in the first hour, if all windows are hours."""
+        """The first entity to read on the first day, if all windows are days."""
         last = self._last
         return last.entity_id if last is not None and last.start_hour == self.first_hour else ""
 
@@ -158,15 +158,14 @@ class UsagePage:
     def is_full(self) -> bool:
         """Whether the page has all the windows that it wants.
 
-        If all windows are hours and come sorted by hour, entity and resource, it is also complete.
+        If all windows are days and come sorted by day, entity and resource, it is also complete.
         """
         return len(self._windows) >= self._wanted
 
-    def add(self, rows: Iterable[BucketHour]) -> bool:
-        """Add hours in order of time; return whether the page is complete."""
-        hour, last = None, self._last
+    def add(self, rows: Iterable[BucketHour]) -> None:
+        """Add hours; ``is_complete`` tells whether later ones are needed."""
+        last = self._last
         for row in rows:
-            hour = row.usage.hour
             for key in self._query.keys(row):
                 if last is not None and key <= last:
                     continue
@@ -177,13 +176,15 @@ class UsagePage:
                     self._windows[key] = row.usage
             if len(self._windows) > 2 * self._wanted:
                 self._drop_later()
-        return hour is not None and self.is_complete(hour)
 
-    def wants(self, entity_id: str, resource: str, hour: int) -> bool:
-        """Tell whether an hour of a bucket may belong to a window of the page."""
+    def wants(self, entity_id: str, resource: str, day: int) -> bool:
+        """Tell whether hours of a bucket on a day may belong to windows of the page."""
         last, highest = self._last, self._highest
+        first = day * DAY
+        is_hourly = WindowType.HOURLY in self._query.windows
         return any(
             (last is None or key > last) and (highest is None or key <= highest)
+            for hour in range(first, first + (DAY if is_hourly else 1))
             for key in self._query.keys_of(entity_id, resource, hour)
         )
 
@@ -198,15 +199,21 @@ class UsagePage:
             return False
         self._drop_later()
         assert self._highest is not None
-        starts = [window_start(window, hour) for window in self._query.windows]
         first, last = self.first_hour, self._highest.start_hour
-        return not any(first <= start <= last for start in starts)
+        return all(_start_from(window, first, hour) > last for window in self._query.windows)
 
     def end(self) -> tuple[list[UsageSnapshot], str | None]:
         """Return the page and the key of the next page."""
         keys = nsmallest(self._wanted, self._windows)
         page = [_snapshot(key, self._windows[key]) for key in keys[: self._wanted - 1]]
         return page, None if len(keys) < self._wanted else page_key(page[-1])
+
+
+def _start_from(window: WindowType, first: int, hour: int) -> int:
+    """Return the first start of a window, not before ``first``, that contains or follows hours."""
+    hour = max(hour, first)
+    start = window_start(window, hour)
+    return start if start >= first else window_end(window, hour)
 
 
 def page_of(
@@ -235,12 +242,13 @@ class _LatestWindow:
     """The latest window of one length, with the buckets (entity and resource) seen in it."""
 
     start_hour: int
-    has_usage: bool = False
     buckets: set[tuple[str, str]] = field(default_factory=set)
 
 
 class UsageTotal:
-    """Adds up totals, and averages per window with usage, from hours in order of time.
+    """Adds up totals, and averages per window with usage, from hours in order of days.
+
+    Hours of one day may come in any order; of one bucket and hour they come in a row.
 
     ``each_token_once`` leaves out the usage of parents through their children, and the children's
     acquires that parents rejected, since the children count both as well.
@@ -252,12 +260,13 @@ class UsageTotal:
         self._total: dict[str, int] = {}
         self._through_children: dict[str, int] = {}
         self._tally = NO_TALLY
-        self._snapshots = self._windows = 0
+        self._snapshots = 0
+        self._used_windows: set[tuple[str, int]] = set()  # lengths and starts
         self._starts: list[int] = []  # the first and the last start of a window
         self._latest: dict[str, _LatestWindow] = {}  # by the length of the window
 
     def add(self, rows: Iterable[BucketHour]) -> None:
-        """Add hours in order of time."""
+        """Add hours in order of days."""
         for row in rows:
             for key in self._query.keys(row):
                 self._count(key, row.usage)
@@ -267,10 +276,8 @@ class UsageTotal:
         latest = self._latest.get(key.window)
         if latest is None or latest.start_hour != start:
             latest = self._latest[key.window] = _LatestWindow(start)
-        has_usage = bool(usage.events) or any(usage.counters.values())
-        if has_usage and not latest.has_usage:
-            latest.has_usage = True
-            self._windows += 1
+        if usage.events or any(usage.counters.values()):
+            self._used_windows.add((key.window, start))
         bucket = (key.entity_id, key.resource)
         if bucket not in latest.buckets:
             latest.buckets.add(bucket)
@@ -288,7 +295,7 @@ class UsageTotal:
             total = {name: amount - through.get(name, 0) for name, amount in total.items()}
             rejected -= self._tally.through_children
         first, last = (iso_from_ms(hour * HOUR_MS) for hour in self._starts or (0, 0))
-        windows = self._windows
+        windows = len(self._used_windows)
         return UsageSummary(
             snapshot_count=self._snapshots,
             total=total,

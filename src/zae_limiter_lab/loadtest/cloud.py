@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zae_limiter.exceptions import InfrastructureError, ZAELimiterError
+from zae_limiter.exceptions import ZAELimiterError
 from zae_limiter.models.stack import StackOptions
 from zae_limiter.naming import MAX_STACK_LENGTH
 from zae_limiter.shell_words import command_line
@@ -22,6 +22,11 @@ from zae_limiter_ops.transport.control import Control, ControlError
 SUFFIX = "-loadtest"
 MANAGED_BY = "zae-limiter-loadtest"  # not the tag of limiters: `list` shows these alone
 LOOK_EVERY_S = 2.0
+# What needs CloudFormation, and what to do without it.
+ON_AWS = (
+    "load tests on AWS are CloudFormation stacks",
+    "run a load test on this machine: zae-limiter loadtest run",
+)
 
 
 class NetworkPlace(NamedTuple):
@@ -114,6 +119,7 @@ class LoadTestStack:
 
         An update keeps the network and the permission boundary where none is given.
         """
+        self.control.require_stacks(*ON_AWS)
         context = build_context(folder)
         status = self.manager.settled()
         is_new = status is None or status in progress.FAILED_CREATIONS
@@ -145,6 +151,7 @@ class LoadTestStack:
 
     def delete(self) -> bool:
         """Delete the stack with its images, files and reports; False if there was none."""
+        self.control.require_stacks(*ON_AWS)
         bucket = self.manager.outputs().get("FilesBucket")
         if bucket is not None:
             self._empty(bucket)
@@ -168,6 +175,7 @@ class LoadTestStack:
 
     def image_uri(self) -> str | None:
         """Return the image that master and workers run; "" before one is built, None: no stack."""
+        self.control.require_stacks(*ON_AWS)
         stack = self.manager.describe()
         if stack is None:
             return None
@@ -230,11 +238,7 @@ def list_load_stacks(
     """Return the load-test stacks of a region by name."""
     control = Control(region, endpoint_url)
     try:
-        if not control.serves_stacks():
-            raise InfrastructureError(
-                "load tests on AWS are CloudFormation stacks, and this endpoint has no "
-                "CloudFormation; run a load test on this machine: zae-limiter loadtest run"
-            )
+        control.require_stacks(*ON_AWS)
         pages = control.pages("cloudformation", "describe_stacks")
     finally:
         control.close()

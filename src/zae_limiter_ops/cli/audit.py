@@ -142,6 +142,9 @@ def replay(store: StoreLocation, dry_run: bool, output: str) -> None:
     place = store.stack()
     deployment = Deployment(*place)
     try:
+        deployment.manager.control.require_stacks(
+            "a stack keeps batches in its archive", "a table alone has neither"
+        )
         bucket = deployment.manager.outputs().get("ArchiveBucket")
         if bucket is None:
             raise click.ClickException(f"{place[0]} has no archive, so no batch is kept")

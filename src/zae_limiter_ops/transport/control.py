@@ -28,9 +28,14 @@ INVOKE_S = 910.0  # for the answer of a function, which may take 900 s
 MAX_PAYLOAD = 6_000_000  # bytes; Lambda's limit for a synchronous invocation
 LOCAL_REGION = "us-east-1"
 # Domains of AWS's endpoints in all partitions; the hosts of VPC endpoints end the same way.
-AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws", ".ic.gov")
+AWS_DOMAINS = (
+    *(".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws"),
+    *(".amazonwebservices.com.cn", ".amazonwebservices.eu"),
+    *(".ic.gov", ".sgov.gov", ".adc-e.uk", ".aws.scloud"),
+)
 ANY_STACK = "zae-limiter"  # "there is no such stack" also shows that CloudFormation answers
 _INVOKE = "lambda, invoked"  # the key of a second Lambda client, which waits longer
+_NO_CONNECTION = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError")
 _DENIED = ("AccessDenied", "Unauthorized", "InvalidClientTokenId", "SignatureDoesNotMatch")
 
 
@@ -46,6 +51,10 @@ class ControlError(InfrastructureError):
     @property
     def is_throttling(self) -> bool:
         return "Throttl" in self.code or self.code == "RequestLimitExceeded"
+
+
+class Unreachable(InfrastructureError):
+    """No connection to a service could be made."""
 
 
 class Control:
@@ -91,6 +100,16 @@ class Control:
             self._serves_stacks = self._has_stacks_by_call()
         return self._serves_stacks
 
+    def require_stacks(self, purpose: str, advice: str) -> None:
+        """Raise InfrastructureError if the endpoint has no CloudFormation.
+
+        Whoever works with a local table must not change anything on AWS.
+        """
+        if not self.serves_stacks():
+            raise InfrastructureError(
+                f"{purpose}, and this endpoint has no CloudFormation; {advice}"
+            )
+
     def _has_stacks_by_call(self) -> bool:
         """Ask for a stack. Servers without CloudFormation differ in how they refuse the call."""
         try:
@@ -99,6 +118,8 @@ class Control:
             return True
         except ControlError as error:
             return error.is_throttling or "does not exist" in error.reason
+        except Unreachable:  # a server that is down may have CloudFormation all the same
+            raise
         except InfrastructureError:
             return False
         return True
@@ -179,7 +200,7 @@ class Control:
             self._session.register_component("data_loader", _service_models())
         session = self._session
         options: dict[str, Any] = {"region_name": self.region}
-        url = self.endpoint_url or AwsConfig().configured_url(service)
+        url = self.endpoint_url or AwsConfig().configured_url(_api_name(service))
         if url and parse_endpoint(url).is_local:
             options["region_name"] = (
                 self.region or session.get_config_variable("region") or LOCAL_REGION
@@ -220,7 +241,8 @@ class Control:
                 "the network"
             )
             return self._unknown_region
-        return InfrastructureError(
+        kind_of_error = Unreachable if kind in _NO_CONNECTION else InfrastructureError
+        return kind_of_error(
             f"{service} cannot be reached at {where} ({kind}); check the region, the endpoint "
             "and the network"
         )
@@ -244,6 +266,9 @@ class AControl(Control):
 
     async def aserves_stacks(self) -> bool:
         return await asyncio.to_thread(self.serves_stacks)
+
+    async def arequire_stacks(self, purpose: str, advice: str) -> None:
+        await asyncio.to_thread(self.require_stacks, purpose, advice)
 
     async def ainvoke(self, function: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(self.invoke, function, payload)

@@ -34,5 +34,6 @@ def sqlite(folder):
     return SqliteSpec(sqlite_url(folder), SQLITE)
 
 
-def dynamodb(table):
-    return DynamoSpec(dynamodb_url(table), DYNAMODB, moment_s=MOMENT_S)
+def dynamodb(table, fixtures=()):
+    """``fixtures`` are those of the test, which says by them whether it needs an outage."""
+    return DynamoSpec(dynamodb_url(table, fixtures), DYNAMODB, moment_s=MOMENT_S)

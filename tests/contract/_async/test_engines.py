@@ -1,14 +1,15 @@
 """The suite for the engines that come with the package.
 
-Of the tree that is generated, the groups about arithmetic and records run with the slow tests where
-they need a file or a server: its calls are those of the async tree, and memory runs all groups in
-both (docs/contributing/testing.md).
+Of the tree that is generated, only the groups about callers run with the fast tests where they need
+a file or a server: the calls of the others are those of the async tree, and memory runs all groups
+in both (docs/contributing/testing.md).
 """
 
 import pytest
 from zae_limiter_contract._async.engine import (
     ArithmeticContract,
     CallerContract,
+    CostContract,
     EngineContract,
     LineContract,
     RecordContract,
@@ -40,6 +41,11 @@ class TestSqlite(OnSqlite, CallerContract, LineContract):
     """Callers side by side, cut off, failing or waiting."""
 
 
+# sync: @pytest.mark.slow
+class TestSqliteCosts(OnSqlite, CostContract):
+    """What a lease costs."""
+
+
 @pytest.mark.slow  # memory runs the same operations
 class TestSqliteArithmetic(OnSqlite, ArithmeticContract):
     """What one caller gets."""
@@ -52,12 +58,17 @@ class TestSqliteRecords(OnSqlite, RecordContract):
 
 class OnDynamodb:
     @pytest.fixture
-    def engine_spec(self, dynamodb_table):
-        return specs.dynamodb(dynamodb_table)
+    def engine_spec(self, request, dynamodb_table):
+        return specs.dynamodb(dynamodb_table, request.fixturenames)
 
 
 class TestDynamodb(OnDynamodb, CallerContract, LineContract):
     """Callers side by side, cut off, failing or waiting."""
+
+
+# sync: @pytest.mark.slow
+class TestDynamodbCosts(OnDynamodb, CostContract):
+    """What a lease costs."""
 
 
 # sync: @pytest.mark.slow

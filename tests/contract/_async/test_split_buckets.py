@@ -4,37 +4,69 @@ import pytest
 from zae_limiter_contract._async.amounts import AmountContract
 from zae_limiter_contract._async.base import Contract
 from zae_limiter_contract._async.buckets import BucketContract
+from zae_limiter_contract._async.cascade import CascadeContract
+from zae_limiter_contract._async.cascade_leases import CascadeLeaseContract
 from zae_limiter_contract._async.changed_leases import ChangedLeaseContract
+from zae_limiter_contract._async.concurrency import ConcurrencyContract
 from zae_limiter_contract._async.debts import DebtContract
-from zae_limiter_contract._async.engine import CallerContract, RecordContract
+from zae_limiter_contract._async.engine import RecordContract
 from zae_limiter_contract._async.idle import IdleContract
+from zae_limiter_contract._async.leases import LeaseContract
 from zae_limiter_contract._async.live_changes import LiveChangeContract
+from zae_limiter_contract._async.llm_calls import LlmCallContract
 from zae_limiter_contract._async.observing import HookContract, ShadowContract
+from zae_limiter_contract._async.outage import OutageContract
 from zae_limiter_contract._async.overrides import OverrideContract
 from zae_limiter_contract._async.pausing import PauseContract
+from zae_limiter_contract._async.processes import ProcessContract
 from zae_limiter_contract._async.rates import RateContract
 from zae_limiter_contract._async.remaining import RemainingContract
 from zae_limiter_contract._async.retry_after import RetryAfterContract
+from zae_limiter_contract._async.rollback import RollbackContract
+from zae_limiter_contract._async.settling import SettlingContract
 from zae_limiter_contract._async.skew import SkewContract
+from zae_limiter_contract._async.slots import SlotContract
+from zae_limiter_contract.cancellation import CancellationContract  # unasync: remove
 
+# sync: from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
+# sync: from zae_limiter_contract.interrupts import InterruptContract
 from tests.contract._async.splitting import split_dynamodb
 
 
 class SplitBuckets:
     @pytest.fixture
-    def engine_spec(self, dynamodb_table):
-        return split_dynamodb(dynamodb_table)
+    def engine_spec(self, request, dynamodb_table):
+        return split_dynamodb(dynamodb_table, request.fixturenames)
 
 
 # sync: @pytest.mark.slow  # generated from the async tree, whose run stays fast
 class TestSplitBuckets(
     SplitBuckets,
-    CallerContract,
     AmountContract,
+    CancellationContract,  # unasync: remove
+    CascadeContract,
     ChangedLeaseContract,
+    ConcurrencyContract,
     RetryAfterContract,
+    RollbackContract,
+    SettlingContract,
 ):
-    """Callers, and what levels become."""
+    """Callers side by side, and what levels become."""
+
+
+@pytest.mark.slow  # a lease, a slot and an outage are as without a split
+class TestCallersOfSplitBuckets(
+    SplitBuckets,
+    CascadeLeaseContract,
+    # sync: InterruptContract,
+    # sync: InterruptedChangeContract,
+    LeaseContract,
+    LlmCallContract,
+    OutageContract,
+    ProcessContract,
+    SlotContract,
+):
+    """The other groups about callers and leases."""
 
 
 # sync: @pytest.mark.slow

@@ -66,10 +66,10 @@ class SplitSpec(DynamoOutage, EngineSpec):
         return builder.register_missing_namespace().over(engine)
 
 
-def split_dynamodb(table):
+def split_dynamodb(table, fixtures=()):
     """Each of the three shards rounds its level, and one that is full wastes what it brings."""
     return SplitSpec(
-        dynamodb_url(table),
+        dynamodb_url(table, fixtures),
         DYNAMODB,
         precision_milli=6,
         may_lag=Fraction(1, 4),

@@ -6,37 +6,67 @@ import pytest
 from zae_limiter_contract._sync.amounts import AmountContract
 from zae_limiter_contract._sync.base import Contract
 from zae_limiter_contract._sync.buckets import BucketContract
+from zae_limiter_contract._sync.cascade import CascadeContract
+from zae_limiter_contract._sync.cascade_leases import CascadeLeaseContract
 from zae_limiter_contract._sync.changed_leases import ChangedLeaseContract
+from zae_limiter_contract._sync.concurrency import ConcurrencyContract
 from zae_limiter_contract._sync.debts import DebtContract
-from zae_limiter_contract._sync.engine import CallerContract, RecordContract
+from zae_limiter_contract._sync.engine import RecordContract
 from zae_limiter_contract._sync.idle import IdleContract
+from zae_limiter_contract._sync.leases import LeaseContract
 from zae_limiter_contract._sync.live_changes import LiveChangeContract
+from zae_limiter_contract._sync.llm_calls import LlmCallContract
 from zae_limiter_contract._sync.observing import HookContract, ShadowContract
+from zae_limiter_contract._sync.outage import OutageContract
 from zae_limiter_contract._sync.overrides import OverrideContract
 from zae_limiter_contract._sync.pausing import PauseContract
+from zae_limiter_contract._sync.processes import ProcessContract
 from zae_limiter_contract._sync.rates import RateContract
 from zae_limiter_contract._sync.remaining import RemainingContract
 from zae_limiter_contract._sync.retry_after import RetryAfterContract
+from zae_limiter_contract._sync.rollback import RollbackContract
+from zae_limiter_contract._sync.settling import SettlingContract
 from zae_limiter_contract._sync.skew import SkewContract
+from zae_limiter_contract._sync.slots import SlotContract
+from zae_limiter_contract.interrupted_changes import InterruptedChangeContract
+from zae_limiter_contract.interrupts import InterruptContract
 
 from tests.contract._sync.splitting import split_dynamodb
 
 
 class SplitBuckets:
     @pytest.fixture
-    def engine_spec(self, dynamodb_table):
-        return split_dynamodb(dynamodb_table)
+    def engine_spec(self, request, dynamodb_table):
+        return split_dynamodb(dynamodb_table, request.fixturenames)
 
 
 @pytest.mark.slow  # generated from the async tree, whose run stays fast
 class TestSplitBuckets(
     SplitBuckets,
-    CallerContract,
     AmountContract,
+    CascadeContract,
     ChangedLeaseContract,
+    ConcurrencyContract,
     RetryAfterContract,
+    RollbackContract,
+    SettlingContract,
 ):
-    """Callers, and what levels become."""
+    """Callers side by side, and what levels become."""
+
+
+@pytest.mark.slow  # a lease, a slot and an outage are as without a split
+class TestCallersOfSplitBuckets(
+    SplitBuckets,
+    CascadeLeaseContract,
+    InterruptContract,
+    InterruptedChangeContract,
+    LeaseContract,
+    LlmCallContract,
+    OutageContract,
+    ProcessContract,
+    SlotContract,
+):
+    """The other groups about callers and leases."""
 
 
 @pytest.mark.slow

@@ -21,9 +21,10 @@ ENTITY = "0123456789abcdef0123456789abcdef0123"  # as long as a UUID
 LIMITS = [Limit.per_minute("rpm", 600), Limit.per_minute("tpm", 100_000)]
 
 
-def documented(first, second):
-    """Return two constants of the calculation on the page."""
-    found = re.search(rf"^{first}, {second} = ([0-9_]+), ([0-9_]+)", PAGE.read_text(), re.MULTILINE)
+def documented(*names):
+    """Return constants of the calculation on the page."""
+    numbers = ", ".join(["([0-9_]+)"] * len(names))
+    found = re.search(rf"^{', '.join(names)} = {numbers}", PAGE.read_text(), re.MULTILINE)
     return tuple(map(int, found.groups()))
 
 
@@ -50,13 +51,13 @@ def billed(item):
 
 @pytest.fixture(scope="module")
 def items():
-    """The items of an entity that was used in three hours."""
+    """The items of an entity that was used in four hours of a day: two of them are stored."""
     clock = FakeClock()
     with temporary_table() as table:
         builder = SyncRepository.builder().url(store_url(table, shared_endpoint())).clock(clock)
         with builder.register_missing_namespace().build() as repository:
             limiter = SyncRateLimiter(repository)
-            for _ in range(3):
+            for _ in range(4):
                 with limiter.acquire(ENTITY, "gpt-4", {"rpm": 1, "tpm": 500}, limits=LIMITS):
                     pass
                 clock.advance(seconds=3600)
@@ -65,7 +66,7 @@ def items():
 
             def stored():
                 rows[:] = client.call("Scan", {})["Items"]
-                return sum("#USAGE#" in item["SK"]["S"] for item in rows) == 3
+                return any("#USAGE#" in item["SK"]["S"] for item in rows)
 
             asyncio.run(until(stored))
             yield rows
@@ -73,14 +74,18 @@ def items():
 
 def test_a_bucket_is_billed_as_documented(items):
     (bucket,) = [item for item in items if "/BUCKET#" in item["PK"]["S"]]
-    _, most = documented("HOUR_BYTES", "BUCKET_BYTES")
+    _, _, most = documented("DAY_BYTES", "HOUR_BYTES", "BUCKET_BYTES")
     assert 0.9 * most < billed(bucket) <= most
 
 
-def test_a_stored_hour_is_billed_as_documented(items):
-    hours = [item for item in items if "#USAGE#" in item["SK"]["S"]]
-    most, _ = documented("HOUR_BYTES", "BUCKET_BYTES")
-    assert 0.9 * most < max(map(billed, hours)) <= most
+def test_a_day_of_usage_is_billed_as_documented(items):
+    (row,) = [item for item in items if "#USAGE#" in item["SK"]["S"]]
+    hours = [name for name in row if name[:2].isdecimal()]
+    assert len(hours) == 2
+    of_day, of_hour, _ = documented("DAY_BYTES", "HOUR_BYTES", "BUCKET_BYTES")
+    assert 0.9 * (of_day + 2 * of_hour) < billed(row) <= of_day + 2 * of_hour
+    (hour, _) = ({name: row[name]} for name in hours)
+    assert 0.8 * of_hour < size(hour) <= of_hour
 
 
 def test_the_alarms_and_metrics_of_a_stack_are_counted():

@@ -18,9 +18,11 @@ from tests.integration.transport.scripted import Script, refuse
 from tests.support.dynamodb import shared_endpoint
 from tests.support.dynamodb.tables import store_url
 from zae_limiter import SyncRepository
-from zae_limiter.exceptions import PermissionDenied, ValidationError
+from zae_limiter.exceptions import InfrastructureNotFoundError, PermissionDenied, ValidationError
 from zae_limiter.transport.aws_config import AwsConfig
 from zae_limiter.transport.errors import NotSent
+from zae_limiter_ops.cli.app import app
+from zae_limiter_ops.cli.shared.errors import run
 
 KEY = {"Key": {"PK": {"S": "one"}}}
 
@@ -350,6 +352,31 @@ def test_a_slow_first_lookup_does_not_use_up_the_time_of_a_call(credential_proce
         url=store_url(table, shared_endpoint()), provision="table", request_timeout=1.0
     ) as repository:
         repository.delete_table()
+
+
+def test_a_slow_first_lookup_does_not_use_up_the_time_of_a_migration(credential_process):
+    credential_process(seconds=1.5)
+    url = store_url(f"test-{secrets.token_hex(8)}", shared_endpoint())
+    with pytest.raises(InfrastructureNotFoundError):
+        SyncRepository.builder().url(url).request_timeout(1.0).migrate()
+
+
+@pytest.mark.parametrize("what", ["create_table", "export"])
+def test_a_slow_first_lookup_does_not_use_up_the_time_of_other_clients(
+    credential_process, what, capsys
+):
+    """These clients have the usual time for a call, which is 2 s."""
+    credential_process(seconds=2.5)
+    table = f"test-{secrets.token_hex(8)}"
+    if what == "create_table":
+        with pytest.deprecated_call():
+            repository = SyncRepository(table, endpoint_url=shared_endpoint())
+        repository.create_table()
+        repository.close()
+        return
+    words = ["limits", "export", "--from-table", table, "--form", "composite"]
+    assert run(app, [*words, "--endpoint-url", shared_endpoint()]) == 1
+    assert "credentials" not in capsys.readouterr().err
 
 
 def test_a_process_that_fails_is_a_refusal_that_quotes_nothing(open_client, credential_process):

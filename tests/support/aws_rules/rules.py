@@ -1,12 +1,14 @@
 """The documented rules of DynamoDB that a request can be checked against without a table.
 
 ``violations`` names every rule that a request breaks. AWS answers such a request with a
-ValidationException; servers for tests let many of them pass. An expression is analysed once: most
-requests of a run repeat the expressions of earlier ones.
+ValidationException; servers for tests let many of them pass. An expression is analysed once, and a
+request for one item is checked once for all values that can break no rule: most requests of a run
+repeat earlier ones.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -63,6 +65,10 @@ _FUNCTIONS = frozenset(
 _SIGNS = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-"})
 _TOKEN = re.compile(r"\s*([#:]?[A-Za-z0-9_]+|<>|<=|>=|[=<>(),+.\[\]-])")
 _PLACEHOLDER = re.compile(r"[#:][A-Za-z0-9_]+")
+# Values of an encoded request that break no rule, whatever they are, as long as the request itself
+# is smaller than an item may be.
+_PLAIN_TEXT = re.compile(rb'"S":"[^"\\]{1,200}"')
+_PLAIN_NUMBER = re.compile(rb'"N":"-?\d{1,30}"')
 
 
 class Analysis(NamedTuple):
@@ -119,6 +125,19 @@ def violations(operation: str, body: Body) -> list[str]:
     elif operation == "BatchWriteItem":
         found += _of_batch_write(body)
     return [f"{operation}: {each}" for each in found]
+
+
+def violations_of_encoded(operation: str, body: bytes) -> list[str]:
+    """Return the rules that an encoded request breaks; raise ValueError if it is no JSON."""
+    if operation in SINGLE_REQUESTS and len(body) < MAX_ITEM_BYTES:
+        body = _PLAIN_TEXT.sub(b'"S":"s"', body)
+        return [*_violations_of_form(operation, _PLAIN_NUMBER.sub(b'"N":"1"', body))]
+    return violations(operation, json.loads(body))  # of several items, which must not be the same
+
+
+@lru_cache(maxsize=20_000)
+def _violations_of_form(operation: str, body: bytes) -> tuple[str, ...]:
+    return tuple(violations(operation, json.loads(body)))
 
 
 # --- expressions

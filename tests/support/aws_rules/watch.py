@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.aws_rules.forms import Form, form_of
-from tests.support.aws_rules.rules import violations
+from tests.support.aws_rules.rules import violations_of_encoded
 
 _TARGET = re.compile(rb"^x-amz-target:\s*DynamoDB_\w+\.(\w+)", re.IGNORECASE | re.MULTILINE)
 _OWN_AGENT = re.compile(rb"^user-agent:[ \t]*zae-limiter/", re.IGNORECASE | re.MULTILINE)
@@ -76,11 +76,10 @@ def look_at(request: bytes) -> None:
     target = _TARGET.search(head)
     if target is None or _OWN_AGENT.search(head) is None:
         return
+    operation = target[1].decode()
     try:
-        decoded = json.loads(body)
+        _violations.extend(violations_of_encoded(operation, body))
     except ValueError:  # a test sends something else on purpose
         return
-    operation = target[1].decode()
-    _violations.extend(violations(operation, decoded))
     if _FOLDER:
-        _forms.add(form_of(operation, decoded))
+        _forms.add(form_of(operation, json.loads(body)))

@@ -112,10 +112,13 @@ class Connection:
         self, request: Message, exchange: Exchange, fault: Fault | None
     ) -> Message | None:
         """What the client is told; None if nothing, and the connection is closed."""
+        if fault is not None and fault.kind == "hold":
+            await fault.over.wait()
+            fault = None
         if fault is None:
             return await self._forward(request, exchange)
         if fault.kind == "late":
-            self._link.later(self._deliver(request, exchange, fault.delay_ms))
+            self._link.later(self._deliver(request, exchange, fault))
         if fault.holds:
             await self._hold(fault)
         answer = await self._forward(request, exchange) if fault.reaches_the_store else None
@@ -137,9 +140,11 @@ class Connection:
             self._store = await self._link.connect()
         return self._store
 
-    async def _deliver(self, request: Message, exchange: Exchange, delay_ms: float) -> None:
+    async def _deliver(self, request: Message, exchange: Exchange, fault: Fault) -> None:
         """A message that was long on its way: no call waits for its answer any more."""
-        await asyncio.sleep(delay_ms / 1000)
+        while fault.delay_ms is None:  # noqa: ASYNC110 - set by a thread
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(fault.delay_ms / 1000)
         with suppress(OSError):
             store = await self._link.connect()
             try:

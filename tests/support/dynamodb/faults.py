@@ -13,7 +13,9 @@ from tests.support.dynamodb.seen import Exchange
 Kind = Literal[
     "close",  # the connection is closed, the store saw nothing
     "lose_answer",  # the store has carried it out, the connection is closed instead of an answer
-    "late",  # closed at once, and the store gets the request delay_ms later
+    "late",  # closed at once, and the store gets the request delay_ms later; if that is None, only
+    # when a test sets it
+    "hold",  # on its way until the fault ends, then answered as usual
     "error_before",  # 500, the store saw nothing
     "error_after",  # 500, the store has carried it out
     "throttle",  # 400 ProvisionedThroughputExceededException
@@ -48,7 +50,7 @@ class Fault:
     times: int | None = None
     skip: int = 0
     when: Callable[[Exchange], bool] | None = None
-    delay_ms: float = 0
+    delay_ms: float | None = 0
     hold: bool = False
     status: int | None = None
     code: str | None = None

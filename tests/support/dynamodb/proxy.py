@@ -58,7 +58,7 @@ class Proxy:
         times: int | None = None,
         skip: int = 0,
         when: Callable[[Exchange], bool] | None = None,
-        delay_ms: float = 0,
+        delay_ms: float | None = 0,
         hold: bool = False,
         status: int | None = None,
         code: str | None = None,
@@ -66,8 +66,9 @@ class Proxy:
         """Break requests from now on, until the fault's block or ``remove()`` ends it.
 
         Of all requests, or of one ``operation``, or those that ``when`` says; all of them, or
-        ``times`` after the first ``skip``. ``late`` forwards after ``delay_ms``; with ``hold``
-        the client's connection stays open meanwhile. ``status`` and ``code`` change the answer
+        ``times`` after the first ``skip``. ``late`` forwards after ``delay_ms``, or, if it is
+        None, when a test sets the fault's ``delay_ms``; with ``hold`` the client's connection
+        stays open meanwhile. ``status`` and ``code`` change the answer
         of those kinds that make one up. See ``faults.Kind``.
         """
         fault = Fault(

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from functools import cache
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import zae_limiter
@@ -36,6 +36,7 @@ _IN_BACKGROUND = ("later_writes.py", "resharding.py", "slots.py")
 # Classes whose blocks acquire; blocks of the other classes open and close a store.
 _ACQUIRING = ("Acquire", "LlmReservation", "LlmStream")
 _BLOCK_ENDS = {"__aenter__": "open", "__aexit__": "close"}
+_LOOP = asyncio.Handle._run.__code__  # noqa: SLF001 - where a task ends: the loop runs its step
 
 
 class Recorded(NamedTuple):
@@ -52,9 +53,9 @@ class Recorder:
     def __init__(self) -> None:
         self.requests: list[Recorded] = []
 
-    def note(self, message: Message) -> None:
-        if len(self.requests) < MOST_REQUESTS:
-            self.requests.append(Recorded(message.operation, message.body, _method_of_sender()))
+    @property
+    def is_full(self) -> bool:
+        return len(self.requests) >= MOST_REQUESTS
 
 
 _recorders: list[Recorder] = []
@@ -102,36 +103,33 @@ class RecordedSocket(socket.socket):
     """A socket whose requests are noted. A transport sends a request in the task that writes it."""
 
     def send(self, data: Any, *flags: int) -> int:
-        if _recorders:
+        listening = [each for each in _recorders if not each.is_full]
+        if listening:
             head, end, body = bytes(data).partition(b"\r\n\r\n")
             message = Message(head + end, body)
             if message.is_of_client and not message.operation.isupper():  # else no DynamoDB call
-                for recorder in tuple(_recorders):
-                    recorder.note(message)
+                recorded = Recorded(message.operation, body, _method_of_sender())
+                for recorder in listening:
+                    recorder.requests.append(recorded)
         return super().send(data, *flags)
 
 
 def _method_of_sender() -> str:
-    """Return the outermost public method on the stack of the running thread.
+    """Return the outermost public method on the stack of the running task.
 
     Without one, the method that has begun work in the background: that is an acquire, which waits
     neither for renewed slots nor for splits. Otherwise the method that has created the task.
     """
-    places = [_place(code) for code in _codes()]
-    for place in reversed(places):
-        if place.method:
-            return place.method
-    if any(place.is_background for place in places):
-        return "acquire"
-    return _creator.get()
-
-
-def _codes() -> Iterator[CodeType]:
-    """Iterate over the code that runs in this thread, innermost first."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the stack of the running thread, without source lines
-    while frame is not None:
-        yield frame.f_code
+    method, is_background = "", False
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the own stack, without source lines
+    while frame is not None and frame.f_code is not _LOOP:
+        place = _place(frame.f_code)
+        method = place.method or method
+        is_background = is_background or place.is_background
         frame = frame.f_back
+    if method:
+        return method
+    return "acquire" if is_background else _creator.get()
 
 
 class _Place(NamedTuple):

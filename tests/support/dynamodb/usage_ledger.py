@@ -17,7 +17,7 @@ from zae_limiter_aggregator.processor import Processor
 from zae_limiter_aggregator.report import Log
 
 HOUR_MS, DAY = 3_600_000, 24
-START_MS = 1_767_225_600_000 + 12 * HOUR_MS
+START_MS = 1_767_225_600_000 + 22 * HOUR_MS  # the third hour is of another day
 API = "api"
 CLIENTS, ENTITIES, HOURS = 8, 200, 3
 CHILDREN, PARENT = 20, "org"  # the first entities cascade

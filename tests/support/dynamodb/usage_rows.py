@@ -1,17 +1,22 @@
 """Items of usage rows, as tests put them into a table."""
 
-from zae_limiter.dynamodb.items import bucket, keys, usage
-from zae_limiter.dynamodb.items.attributes import document, n, s
+import re
 
-TEST_ORIGIN = "0.test"
+from zae_limiter.dynamodb.items import bucket, usage
+from zae_limiter.dynamodb.items.attributes import n, s
+from zae_limiter.dynamodb.items.keys import BucketId
+from zae_limiter.dynamodb.items.usage import OriginHour
+
+TEST_ORIGIN = "test"
+_SET = re.compile(r"(#\w+)=(?:if_not_exists\(#\w+,)?(:\w+)")
 
 
-def bucket_with_hours(bucket_id, origin, hour, used, *, shards=1, finished=None):
+def bucket_with_hours(bucket_id, origin, hour, used, *, shard=0, shards=1, finished=None):
     """Return a bucket item that counts ``used`` tokens of ``rpm`` in an hour, 100 before it.
 
     ``finished`` is an earlier hour and its tokens, not stored yet.
     """
-    shard_id = bucket_id.shard(int(origin.split(".")[0]))
+    shard_id = bucket_id.shard(shard)
     item = {
         **bucket.key(*shard_id),
         **bucket.index_keys(*shard_id),
@@ -34,21 +39,29 @@ def bucket_with_hours(bucket_id, origin, hour, used, *, shards=1, finished=None)
     return item
 
 
-def stored_row(namespace_id, row, expires_s, origin=TEST_ORIGIN):
-    """Return the item of a ``BucketHour`` that one origin has stored."""
-    entity_id, resource, window = row
-    through = window.through_children
-    amounts = {
-        name: [amount * 1000, through.get(name, 0) * 1000]
-        for name, amount in window.counters.items()
-    }
-    *counts, asked = window.tally
-    amounts[usage.EVENTS] = [window.events, *counts, dict(asked)]
-    return {
-        **keys.usage(namespace_id, entity_id, resource, usage.window_key(window.hour)).attributes,
-        **usage.index_keys(namespace_id, entity_id, resource, window.hour),
-        "entity_id": s(entity_id),
-        "resource": s(resource),
-        "ttl": n(expires_s),
-        usage.ORIGIN_PREFIX + origin: document(amounts),
-    }
+def stored_rows(namespace_id, rows, retention_days=30_000):
+    """Return the items of ``BucketHour``s that one origin of each bucket has stored and closed."""
+    days = {}
+    for entity_id, resource, window in rows:
+        through = window.through_children
+        used = {
+            name: (amount * 1000, through.get(name, 0) * 1000)
+            for name, amount in window.counters.items()
+        }
+        hour = OriginHour(TEST_ORIGIN, window.hour, used, window.events, window.tally, True)
+        place = (BucketId(namespace_id, entity_id, resource).shard(0), usage.day_of(window.hour))
+        days.setdefault(place, []).append(hour)
+    return [
+        updated(usage.store(shard_id, hours, retention_days))
+        for (shard_id, _), hours in days.items()
+    ]
+
+
+def updated(update):
+    """Return the item that an update of set attributes makes of nothing."""
+    action = update.action()
+    names, values = action["ExpressionAttributeNames"], action["ExpressionAttributeValues"]
+    item = dict(action["Key"])
+    for name, value in _SET.findall(action["UpdateExpression"]):
+        item[names[name]] = values[value]
+    return item

@@ -2,9 +2,11 @@
 
 import asyncio
 
+PATIENT_S = 30  # for what takes milliseconds, on a busy machine
+
 
 async def until(condition):
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENT_S):
         while not condition():  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0.001)
 

@@ -9,12 +9,13 @@ from tests.support.dynamodb import stored
 from tests.support.dynamodb.shared import shared_endpoint
 from tests.support.dynamodb.tables import store_url
 from tests.support.dynamodb.trees import AsyncTree, Awaited
+from tests.support.dynamodb.waiting import PATIENT_S
 from zae_limiter import RateLimiter, RateLimitExceeded
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter.testing import FakeClock
 
 USER, PARENT, API = "user-1", "org-1", "api"
-LATER_S = PATIENT_S = 30  # for what takes milliseconds, on a busy machine
+LATER_S = PATIENT_S
 
 
 class Failure(Exception):
@@ -79,9 +80,12 @@ class World:
         self._repositories = []
 
     async def open(self, proxy=None, **settings):
-        """A repository that is closed with the world; ``settings`` are those of the builder."""
-        if proxy is None:  # nothing is lost on the way: what is late is so because of the machine
-            settings = {"request_timeout": PATIENT_S, **settings}
+        """A repository that is closed with the world; ``settings`` are those of the builder.
+
+        It is patient: what is late is so because of the machine. A test in which something is lost
+        on the way says how long it waits.
+        """
+        settings = {"request_timeout": PATIENT_S, **settings}
         repo = await self.tree.build(
             url=store_url(self.table, self.endpoint if proxy is None else proxy.url),
             namespace=self.namespace,

@@ -79,8 +79,8 @@ def test_a_finished_hour_is_stored_and_then_cleared():
     batch, item = Batch(), turned(1)
     result = batch.process([bucket_record(item, 7)])
     stored, cleared = batch.calls.bodies
-    expires_s = usage.expires_s(9, 30)
-    wanted = usage.store(BucketId("ns", "user-1", "api"), hours.finished_hour(item), expires_s)
+    shard_id = BucketId("ns", "user-1", "api").shard(0)
+    wanted = usage.store(shard_id, [hours.finished_hour(item)], 30)
     assert stored == {"TableName": "my-table", **wanted.action()}
     key = {name: item[name] for name in ("PK", "SK")}
     wanted = hours.clear(key, hours.decode(item)).action()
@@ -94,7 +94,7 @@ def test_names_that_need_escapes_are_stored_as_they_are():
     user = BucketId("ns", 'a"b\\c ü%s', "api")
     item = bucket_with_hours(user, "0.a-_", 12, 5, finished=(9, 1))
     assert not batch.process([bucket_record(item, 7)]).errors
-    wanted = usage.store(user, hours.finished_hour(item), usage.expires_s(9, 30)).action()
+    wanted = usage.store(user.shard(0), [hours.finished_hour(item)], 30).action()
     assert batch.calls.bodies[0] == {"TableName": "my-table", **wanted}
 
 
@@ -112,6 +112,26 @@ def test_an_hour_that_comes_twice_is_written_once():
             if f"user-{number}" in body["Key"]["PK"]["S"].replace("#", " ").split(" ")
         ]
         assert about == [True, False]
+
+
+def test_hours_of_a_bucket_that_come_together_are_one_write_for_each_day():
+    """The bucket holds the latest hour only, so only that one is cleared."""
+    batch, user = Batch(), BucketId("ns", "user", "api")
+    spans = [(9, 12), (12, 23), (23, 25), (25, 26)]
+    items = [
+        bucket_with_hours(user, "abc", running, 5, finished=(finished, 1 + finished))
+        for finished, running in spans
+    ]
+    records = [bucket_record(item, 100 + number) for number, item in enumerate(items)]
+    random.Random(3).shuffle(records)
+    result = batch.process([*records, records[0]])
+    assert (result.snapshots_updated, result.failed) == (4, [])
+    cleared, *stored = sorted(batch.calls.bodies, key=lambda body: body["Key"]["SK"]["S"])
+    assert [body["Key"]["SK"]["S"][-12:-2] for body in stored] == ["1970-01-01", "1970-01-02"]
+    finished = [hours.finished_hour(item) for item in items]
+    for body, of_day in zip(stored, (finished[:3], finished[3:]), strict=True):
+        assert body == {"TableName": "my-table", **usage.store(user.shard(0), of_day, 30).action()}
+    assert {"N": "25"} in cleared["ExpressionAttributeValues"].values()
 
 
 def test_the_retention_is_read_once_while_the_function_is_warm():

@@ -12,7 +12,7 @@ from zae_limiter_aggregator import ConsumptionDelta, ParsedBucketLimit, ParsedBu
 from zae_limiter_aggregator.stream import ExpiredEvent, MalformedRecord, parse, sequence_number
 
 USER = BucketId("ns", "user", "api")
-TURNED = bucket_with_hours(USER, "3.abc", 12, 5, finished=(9, 4))
+TURNED = bucket_with_hours(USER, "abc", 12, 5, shard=3, finished=(9, 4))
 EVENT = AuditEvent("01H", "2026-01-31T12:00:00Z", "entity_created", "user", None, None, {"a": 1})
 AUDITED = audit.encode("ns", EVENT, 90)
 
@@ -20,7 +20,7 @@ AUDITED = audit.encode("ns", EVENT, 90)
 def test_a_turn_shows_the_finished_hour():
     record = parse(bucket_record(TURNED, 7))
     assert isinstance(record, ParsedBucketRecord)
-    assert record.finished == OriginHour("3.abc", 9, {"rpm": (4000, 0)}, 4)
+    assert record.finished == OriginHour("abc", 9, {"rpm": (4000, 0)}, 4)
     assert (record.sequence_number, record.shard_id, record.state.finished) == ("7", 3, 9)
     assert record.limits == {"rpm": ParsedBucketLimit("rpm", 4000, 0)}
     assert record.deltas == [ConsumptionDelta("ns", "user", "api", "rpm", 4, 9)]
@@ -60,7 +60,7 @@ def test_a_new_event_is_not_expired():
     assert parse({**bucket_record(AUDITED, 7, "INSERT"), "userIdentity": TTL_IDENTITY}) is None
 
 
-@pytest.mark.parametrize("sk", ["#META", "#USAGE#api#2026-01-01T00", "#CONFIG", ""])
+@pytest.mark.parametrize("sk", ["#META", "#USAGE#api#2026-01-01#0", "#CONFIG", ""])
 def test_other_items_are_of_no_concern(sk):
     assert parse(bucket_record({"PK": {"S": "ns/x"}, "SK": {"S": sk}}, 7)) is None
 

@@ -96,7 +96,8 @@ def test_the_first_write_of_an_hour_turns_it():
         assert part in condition
     assert "v0" not in update
     assert attempt.write_id == "~id"
-    assert attempt.begins_hour == ("0.origin", HOUR + 1)
+    is_first = (HOUR + 1) // 24 != HOUR // 24
+    assert attempt.begins_hour == ("0.origin", HOUR + 1, is_first)
     assert attempt.store_first is None
 
 
@@ -120,7 +121,8 @@ def test_a_finished_hour_is_stored_before_it_is_turned_over():
     attempt = attempt_at(LATER, item=item)
     _, condition = spelled(attempt.request.update())
     assert f"(attribute_not_exists(ph) OR ph = {HOUR - 1})" in condition
-    assert attempt.store_first == ("0.origin", HOUR - 1, {"rpm": (5000, 0)}, 2, Tally(1))
+    is_last = (HOUR - 1) // 24 != HOUR // 24
+    assert attempt.store_first == ("0.origin", HOUR - 1, {"rpm": (5000, 0)}, 2, Tally(1), is_last)
 
 
 def test_a_credit_to_a_bucket_that_was_seen_turns_its_hour():
@@ -172,7 +174,7 @@ def test_the_first_write_takes_only_from_an_hour_that_is_not_over():
     update, condition = spelled(attempt.request)
     assert f"h >= {HOUR}" in condition
     assert f"h = if_not_exists(h, {HOUR})" in update
-    assert "o = if_not_exists(o, 0." in update
+    assert "o = if_not_exists(o, " in update
     assert "p_rpm = if_not_exists(p_rpm, 100::60:0)" in update
     assert attempt.write_id == "~id"
 
@@ -275,13 +277,18 @@ def test_an_item_goes_only_as_it_was_read():
     assert removal.guards(item_of()) == ("n", "g", "wc", "o")
 
 
-def test_what_goes_is_stored_in_one_write_for_each_usage_row():
-    finished = {"ph": n(HOUR - 1), "u0": n(5000), "ua": n(1)}
+@pytest.mark.parametrize(("finished_hour", "rows"), [(HOUR // 24 * 24, 1), (HOUR - 24, 2)])
+def test_what_goes_is_stored_in_one_write_for_each_usage_row(finished_hour, rows):
+    finished = {"ph": n(finished_hour), "h": n(HOUR // 24 * 24 + 1), "u0": n(5000), "ua": n(1)}
     halves = [{**item_of(shard, consumed=7000), **finished} for shard in (Shard(0, 2), Shard(1, 2))]
     stored = removal.stored_hours(halves, 90)
-    assert len(stored) == 2
+    assert len(stored) == 2 * rows
     for action in stored:
-        names = action["Update"]["ExpressionAttributeNames"].values()
-        assert {"o_0.origin", "o_1.origin"} <= set(names)
+        update = action["Update"]
+        number = update["Key"]["SK"]["S"].rpartition("#")[2]
+        names = set(update["ExpressionAttributeNames"].values())
+        assert f"o_{number}.origin" in names
+        assert {"S": "closed"} in update["ExpressionAttributeValues"].values()
+        assert sum(name[:2].isdigit() for name in names) == 2 // rows
     assert removal.stored_hours(halves, 0) == []
     assert removal.stored_hours([item_of()], 90) == []  # nothing was used

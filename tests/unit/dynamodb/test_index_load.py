@@ -7,8 +7,9 @@ import pytest
 
 from zae_limiter import schema
 from zae_limiter.dynamodb.items import bucket, keys, usage
+from zae_limiter.dynamodb.items.keys import BucketId
 
-NS, RESOURCE, HOUR = "TZpe9J1Nb1c", "gpt-4", 490_896
+NS, RESOURCE, DAY = "TZpe9J1Nb1c", "gpt-4", 20_454
 ACTIVE = 1_000_000
 SPAN_S = 10
 TURNED_PER_S, NEW_PER_S = 12_000, 6_000
@@ -27,14 +28,14 @@ def scrambled(number):
     return f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}"
 
 
-def hour_entries(entity_id):
-    """The row of an announced hour."""
-    return [usage.index_keys(NS, entity_id, RESOURCE, HOUR)]
+def day_entries(entity_id):
+    """The row of an announced day."""
+    return [usage.index_keys(BucketId(NS, entity_id, RESOURCE), DAY)]
 
 
 def bucket_entries(entity_id):
-    """A new bucket, and the hour that it announces."""
-    return [bucket.index_keys(NS, entity_id, RESOURCE), *hour_entries(entity_id)]
+    """A new bucket, and the day that it announces."""
+    return [bucket.index_keys(NS, entity_id, RESOURCE), *day_entries(entity_id)]
 
 
 def registered_entries(entity_id):
@@ -64,7 +65,7 @@ def busiest(entity_ids, entries_of):
 @pytest.mark.parametrize(
     ("per_s", "entries_of"),
     [
-        (TURNED_PER_S, hour_entries),
+        (TURNED_PER_S, day_entries),
         (NEW_PER_S, bucket_entries),
         (NEW_PER_S, registered_entries),
     ],
@@ -79,7 +80,7 @@ def test_no_index_key_gets_more_than_it_takes(name, per_s, entries_of):
         assert per_s / schema.PARTITIONS < load <= MAX_ENTRIES_PER_S
 
 
-@pytest.mark.parametrize("entries_of", [hour_entries, bucket_entries, registered_entries])
+@pytest.mark.parametrize("entries_of", [day_entries, bucket_entries, registered_entries])
 def test_all_items_of_an_entity_have_the_keys_that_were_counted(entries_of):
     entries = list(entries_of("user-1"))
     assert entries

@@ -77,10 +77,13 @@ def test_clearing_requires_the_origin_and_the_hour():
     assert action["ExpressionAttributeValues"] == {":0": s("2.abc"), ":1": n(9)}
 
 
-def test_origins_name_their_shard_and_differ():
-    origins = {hours.new_origin(12) for _ in range(100)}
-    assert len(origins) == 100
-    assert {hours.shard_of(origin) for origin in origins} == {12}
+def test_origins_differ():
+    assert len({hours.new_origin() for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(("running", "is_last"), [(11, False), (23, False), (24, True)])
+def test_a_finished_hour_is_the_last_of_its_day_if_another_day_runs(running, is_last):
+    assert hours.finished_hour({**turned_item(), "h": n(running)}).is_last == is_last
 
 
 @pytest.mark.parametrize("parameters", ["s:10:600:0", "x:1", "slots:3"])

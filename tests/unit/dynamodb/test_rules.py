@@ -1,8 +1,10 @@
 """Each rule of DynamoDB that requests are checked against finds a planted violation."""
 
+import json
+
 import pytest
 
-from tests.support.aws_rules.rules import analyse, violations
+from tests.support.aws_rules.rules import analyse, violations, violations_of_encoded
 
 KEY = {"PK": {"S": "ns/ENTITY#a"}, "SK": {"S": "#META"}}
 ONE = {"N": "1"}
@@ -24,6 +26,11 @@ QUERY = {
     "ExpressionAttributeValues": {":pk": {"S": "a"}, ":first": {"S": "b"}, ":last": {"S": "c"}},
     "Limit": 10,
 }
+
+
+def encoded(body):
+    """As the limiter encodes requests."""
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def other(number):
@@ -159,12 +166,14 @@ PLANTED = [
 @pytest.mark.parametrize(("operation", "body"), PERMITTED)
 def test_what_dynamodb_permits_breaks_no_rule(operation, body):
     assert violations(operation, body) == []
+    assert violations_of_encoded(operation, encoded(body)) == []
 
 
 @pytest.mark.parametrize(("words", "operation", "body"), PLANTED)
 def test_a_planted_violation_is_found(words, operation, body):
     found = violations(operation, body)
     assert any(words in each for each in found), found
+    assert violations_of_encoded(operation, encoded(body)) == found
     if operation == "TransactWriteItems":
         return
     # the same inside a transaction
@@ -172,6 +181,21 @@ def test_a_planted_violation_is_found(words, operation, body):
     if operation in kinds and "ReturnValues" not in words and "table" not in words:
         found = violations("TransactWriteItems", transaction({kinds[operation]: body}))
         assert any(words in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("plain", "broken"),
+    [
+        ({"S": "text"}, {"S": "x" * 1025}),
+        ({"S": "text"}, {"S": ""}),
+        ({"S": "text"}, {"N": "1"}),
+    ],
+)
+def test_a_value_that_breaks_a_rule_is_found_after_others_that_break_none(plain, broken):
+    for value in ("a", "b"):
+        body = {"TableName": value * 3, "Key": {**KEY, "SK": plain}}
+        assert violations_of_encoded("GetItem", encoded(body)) == []
+        assert violations_of_encoded("GetItem", encoded({**body, "Key": {**KEY, "SK": broken}}))
 
 
 @pytest.mark.parametrize(

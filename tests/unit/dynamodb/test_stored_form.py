@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.dynamodb.usage_rows import updated
 from zae_limiter.admission.tally import Tally
 from zae_limiter.admission.usage import WindowUsage
 from zae_limiter.dynamodb.items import (
@@ -15,10 +16,9 @@ from zae_limiter.dynamodb.items import (
     entities,
     system,
     usage,
-    usage_reads,
 )
 from zae_limiter.dynamodb.items.attributes import decode_document, n, s
-from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
 from zae_limiter.exceptions import RateLimiterUnavailable
 from zae_limiter.models.audit import AuditEvent
 from zae_limiter.models.config import ConfigLevel, LevelConfig, OnUnavailable
@@ -164,48 +164,83 @@ def test_both_records_of_a_namespace_read_back(status):
     ),
 )
 def test_hours_read_back(hour, used, admitted, tally):
-    stored_hour = usage.OriginHour("3.abc", hour, used, admitted, tally)
-    update = usage.store(BucketId("ns", "user/1", "a/b.c"), stored_hour, 5)
-    item = applied(update)
-    assert is_plain(item)
-    assert usage_reads.decode_row(stranger(item)) == (
-        "user/1",
-        "a/b.c",
-        hour,
-        {"3.abc": stored_hour},
-    )
-    assert usage_reads.resource_of(item) == "a/b.c"
+    stored_hour = usage.OriginHour("abc", hour, used, admitted, tally)
+    shard_id = ShardId("ns", "user/1", "a/b.c", 3)
+    for is_last in (True, False):
+        update = usage.store(shard_id, [stored_hour._replace(is_last=is_last)], 5)
+        item = updated(update)
+        assert is_plain(item)
+        assert usage.decode_row(stranger(item)) == (
+            usage.RowId(usage.day_of(hour), "user/1", "a/b.c", 3),
+            {(hour, "abc"): stored_hour},
+            frozenset() if is_last else frozenset({"abc"}),
+        )
+        assert usage.is_stored(item, stored_hour)
+    assert usage.resource_of(item) == "a/b.c"
     assert update.action().get("ConditionExpression") is None
 
 
-def applied(update):
-    """Return the item that an update with plain SETs makes where there is none."""
-    action = update.action()
-    assert action["UpdateExpression"].startswith("SET ")
-    item = dict(action["Key"])
-    for clause in action["UpdateExpression"].removeprefix("SET ").split(","):
-        name, value = clause.split("=")
-        item[action["ExpressionAttributeNames"][name]] = action["ExpressionAttributeValues"][value]
-    return item
+def test_hours_with_different_limits_read_back_from_one_row():
+    """A number means another limit in each of them: the names are found by their digest."""
+    hours = [
+        usage.OriginHour("abc", 30, {"rpm": (1000, 0), "tpm": (2000, 0)}, 1),
+        usage.OriginHour("abc", 31, {"cpm": (3000, 500), "rpm": (4000, 0)}, 2, Tally(1)),
+        usage.OriginHour("abc", 32, {}, 0),
+        usage.OriginHour("abc", 33, {"tpm": (5000, 0), "rpm": (0, 0)}, 1, is_last=True),
+    ]
+    shard_id = ShardId("ns", "user", "api", 0)
+    together = updated(usage.store(shard_id, hours, 5))
+    alone = {}
+    for each in reversed(hours):
+        alone |= updated(usage.store(shard_id, [each], 5))
+    read = {
+        place: hour._replace(is_last=place[0] == 33)
+        for place, hour in usage.decode_row(together).hours.items()
+    }
+    assert read == {(each.hour, "abc"): each for each in hours}
+    assert usage.decode_row(alone).hours == usage.decode_row(together).hours
+    assert sum(name.startswith("n_") for name in together) == 3
 
 
-def test_an_announced_hour_is_open():
-    update = usage.announce(BucketId("ns", "user", "api"), 7, "0.abc", 5)
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("returns_old", [True, False])
+def test_the_text_of_a_store_is_that_of_its_update(is_last, count, returns_old):
+    shard_id = ShardId("ns", 'a"b\\c ü%s', "api", 3)
+    for origin in ("abc", "xyz"):  # the second one fills in the form of the first
+        hours = [
+            usage.OriginHour(origin, hour, {"rpm": (hour, 0)}, 1, is_last=is_last)
+            for hour in range(count)
+        ]
+        body = json.loads(usage.store_text("t", shard_id, hours, 5, returns_old=returns_old))
+        assert (body.pop("TableName"), body.pop("ReturnValues", None)) == (
+            "t",
+            "ALL_OLD" if returns_old else None,
+        )
+        assert body == usage.store(shard_id, hours, 5).action()
+
+
+def test_an_announced_origin_is_open():
+    update = usage.announce(ShardId("ns", "user", "api", 0), 7, "abc", 5)
     action = update.action()
     assert action["UpdateExpression"].count("if_not_exists") == 1
     (name,) = [
-        short for short, name in action["ExpressionAttributeNames"].items() if name == "o_0.abc"
+        short for short, name in action["ExpressionAttributeNames"].items() if name == "o_abc"
     ]
     assert f"{name}=if_not_exists({name},:" in action["UpdateExpression"]
-    item = {**action["Key"], "entity_id": s("user"), "o_0.abc": s("open")}
-    assert usage_reads.decode_row(item).origins == {"0.abc": usage_reads.OPEN}
+    assert usage.decode_row(updated(update)) == (
+        usage.RowId(7, "user", "api", 0),
+        {},
+        frozenset({"abc"}),
+    )
 
 
 def test_a_late_credit_is_an_origin_of_its_own():
     used = {"rpm": (-3000, -1000), "rpm~0123": (-2000, 0)}
     update = usage.late_credit(BucketId("ns", "user", "api"), 7, "65f.1", used, 5)
-    row = usage_reads.decode_row(applied(update))
-    assert row.origins["65f.1"].used_milli == {"rpm": (-5000, -1000)}
+    row = usage.decode_row(updated(update))
+    assert row.hours[7, "65f.1"].used_milli == {"rpm": (-5000, -1000)}
+    assert row.open_origins == frozenset(), "no bucket has it"
 
 
 def test_origins_add_up_in_whole_tokens():
@@ -213,19 +248,19 @@ def test_origins_add_up_in_whole_tokens():
         usage.OriginHour("0.a", 7, {"rpm": (1500, 500), "tpm": (1000, 0)}, 2, Tally(1)),
         usage.OriginHour("0.b", 7, {"rpm": (500, 500)}, 1),
     ]
-    assert usage_reads.window_usage(7, hours) == WindowUsage(
+    assert usage.window_usage(7, hours) == WindowUsage(
         7, {"rpm": 2, "tpm": 1}, 3, {"rpm": 1}, Tally(1)
     )
 
 
 def test_usage_expires_when_its_retention_ends():
-    assert usage.expires_s(0, 90) == 3600 + 90 * 86400
+    assert usage.expires_s(0, 90) == 91 * 86400
 
 
-@given(st.integers(-17_000_000, 70_000_000), st.integers(-17_000_000, 70_000_000))
-def test_hours_sort_by_time(one, other):
-    assert (usage.window_key(one) < usage.window_key(other)) == (one < other)
+@given(st.integers(-700_000, 2_900_000), st.integers(-700_000, 2_900_000))
+def test_days_sort_by_time(one, other):
+    assert (usage.day_key(one) < usage.day_key(other)) == (one < other)
 
 
 def test_the_ends_of_time_have_keys():
-    assert usage.window_key(-(10**12)) < "0003" < "9986" < usage.window_key(10**12)
+    assert usage.day_key(-(10**12)) < "0003" < "9986" < usage.day_key(10**12)

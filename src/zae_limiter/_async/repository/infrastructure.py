@@ -75,6 +75,7 @@ class InfrastructureMethods(RepositoryMixin):
         place = self._place()
         client = DynamoClient(place.name, region=place.region, endpoint_url=place.endpoint_url)
         try:
+            await client.find_credentials()
             await refuse_foreign_table(client)
             await make_table(client)
         finally:

@@ -77,6 +77,7 @@ class InfrastructureMethods(RepositoryMixin):
         place = self._place()
         client = DynamoClient(place.name, region=place.region, endpoint_url=place.endpoint_url)
         try:
+            client.find_credentials()
             refuse_foreign_table(client)
             make_table(client)
         finally:

@@ -91,7 +91,7 @@ def new_bucket(
         until_ms = expires_ms(paused, in_force, now_ms, usage_ms)
     image = with_quotas(image, topped)
     rates = {key: state.rate for key, state in image.limits.items()}
-    origin, hour = new_origin(shard_id.number), now_ms // HOUR_MS
+    origin, hour = new_origin(), now_ms // HOUR_MS
     new_bucket = NewBucket(
         stored.key(*shard_id),
         stored.index_keys(*shard_id),

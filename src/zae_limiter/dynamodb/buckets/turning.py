@@ -12,7 +12,7 @@ from zae_limiter.dynamodb.buckets.cache import KnownBucket
 from zae_limiter.dynamodb.items.bucket import StoredBucket
 from zae_limiter.dynamodb.items.hour_updates import HourCounts, HourForm
 from zae_limiter.dynamodb.items.hours import TURN_MARK, decode_asked, encode_asked
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import OriginHour, day_of
 
 # How many writes of other clients since the hour began make it likely that they have turned it: the
 # chance of no write is e to the minus of that. A wrong guess costs one refused write either way.
@@ -20,6 +20,8 @@ PROBABLY_TURNED = log(2)
 # How long the write that turns an hour is on its way, the store before it included: about what that
 # takes within a region. Writes that others began later do not show yet.
 TURN_TAKES_MS = 20
+# After so long an aggregator has stored and cleared a finished hour: it collects for seconds.
+CLEARED_AFTER_MS = 60_000
 NO_AMOUNTS: Mapping[str, int] = {}
 
 
@@ -34,16 +36,27 @@ class Counted(NamedTuple):
 NOTHING = Counted()
 
 
+class BegunHour(NamedTuple):
+    """An hour that a write begins in a bucket item.
+
+    The first hour of a day (of the item, in UTC) is announced.
+    """
+
+    origin: str
+    hour: int
+    is_first_of_day: bool = True
+
+
 class Turn(NamedTuple):
     """What a write that turns an hour leaves and needs besides its clauses.
 
     ``store_first`` is a finished hour that the write drops from the item, so it must be stored
-    before the write is sent. ``begins_hour`` is the origin and hour that the write begins.
+    before the write is sent. ``begins_hour`` is the hour that the write begins.
     """
 
     write_id: str
     store_first: OriginHour | None = None
-    begins_hour: tuple[str, int] | None = None
+    begins_hour: BegunHour | None = None
 
 
 def is_over(bucket: StoredBucket, now_ms: int, usage_ms: int) -> bool:
@@ -58,12 +71,14 @@ def hour_counts(
     *,
     usage_ms: int,
     is_turning: bool = False,
+    is_aggregated: bool = False,
     counted: Counted = NOTHING,
 ) -> HourCounts:
     """Decide the form of a write, from the bucket as it is known.
 
     A bucket that was read just now is taken literally. ``is_turning`` says that another write of
-    this client that turns the hour is under way.
+    this client that turns the hour is under way. ``is_aggregated`` says that an aggregator stores
+    finished hours, so a bucket that was seen a while ago has none any more.
     """
     hour = now_ms // HOUR_MS
     if not is_over(bucket, now_ms, usage_ms):
@@ -73,7 +88,8 @@ def hour_counts(
     turned_by_others = known.others_per_s * (since_ms - TURN_TAKES_MS) / 1000 > PROBABLY_TURNED
     if not known.is_fresh and (is_turning or turned_by_others):
         return HourCounts(HourForm.LATE, hour, *counted, asked=text)
-    finished = None if bucket.finished is None else bucket.finished.hour
+    is_cleared = is_aggregated and now_ms - known.at_ms > CLEARED_AFTER_MS and not known.is_fresh
+    finished = None if bucket.finished is None or is_cleared else bucket.finished.hour
     return HourCounts(HourForm.TURN, hour, *counted, finished, asked=text)
 
 
@@ -91,6 +107,8 @@ def counts_of_running_hour(bucket: StoredBucket, hour: int, counted: Counted) ->
 def turn_of(bucket: StoredBucket, counts: HourCounts, write_id: str) -> Turn:
     """Return what the write needs and leaves if it turns an hour; else just its id."""
     if counts.form is HourForm.TURN:
-        begins_hour = (bucket.hours.origin, counts.hour)
-        return Turn(TURN_MARK + write_id, bucket.finished, begins_hour)
+        before, hour = bucket.hours, counts.hour
+        begins_hour = BegunHour(before.origin, hour, day_of(hour) != day_of(before.hour))
+        store_first = None if counts.stored is None else bucket.finished
+        return Turn(TURN_MARK + write_id, store_first, begins_hour)
     return Turn(write_id)

@@ -19,7 +19,8 @@ from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.items.bucket import ShardId
 from zae_limiter.transport.errors import NotSent
 
-MAX_GROUP = 1000  # keeps planning one write below a few milliseconds
+# Keeps the work of one write, from its plan to the last caller that it wakes, below 10 ms.
+MAX_GROUP = 250
 APART_S = 0.005  # after that long since the last write was sent, another is sent in parallel
 MAX_IN_FLIGHT = 16  # writes to one item at the same time; more would only conflict
 LOST_S = 60.0  # a leader that is silent for this long is considered dead

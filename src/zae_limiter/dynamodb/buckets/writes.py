@@ -26,6 +26,7 @@ from zae_limiter.dynamodb.buckets.changes import BucketChange, through_children,
 from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.turning import (
+    BegunHour,
     Counted,
     Turn,
     counts_of_running_hour,
@@ -79,7 +80,7 @@ class PlannedWrite:
     limit, ``moves`` are listed for the counters.
 
     ``store_first`` is a finished hour that must be stored before the write is sent, since the write
-    drops it from the item. ``begins_hour`` is the origin and hour that the write begins, if any.
+    drops it from the item. ``begins_hour`` is the hour that the write begins, if any.
     ``tally`` counts acquires that ended before the write. ``late_credits`` are counted as usage
     after the write, beside the item: credits to limits that the bucket does not have any more.
     ``moments`` are those at which slots of the changes expire, by position. ``may_leave_debt`` says
@@ -94,7 +95,7 @@ class PlannedWrite:
     positions: Sequence[int] = ()
     net_milli: Mapping[str, int] = field(default_factory=dict)
     store_first: OriginHour | None = None
-    begins_hour: tuple[str, int] | None = None
+    begins_hour: BegunHour | None = None
     tally: Tally = NO_TALLY
     may_leave_debt: bool = True
     moments: Mapping[int, Moments] = field(default_factory=dict)
@@ -109,7 +110,8 @@ class WriteContext:
 
     ``usage_ms`` is how long usage is kept; with 0 hours are not turned. ``tally`` counts acquires
     of this client that were rejected or have waited, and that the bucket has not counted yet.
-    ``is_turning`` says that a write of this client that turns the hour is under way.
+    ``is_turning`` says that a write of this client that turns the hour is under way,
+    ``is_aggregated`` that an aggregator stores and clears finished hours.
     """
 
     shard_id: ShardId
@@ -118,6 +120,7 @@ class WriteContext:
     usage_ms: int = DEFAULT_USAGE_MS
     tally: Tally = NO_TALLY
     is_turning: bool = False
+    is_aggregated: bool = False
 
 
 @dataclass(slots=True)
@@ -278,6 +281,7 @@ def _counts_of_hour(
         context.now_ms,
         usage_ms=context.usage_ms,
         is_turning=context.is_turning,
+        is_aggregated=context.is_aggregated,
         counted=counted,
     )
 
@@ -324,7 +328,7 @@ def first(
         admitted=carried.admitted,
         tally=context.tally,
         through_milli=carried.through_milli,
-        origin=new_origin(shard_id.number),
+        origin=new_origin(),
         asked=encode_asked(context.tally.asked, bucket_item.limit_indexes(rates)),
     )
     new_bucket = NewBucket(
@@ -341,7 +345,7 @@ def first(
 
     def only_if_absent() -> UpdateExpression:
         # Another origin: the first write may have created an item that was removed since.
-        again = counts._replace(origin=new_origin(shard_id.number))
+        again = counts._replace(origin=new_origin())
         return first_write(new_bucket._replace(counts=again), moves, trailer, only_if_absent=True)
 
     return PlannedWrite(
@@ -349,7 +353,7 @@ def first(
         write_id=write_id,
         guarded_retry=only_if_absent,
         positions=carried.positions,
-        begins_hour=(counts.origin, hour) if context.usage_ms else None,
+        begins_hour=BegunHour(counts.origin, hour) if context.usage_ms else None,
         tally=context.tally,
         moments={} if slots is None else slots.moments,
         quotas=quotas,

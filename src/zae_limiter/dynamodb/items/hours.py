@@ -1,6 +1,6 @@
 """The hours that a bucket item counts: the running one, and the one before until it is stored.
 
-origin                          o        {shard}.{random}, new at every creation of the item
+origin                          o        random, new at every creation of the item
 running hour                    h        hours since 1970
 consumed when the hour began    b{i}     millitokens, of the limit with index i; absent: 0
 consumed through children       k{i}     in the running hour; absent on items that never had any
@@ -31,7 +31,7 @@ from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_ASKED, Tally
 from zae_limiter.dynamodb.items.attributes import Item, integer, n, optional_integer, s, text
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name
+from zae_limiter.dynamodb.items.usage import OriginHour, by_plain_name, day_of
 from zae_limiter.exceptions import IncompatibleSchemaError
 
 ORIGIN, HOUR, FINISHED = "o", "h", "ph"
@@ -63,14 +63,9 @@ class HourState(NamedTuple):
     used_by_children: frozenset[int] = frozenset()
 
 
-def new_origin(shard: int) -> str:
+def new_origin() -> str:
     """Return a random origin for a new item (os.urandom, so forks differ)."""
-    return f"{shard}.{urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()}"
-
-
-def shard_of(origin: str) -> int:
-    """Return the number of the shard that an origin belongs to."""
-    return int(origin.partition(".")[0])
+    return urlsafe_b64encode(os.urandom(_ORIGIN_BYTES)).decode()
 
 
 @lru_cache(maxsize=4096)
@@ -167,7 +162,8 @@ def running_tally(item: Item, indexes: Mapping[str, int]) -> Tally:
 def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | None:
     """Return the finished hour that the item still holds; None if there is none.
 
-    ``state`` is the decoded item, if the caller has it.
+    The running hour follows it, so the finished hour is the last of its day if the running one is
+    of another day. ``state`` is the decoded item, if the caller has it.
     """
     finished = optional_integer(item, FINISHED)
     if finished is None:
@@ -193,7 +189,21 @@ def finished_hour(item: Item, state: HourState | None = None) -> OriginHour | No
             _amount(item, FINISHED_WAITED),
             decode_asked(asked_text(item, FINISHED_ASKED), indexes),
         ),
+        is_last=day_of(finished) != day_of(integer(item[HOUR])),
     )
+
+
+def still_holds_finished(item: Item | None, before: HourState) -> bool | None:
+    """Return whether an item still holds the finished hour of ``before``, an earlier state of it.
+
+    False if an aggregator has cleared it. None if that cannot be told: the item is gone or has
+    turned since, or had no finished hour.
+    """
+    if item is None or before.finished is None:
+        return None
+    if (item[ORIGIN], item[HOUR]) != (s(before.origin), n(before.hour)):
+        return None
+    return FINISHED in item
 
 
 def asked_text(item: Item, name: str = ASKED) -> str:

@@ -103,7 +103,3 @@ def namespace_by_name(name: str) -> Key:
 
 def namespace_by_id(namespace_id: str) -> Key:
     return Key(schema.pk_system(RESERVED_NAMESPACE), schema.sk_nsid(namespace_id))
-
-
-def usage(namespace_id: str, entity_id: str, resource: str, window_key: str) -> Key:
-    return Key(schema.pk_entity(namespace_id, entity_id), schema.sk_usage(resource, window_key))

@@ -12,12 +12,12 @@ from zae_limiter import schema
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items import usage
 from zae_limiter.dynamodb.items.attributes import Item, text
-from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS, WRITES, BucketId
+from zae_limiter.dynamodb.items.bucket import GENERATION, SHARDS, WRITES, ShardId
 from zae_limiter.dynamodb.items.hours import ORIGIN, counted_hours
 from zae_limiter.dynamodb.items.transact_items import Action
-from zae_limiter.dynamodb.items.usage import OriginHour
+from zae_limiter.dynamodb.items.usage import OriginHour, day_of
 
-MAX_ROWS = 2  # usage rows of one item: its running hour and the finished one
+MAX_ROWS = 2  # usage rows of one item: its running hour may be of another day than the finished
 
 
 def guards(item: Item) -> tuple[str, ...]:
@@ -30,22 +30,22 @@ def guards(item: Item) -> tuple[str, ...]:
 
 
 def stored_hours(items: Iterable[Item], retention_days: int) -> list[Action]:
-    """Return the actions that store the hours of the items, one for each usage row."""
+    """Return the actions that store the hours of the items, one for each usage row.
+
+    The items count no more hours, so their origins are closed.
+    """
     if not retention_days:
         return []
-    rows: dict[tuple[BucketId, int], list[OriginHour]] = {}
+    rows: dict[tuple[ShardId, int], list[OriginHour]] = {}
     for item in items:
-        bucket_id = BucketId(*schema.parse_bucket_pk(text(item["PK"]))[:3])
+        shard_id = ShardId(*schema.parse_bucket_pk(text(item["PK"])))
         for origin_hour in counted_hours(item):
             if _is_used(origin_hour):
-                rows.setdefault((bucket_id, origin_hour.hour), []).append(origin_hour)
+                last = origin_hour._replace(is_last=True)
+                rows.setdefault((shard_id, day_of(origin_hour.hour)), []).append(last)
     return [
-        actions.update(
-            usage.store(
-                bucket_id, origin_hours[0], usage.expires_s(hour, retention_days), origin_hours[1:]
-            )
-        )
-        for (bucket_id, hour), origin_hours in rows.items()
+        actions.update(usage.store(shard_id, origin_hours, retention_days))
+        for (shard_id, _), origin_hours in rows.items()
     ]
 
 

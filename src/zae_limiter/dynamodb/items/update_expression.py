@@ -99,13 +99,16 @@ class UpdateExpression:
         """Return the encoded body of the request."""
         return _encode({"TableName": table, **self.body()})
 
-    def text_with_gaps(self, table: str, *open_names: str) -> str:
+    def text_with_gaps(self, table: str, *open_names: str, returns_old: bool = False) -> str:
         """Return the encoded body with ``%s`` for what differs between requests of one kind.
 
         That is, in this order: each attribute of the key, each of the attributes ``open_names``,
-        and each value. All are filled in as JSON strings, numbers too.
+        and each value. All are filled in as JSON strings, numbers too. With ``returns_old`` the
+        answer has the item before the update.
         """
         body: dict[str, Any] = {"TableName": table, **self.action()}
+        if returns_old:
+            body["ReturnValues"] = "ALL_OLD"
         key, names = body.pop("Key"), body.pop("ExpressionAttributeNames")
         values = body.pop("ExpressionAttributeValues", {})
         opened = [f'"{self.name(name)}":%s' for name in open_names]

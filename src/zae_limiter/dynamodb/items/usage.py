@@ -1,56 +1,69 @@
-"""Usage of one bucket in one hour: an item with one attribute per origin.
+"""Usage of one bucket item on one day (UTC): a row with the hours that the item has counted.
 
-    {ns}/ENTITY#{entity}   #USAGE#{resource}#{hour}     hour: 2026-01-31T12, UTC
-    GSI2                   {ns}/RESOURCE#{resource}#{k} USAGE#{hour}#{entity}
+    {ns}/ENTITY#{entity}   #USAGE#{resource}#{day}#{shard}   day: 2026-01-31
+    GSI2                   {ns}/RESOURCE#{resource}#{k}      USAGE#{day}#{entity}
 
-Hours sort by time under either key, so a span of time is a range of keys. An origin is one life of
-one bucket item (``items.hours``). Its attribute ``o_{origin}`` is ``open`` while the hour may still
-run in the bucket item; then it has the item's counts of that hour, as JSON text in millitokens:
+Days sort by time under either key, so a span of time is a range of keys. An origin is one life of
+one bucket item (``items.hours``).
 
-    {"rpm": [net consumption, part of it through children],
-     "": [admitted, rejected, part of it by children, waited, {"rpm": largest rejected tokens}]}
+an origin           o_{origin}       ``open`` while the bucket item may hold hours of this day, then
+                                     ``closed``: the row has all of them
+a finished hour     {hh}_{origin}    JSON in millitokens: [digest, admitted, [net of each limit],
+                                     [part through children], rejected, part of it by children,
+                                     waited, {limit: largest rejected tokens}]; empty parts at the
+                                     end are left out
+names of limits     n_{digest}       JSON: sorted names, in the order of the amounts
+expires             ttl              seconds: the end of the day plus the retention
 
-All writes of an hour of an origin carry the same value, so a repeated, late or reordered write
-changes nothing. A credit to a deleted bucket is an origin of its own. The item expires at ``ttl``.
-Longer windows are not stored: a day is the sum of its hours.
+All writes of an hour of an origin carry the same value, and the names of limits are found by their
+digest, so a repeated, late or reordered write changes nothing. An origin is announced when its
+first hour of the day begins; it is never opened again. Every write sets the keys of the indexes, to
+the same values: only the first one makes index entries. A credit to a deleted bucket is an hour
+under the id of its write. Longer windows are not stored: they are sums of hours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2s
 from json.encoder import encode_basestring_ascii
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zae_limiter import schema
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.in_force import plain_name
 from zae_limiter.admission.tally import NO_TALLY, Tally
-from zae_limiter.dynamodb.items import keys
-from zae_limiter.dynamodb.items.attributes import Item, Value, n, s
-from zae_limiter.dynamodb.items.keys import BucketId
+from zae_limiter.admission.usage import WindowUsage
+from zae_limiter.dynamodb.items.attributes import Item, damaged, n, s, text
+from zae_limiter.dynamodb.items.keys import BucketId, Key, ShardId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
-from zae_limiter.models.timestamps import iso_from_ms
+from zae_limiter.models.timestamps import MILLI, iso_from_ms, ms_from_iso
 
-ORIGIN_PREFIX = "o_"
-EVENTS = ""  # no limit has an empty name
+DAY = 24  # hours
+DAY_S = 86_400
+DAY_MS = DAY * HOUR_MS
+ORIGIN_PREFIX, NAMES_PREFIX = "o_", "n_"
+OPEN, CLOSED = s("open"), s("closed")
 DELIMITER = "#"
-HOUR_S = 3600
-DAY_S = 24 * HOUR_S
-_HOUR_DIGITS = len("2026-01-31T12")
-FIRST_HOUR = -(1969 * 365 * 24)  # the years 1 to 9999 have four digits in ISO text
-LAST_HOUR = 8000 * 366 * 24
-
-OPEN_VALUE = s("open")  # the hour is announced, but not stored
+_HOUR_DIGITS = 2  # an hour's attribute begins with 00 to 23
+_DAY_DIGITS = len("2026-01-31")
+_DIGEST_BYTES = 6  # 48 bits, to tell apart the few sets of limits that a bucket has in one day
+_FIRST_DAY, _LAST_DAY = -(1969 * 365), 8000 * 366  # the years 1 to 9999 have four digits
+_EMPTY: tuple[Any, ...] = (0, [], [], 0, 0, 0, {})  # the parts of a stored hour after the digest
 
 UsedMilli = Mapping[str, tuple[int, int]]
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class OriginHour(NamedTuple):
     """The counts of one bucket item in one hour.
 
     ``used_milli`` has for each limit, by its plain name, the net consumption and the part of it
-    that cascaded from children.
+    that cascaded from children. ``is_last`` says that the item counts no later hour of that day.
     """
 
     origin: str
@@ -58,25 +71,72 @@ class OriginHour(NamedTuple):
     used_milli: UsedMilli
     admitted: int
     tally: Tally = NO_TALLY
+    is_last: bool = False
 
 
-@lru_cache(maxsize=1024)  # most writes are about the last hours
-def window_key(hour: int) -> str:
-    """Return an hour since 1970 as keys spell it."""
-    within = min(max(hour, FIRST_HOUR), LAST_HOUR)
-    return iso_from_ms(within * HOUR_MS)[:_HOUR_DIGITS]
+class RowId(NamedTuple):
+    """The identity of a usage row in a namespace; row ids sort by time. Days count from 1970."""
+
+    day: int
+    entity_id: str
+    resource: str
+    shard: int
+
+    def shard_id(self, namespace_id: str) -> ShardId:
+        return ShardId(namespace_id, self.entity_id, self.resource, self.shard)
+
+    def key(self, namespace_id: str) -> Key:
+        return row_key(self.shard_id(namespace_id), self.day)
+
+    @classmethod
+    def of(cls, key: Key) -> RowId:
+        """Return the identity that the key of a row spells."""
+        try:
+            _, _, resource, day, shard = key.sk.split(DELIMITER)
+            entity_id = key.pk.partition(DELIMITER)[2]
+            return cls(ms_from_iso(day) // DAY_MS, entity_id, resource, int(shard))
+        except ValueError as error:
+            raise damaged("usage row", key.attributes, error) from error
 
 
-def expires_s(hour: int, retention_days: int) -> int:
-    """Return the second at which usage of an hour expires; the retention begins at its end."""
-    return (hour + 1) * HOUR_S + retention_days * DAY_S
+class UsageRow(NamedTuple):
+    """The hours of one bucket item on one day, by hour and origin, and the open origins."""
+
+    id: RowId
+    hours: Mapping[tuple[int, str], OriginHour]
+    open_origins: frozenset[str] = frozenset()
 
 
-def index_keys(namespace_id: str, entity_id: str, resource: str, hour: int) -> Item:
-    """Return an hour's keys in the indexes, which never change."""
+def day_of(hour: int) -> int:
+    """Return the day of an hour; both count from 1970."""
+    return hour // DAY
+
+
+@lru_cache(maxsize=256)  # most writes are about the last days
+def day_key(day: int) -> str:
+    """Return a day as keys spell it."""
+    return iso_from_ms(min(max(day, _FIRST_DAY), _LAST_DAY) * DAY_MS)[:_DAY_DIGITS]
+
+
+def expires_s(day: int, retention_days: int) -> int:
+    """Return the second at which usage of a day expires; the retention begins at its end."""
+    return (day + 1 + retention_days) * DAY_S
+
+
+def row_key(shard_id: ShardId, day: int) -> Key:
+    """Return the key of the row of a bucket item and day."""
+    namespace_id, entity_id, resource, shard = shard_id
+    return Key(
+        schema.pk_entity(namespace_id, entity_id), schema.sk_usage(resource, day_key(day), shard)
+    )
+
+
+def index_keys(bucket_id: BucketId, day: int) -> Item:
+    """Return a row's keys in the indexes, which never change."""
+    namespace_id, entity_id, resource = bucket_id
     return {
         "GSI2PK": s(schema.gsi2_pk_resource(namespace_id, resource, entity_id)),
-        "GSI2SK": s(schema.gsi2_sk_usage(window_key(hour), entity_id)),
+        "GSI2SK": s(schema.gsi2_sk_usage(day_key(day), entity_id)),
         "GSI4PK": s(schema.gsi4_pk_namespace(namespace_id, entity_id)),
     }
 
@@ -84,103 +144,132 @@ def index_keys(namespace_id: str, entity_id: str, resource: str, hour: int) -> I
 # --- writes
 
 
-def store(
-    bucket_id: BucketId,
-    origin_hour: OriginHour,
-    expires_s: int,
-    others: Iterable[OriginHour] = (),
-) -> UpdateExpression:
-    """Store the finished hour of an origin. The write is idempotent.
-
-    ``others`` are more origins of the same bucket and hour.
-    """
-    update = _row_update(bucket_id, origin_hour.hour, expires_s)
-    for each in (origin_hour, *others):
-        update.set(ORIGIN_PREFIX + each.origin, _encode(each))
+def announce(shard_id: ShardId, day: int, origin: str, retention_days: int) -> UpdateExpression:
+    """Announce that a bucket item counts hours of a day, so that queries look into the item."""
+    update = _row_update(shard_id, day, retention_days)
+    update.set_if_missing(ORIGIN_PREFIX + origin, OPEN)
     return update
 
 
-def is_stored(row: Item, origin: str) -> bool:
-    """Return whether a row has the counts of an origin, not only its announcement."""
-    return row.get(ORIGIN_PREFIX + origin, OPEN_VALUE) != OPEN_VALUE
+def store(
+    shard_id: ShardId, origin_hours: Sequence[OriginHour], retention_days: int
+) -> UpdateExpression:
+    """Store finished hours of one origin on one day. The write is idempotent.
 
-
-def announce(bucket_id: BucketId, hour: int, origin: str, expires_s: int) -> UpdateExpression:
-    """Announce that an hour runs in a bucket item, so that queries by resource look there."""
-    update = _row_update(bucket_id, hour, expires_s)
-    update.set_if_missing(ORIGIN_PREFIX + origin, OPEN_VALUE)
+    With the last hour of the day the origin is closed. Otherwise it is open: the write also
+    announces a row whose announcement was lost.
+    """
+    first = origin_hours[0]
+    update = _row_update(shard_id, day_of(first.hour), retention_days)
+    for name, value in _hour_attributes(origin_hours):
+        update.set(name, s(value))
+    if _closes(origin_hours):
+        update.set(ORIGIN_PREFIX + first.origin, CLOSED)
+    else:
+        update.set_if_missing(ORIGIN_PREFIX + first.origin, OPEN)
     return update
 
 
 def late_credit(
-    bucket_id: BucketId, hour: int, write_id: str, used_milli: UsedMilli, expires_s: int
+    bucket_id: BucketId, hour: int, write_id: str, used_milli: UsedMilli, retention_days: int
 ) -> UpdateExpression:
     """Count a credit to a deleted bucket; the amounts in ``used_milli`` are negative.
 
     The write id is the origin's name, so a repeated write does not count twice.
     """
-    return store(
-        bucket_id, OriginHour(write_id, hour, by_plain_name(used_milli), 0, NO_TALLY), expires_s
-    )
-
-
-def _row_update(bucket_id: BucketId, hour: int, expires_s: int) -> UpdateExpression:
-    update = UpdateExpression(_row_key(bucket_id, hour).attributes)
-    update.set_all(_row_attributes(bucket_id, hour, expires_s))
+    update = _row_update(bucket_id.shard(0), day_of(hour), retention_days)
+    credit = OriginHour(write_id, hour, by_plain_name(used_milli), 0)
+    for name, value in _hour_attributes([credit]):
+        update.set(name, s(value))
     return update
 
 
-def _row_key(bucket_id: BucketId, hour: int) -> keys.Key:
-    return keys.usage(*bucket_id, window_key(hour))
+def is_stored(row: Item, origin_hour: OriginHour) -> bool:
+    """Return whether a row has the counts of an hour."""
+    return _hour_attribute(origin_hour) in row
 
 
-def _row_attributes(bucket_id: BucketId, hour: int, expires_s: int) -> Item:
-    """Return the attributes that every write to a row sets besides an origin."""
-    return {
-        **index_keys(*bucket_id, hour),
-        "entity_id": s(bucket_id.entity_id),
-        "resource": s(bucket_id.resource),
-        "ttl": n(expires_s),
-    }
+def store_text(
+    table: str,
+    shard_id: ShardId,
+    origin_hours: Sequence[OriginHour],
+    retention_days: int,
+    *,
+    returns_old: bool = False,
+) -> str:
+    """Return the request text of ``store``, rendered once per kind and then filled in.
 
-
-def store_text(table: str, bucket_id: BucketId, origin_hour: OriginHour, expires_s: int) -> str:
-    """Return the request text of ``store``, for a stream processor that sends thousands a second.
-
-    The text is rendered once per table, then filled in.
+    Rendering costs more than the rest of the request; a client stores one hour of every bucket
+    in each hour, a stream processor thousands in a second.
     """
-    attributes = _row_attributes(bucket_id, origin_hour.hour, expires_s)
-    values = [content for value in attributes.values() for content in value.values()]
-    values.append(_encode(origin_hour)["S"])
-    key = _row_key(bucket_id, origin_hour.hour)
-    filled = (*key, ORIGIN_PREFIX + origin_hour.origin, *values)
-    return _store_form(table, bucket_id) % tuple(map(encode_basestring_ascii, filled))
-
-
-def _store_form(table: str, bucket_id: BucketId) -> str:
-    form = _store_forms.get(table)
+    day, attributes = day_of(origin_hours[0].hour), _hour_attributes(origin_hours)
+    names = [name for name, _ in attributes]
+    names.append(ORIGIN_PREFIX + origin_hours[0].origin)
+    closes = _closes(origin_hours)
+    values = [text(value) for value in index_keys(shard_id.bucket_id, day).values()]
+    values += (str(expires_s(day, retention_days)), *(value for _, value in attributes))
+    values.append(text(CLOSED if closes else OPEN))
+    kind = (table, len(names), closes, returns_old)
+    form = _store_forms.get(kind)
     if form is None:
-        _store_forms.clear()  # a process serves one table
-        sample = OriginHour("sample", 0, {}, 0, NO_TALLY)
-        update = store(bucket_id, sample, 0)
-        form = _store_forms[table] = update.text_with_gaps(table, ORIGIN_PREFIX + sample.origin)
-    return form
+        update = store(shard_id, origin_hours, retention_days)
+        form = update.text_with_gaps(table, *names, returns_old=returns_old)
+        _store_forms[kind] = form
+    filled = (*row_key(shard_id, day), *names, *values)
+    return form % tuple(map(encode_basestring_ascii, filled))
 
 
-_store_forms: dict[str, str] = {}
+_store_forms: dict[tuple[str, int, bool, bool], str] = {}  # a process serves few tables
 
 
-def _encode(origin_hour: OriginHour) -> Value:
-    """Return the counts as JSON text; the stream processor needs a third of ``json``'s time."""
-    used = [
-        f"{encode_basestring_ascii(name)}:[{net},{through_children}]"
-        for name, (net, through_children) in origin_hour.used_milli.items()
-    ]
+def _row_update(shard_id: ShardId, day: int, retention_days: int) -> UpdateExpression:
+    update = UpdateExpression(row_key(shard_id, day).attributes)
+    update.set_all(index_keys(shard_id.bucket_id, day))
+    update.set("ttl", n(expires_s(day, retention_days)))
+    return update
+
+
+def _closes(origin_hours: Sequence[OriginHour]) -> bool:
+    return any(each.is_last for each in origin_hours)
+
+
+def _hour_attributes(origin_hours: Sequence[OriginHour]) -> list[tuple[str, str]]:
+    """Return the attributes of hours, then those of the names of their limits."""
+    hours, names_of = [], {}
+    for each in origin_hours:
+        names = tuple(sorted(each.used_milli))
+        digest = _digest(names)
+        names_of[NAMES_PREFIX + digest] = _encode(names)
+        hours.append((_hour_attribute(each), _encode_hour(each, names, digest)))
+    return [*hours, *names_of.items()]
+
+
+def _hour_attribute(origin_hour: OriginHour) -> str:
+    return f"{origin_hour.hour % DAY:02}_{origin_hour.origin}"
+
+
+def _encode_hour(origin_hour: OriginHour, names: Sequence[str], digest: str) -> str:
+    amounts = [origin_hour.used_milli[name] for name in names]
+    net, through = [used for used, _ in amounts], [children for _, children in amounts]
     rejected, of_children, waited, asked = origin_hour.tally
-    amounts = [f"{encode_basestring_ascii(name)}:{amount}" for name, amount in asked.items()]
-    counts = f"{origin_hour.admitted},{rejected},{of_children},{waited},{{{','.join(amounts)}}}"
-    used.append(f'"{EVENTS}":[{counts}]')
-    return s("{" + ",".join(used) + "}")
+    parts = [
+        origin_hour.admitted,
+        net,
+        through if any(through) else [],
+        rejected,
+        of_children,
+        waited,
+        dict(asked),
+    ]
+    while parts and parts[-1] == _EMPTY[len(parts) - 1]:
+        parts.pop()
+    return _encode([digest, *parts])
+
+
+@lru_cache(maxsize=1024)  # few sets of limits differ in their names
+def _digest(names: tuple[str, ...]) -> str:
+    digest = blake2s(_encode(names).encode(), digest_size=_DIGEST_BYTES).digest()
+    return urlsafe_b64encode(digest).decode()
 
 
 def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
@@ -190,3 +279,60 @@ def by_plain_name(used_milli: UsedMilli) -> dict[str, tuple[int, int]]:
         before = sums.get(name := plain_name(key), (0, 0))
         sums[name] = (before[0] + net, before[1] + through_children)
     return sums
+
+
+# --- reads
+
+
+def decode_row(item: Item) -> UsageRow:
+    """Decode a stored row with all its hours."""
+    row_id = RowId.of(Key.of(item))
+    try:
+        hours, open_origins = {}, set()
+        for name, value in item.items():
+            if name[:_HOUR_DIGITS].isdecimal():
+                origin = name[_HOUR_DIGITS + 1 :]
+                hour = row_id.day * DAY + int(name[:_HOUR_DIGITS])
+                hours[hour, origin] = _decode_hour(origin, hour, text(value), item)
+            elif name.startswith(ORIGIN_PREFIX) and value == OPEN:
+                open_origins.add(name.removeprefix(ORIGIN_PREFIX))
+        return UsageRow(row_id, hours, frozenset(open_origins))
+    except (KeyError, ValueError, TypeError) as error:
+        raise damaged("usage row", item, error) from error
+
+
+def _decode_hour(origin: str, hour: int, stored: str, item: Item) -> OriginHour:
+    parts: list[Any]
+    digest, *parts = json.loads(stored)
+    parts += _EMPTY[len(parts) :]
+    admitted, net, through, rejected, of_children, waited, asked = parts
+    names = json.loads(text(item[NAMES_PREFIX + digest]))
+    amounts = zip(net, through or [0] * len(net), strict=True)
+    used = dict(zip(names, amounts, strict=True))
+    return OriginHour(origin, hour, used, admitted, Tally(rejected, of_children, waited, asked))
+
+
+def window_usage(hour: int, origin_hours: Iterable[OriginHour]) -> WindowUsage:
+    """Add up all origins of one bucket and hour, in whole tokens."""
+    net_milli: dict[str, int] = {}
+    through_milli: dict[str, int] = {}
+    admitted, tally = 0, NO_TALLY
+    for origin_hour in origin_hours:
+        for name, (net, through_children) in origin_hour.used_milli.items():
+            net_milli[name] = net_milli.get(name, 0) + net
+            if through_children:
+                through_milli[name] = through_milli.get(name, 0) + through_children
+        admitted += origin_hour.admitted
+        tally = tally.plus(origin_hour.tally)
+    return WindowUsage(
+        hour,
+        {name: amount // MILLI for name, amount in net_milli.items()},
+        admitted,
+        {name: amount // MILLI for name, amount in through_milli.items()},
+        tally,
+    )
+
+
+def resource_of(item: Item) -> str:
+    """Return the resource in the key of a row."""
+    return text(item["SK"]).split(DELIMITER)[2]

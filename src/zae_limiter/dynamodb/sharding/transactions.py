@@ -20,7 +20,7 @@ from zae_limiter.admission.shards import split_merge
 from zae_limiter.admission.shards.tree import Shard, live
 from zae_limiter.admission.slots import SlotWrite
 from zae_limiter.dynamodb.buckets.cache import FreshBucket
-from zae_limiter.dynamodb.buckets.turning import Counted, hour_counts, is_over, turn_of
+from zae_limiter.dynamodb.buckets.turning import BegunHour, Counted, hour_counts, is_over, turn_of
 from zae_limiter.dynamodb.items import bucket as stored
 from zae_limiter.dynamodb.items import hour_updates, keys, removal
 from zae_limiter.dynamodb.items import transact_items as actions
@@ -58,7 +58,7 @@ def split(item: Item, now_ms: int, write_id: str) -> list[Action]:
     update.remove(stored.TTL)
     sibling = _sibling(item, new, halves.given, bucket.generation + 1)
     sibling[stored.WRITE_ID] = s(TURN_MARK + write_id)
-    sibling[ORIGIN] = s(new_origin(new.number))
+    sibling[ORIGIN] = s(new_origin())
     sibling[HOUR] = n(now_ms // HOUR_MS)
     return [actions.update(update), actions.put_new(sibling)]
 
@@ -138,12 +138,12 @@ class Gathering(NamedTuple):
     """A transaction of several shards.
 
     ``store_first`` are finished hours that must be stored before it is sent, ``begins_hours`` the
-    origins and hours that it begins.
+    hours that it begins, both by the number of their shard.
     """
 
     actions: list[Action]
-    store_first: list[OriginHour]
-    begins_hours: list[tuple[str, int]]
+    store_first: dict[int, OriginHour]
+    begins_hours: dict[int, BegunHour]
 
 
 def gather(
@@ -159,7 +159,7 @@ def gather(
 
     ``through_child`` are the names of the limits that a child counts, too.
     """
-    gathering = Gathering([], [], [])
+    gathering = Gathering([], {}, {})
     for part in parts:
         bucket, first = part.bucket, not gathering.actions
         trailer, counts = WriteTrailer(write_id, admitted if first else 0), None
@@ -179,9 +179,9 @@ def gather(
             turn = turn_of(bucket, counts, write_id)
             trailer = WriteTrailer(turn.write_id)
             if turn.store_first is not None:
-                gathering.store_first.append(turn.store_first)
+                gathering.store_first[bucket.shard.number] = turn.store_first
             if turn.begins_hour is not None:
-                gathering.begins_hours.append(turn.begins_hour)
+                gathering.begins_hours[bucket.shard.number] = turn.begins_hour
         update = bucket_update(part.key, part.moves, trailer)
         require_same(update, bucket)
         if counts is not None:

@@ -99,7 +99,7 @@ class Deployment:
         if not self.manager.is_served():
             logger.info(
                 "%s has no CloudFormation: creating the table %s without a stack",
-                self.manager.endpoint_url,
+                self.manager.endpoint_url or "the configured endpoint",
                 self.name,
             )
             return self.deploy_table(options)
@@ -112,6 +112,9 @@ class Deployment:
 
     def plan(self, options: StackOptions) -> list[StackChange]:
         """Return the changes that a deployment would make to the stack, without making them."""
+        self._control.arequire_stacks(
+            "a plan shows the changes of a stack", "deploy without a plan creates a table alone"
+        )
         self._refuse_other_version()
         return self.manager.plan(options)
 
@@ -123,6 +126,8 @@ class Deployment:
 
     def update_functions(self) -> tuple[str, ...]:
         """Upload the code of this version to every function; return the changed functions."""
+        if not self.manager.is_served():  # a local table that was copied from a stack
+            return ()
         outcomes = {
             name: FunctionCode(self._control, name).upload(package)
             for name, package in functions(self.name).items()
@@ -294,6 +299,7 @@ class Deployment:
         )
         engine = DynamoEngine(client, Settings())
         try:
+            client.find_credentials()
             yield engine
         finally:
             engine.close()

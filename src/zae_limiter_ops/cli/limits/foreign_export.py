@@ -99,6 +99,7 @@ def read_manifest_of(store: StoreLocation, source: Source) -> tuple[LimitsManife
     client = DynamoClient(table, region=region, endpoint_url=endpoint_url)
     try:
         with status(f"reading {table}") as show:
+            client.find_credentials()
             found, read = read_foreign_table(
                 client,
                 form,

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.dynamodb.ports.world import NS, Raw
 from tests.support.dynamodb.streams import stream_records
 from tests.support.dynamodb.usage_rows import bucket_with_hours
-from zae_limiter.dynamodb.items import hours, keys, usage_reads
+from zae_limiter.dynamodb.items import hours, keys, usage
 from zae_limiter.dynamodb.items.bucket import BucketId
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter_aggregator import handler
@@ -57,8 +57,12 @@ def charge(raw, user, used):
 
 def rows(raw):
     """Return what is stored, by entity and hour."""
-    found = [usage_reads.decode_row(item) for item in raw.all() if "#USAGE#" in item["SK"]["S"]]
-    return {(row.entity_id, row.hour): row.origins for row in found}
+    found = [usage.decode_row(item) for item in raw.all() if "#USAGE#" in item["SK"]["S"]]
+    return {
+        (row.id.entity_id, hour): {origin: value}
+        for row in found
+        for (hour, origin), value in row.hours.items()
+    }
 
 
 def life(raw):

@@ -89,14 +89,26 @@ async def test_after_long_idle_time_when_the_configuration_is_still_cached(
     client = await configured.client(config_cache_ttl=30 * 366 * 86_400)
     await client.take(rpm=60)
     clock.advance(days=days)
-    with cost_of("acquire, warm, first of an hour"):
+    with cost_of("acquire, warm, first of a day"):
         await client.take(rpm=60)
     clock.advance(minutes=2)
     with cost_of(WARM):
         await client.take(rpm=60)
     clock.advance(days=days)
-    with cost_of("acquire, warm, first of an hour, the hour before last not stored"):
+    with cost_of("acquire, warm, first of a day, the hour before last not stored"):
         await client.take(rpm=60)
+
+
+async def test_later_hours_of_a_day(configured, clock, cost_of):
+    client = await configured.client(config_cache_ttl=10**6)
+    await client.take(rpm=60)
+    clock.advance(hours=1)
+    with cost_of("acquire, warm, first of an hour"):
+        await client.take(rpm=60)
+    for _ in range(3):
+        clock.advance(hours=1)
+        with cost_of("acquire, warm, first of an hour, the hour before last not stored"):
+            await client.take(rpm=60)
 
 
 async def test_from_a_bucket_that_is_never_forgotten(world, clock, cost_of):

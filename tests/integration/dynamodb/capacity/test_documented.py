@@ -10,11 +10,13 @@ MUST_HOLD = {
     "acquire, warm": Cost(1, 1, 0),
     "acquire, warm, cascading": Cost(2, 2, 0),
     "acquire, first of a process, bucket exists": Cost(2, 1, 3),
-    # With the announcement of each bucket's hour, and the resource, which is new, too.
+    # With the announcement of each bucket's day, and the resource, which is new, too.
     "acquire, first of a process, bucket is new": Cost(5, 9, 3.5),
     "acquire, first of a process, cascading, buckets are new": Cost(8, 16, 5.5),
-    "acquire, warm, first of an hour": Cost(2, 4, 0),
-    "acquire, warm, first of an hour, the hour before last not stored": Cost(3, 5, 0),
+    "acquire, warm, first of an hour": Cost(1, 1, 0),
+    "acquire, warm, first of an hour, the hour before last not stored": Cost(2, 2, 0),
+    "acquire, warm, first of a day": Cost(2, 4, 0),
+    "acquire, warm, first of a day, the hour before last not stored": Cost(3, 5, 0),
     "acquire, first of a process, cascading, buckets exist": Cost(4, 8, 5),
     "acquire with `adjust`": Cost(2, 2, 0),
     "rejection": Cost(1, 1, 0),

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.integration.dynamodb.capacity.sizes import item_bytes
+from tests.integration.dynamodb.failures.messages import arrived
 from zae_limiter import Limit, RateLimiterUnavailable
 
 LEASE_TTL = 3
@@ -86,16 +87,18 @@ async def test_two_thousand_slots_are_a_handful_of_numbers(client, world):
 async def test_an_acquire_without_an_answer_leaks_no_slot_beyond_its_ttl(
     client, proxy, world, kind
 ):
-    options = {"delay_ms": 50} if kind == "late" else {}
     taken = 0
-    with proxy.fault(kind, operation="UpdateItem", times=1, **options):
+    measuring = proxy.measure()
+    fault = proxy.fault(kind, operation="UpdateItem", times=1, delay_ms=None)
+    with measuring as measured, fault:
         try:
             async with client.acquire(rpm=1):
                 taken = sum(held(world.item()).values())
                 assert taken >= 1
         except RateLimiterUnavailable:
             pass
-    await asyncio.sleep(0.1)  # what is late arrives
+    if kind == "late":
+        await arrived(fault, measured)
     assert_adds_up(world.item())
     world.clock.advance(seconds=LEASE_TTL)
     async with client.acquire(parallel=5):

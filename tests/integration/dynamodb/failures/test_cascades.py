@@ -93,11 +93,11 @@ async def test_a_side_that_cannot_be_looked_for_keeps_its_charge(world, client, 
 async def test_a_side_that_arrives_late_keeps_its_charge(world, client, proxy, side):
     with proxy.measure() as measured:
         with (
-            late(proxy, when=of(side), delay_ms=50),
+            late(proxy, when=of(side)) as message,
             pytest.raises(RateLimiterUnavailable),
         ):
             await client.take(rpm=2)
-        await arrived(measured)
+        await arrived(message, measured)
     assert levels(world) == ((7000, 19_000) if side == USER else (9000, 17_000))
 
 

@@ -10,6 +10,7 @@ from tests.integration.dynamodb.failures.states import STATES, TEN
 from tests.integration.dynamodb.failures.timing import TIMEOUT_S
 from tests.support.dynamodb.world import API, USER, seen, together
 from zae_limiter import PermissionDenied, RateLimiterUnavailable
+from zae_limiter.settings import Settings
 
 CARRIED_OUT = ("lose_answer", "cut_answer", "garble", "error_after")
 
@@ -176,14 +177,17 @@ async def test_a_charge_that_others_have_written_over_is_not_refunded(world, pro
     user, other = await world.client(proxy), await world.client()
     await user.repo.set_system_defaults([TEN])
     await together(user.take(rpm=1), other.take(rpm=1))
-    proxy.link.request_ms = 300  # the other client is faster, on a busy machine as well
     looks = "UpdateItem" if kind == "error_after" else "GetItem"
-    with proxy.measure() as measured, proxy.fault(kind, operation="UpdateItem", times=1):
+    with (
+        proxy.measure() as measured,
+        proxy.fault(kind, operation="UpdateItem", times=1),
+        proxy.fault("hold", operation=looks) as held,
+    ):
         task = asyncio.ensure_future(user.take(rpm=2))
         await seen(measured, looks, 2 if looks == "UpdateItem" else 1)
         await other.take(rpm=3)
+        held.remove()
         await asyncio.wait([task])
-    proxy.link.request_ms = 0
     assert isinstance(task.exception(), RateLimiterUnavailable)
     await recovered(world, user, 10 - 2 - 2 - 3)
 
@@ -193,13 +197,16 @@ async def test_a_charge_that_was_not_made_before_others_wrote_is_not_made_again(
     user, other = await world.client(proxy), await world.client()
     await user.repo.set_system_defaults([TEN])
     await together(user.take(rpm=1), other.take(rpm=1))
-    proxy.link.request_ms = 40
-    with proxy.measure() as measured, proxy.fault("error_before", operation="UpdateItem", times=1):
+    with (
+        proxy.measure() as measured,
+        proxy.fault("error_before", operation="UpdateItem", times=1),
+        proxy.fault("hold", operation="UpdateItem") as held,
+    ):
         task = asyncio.ensure_future(user.take(rpm=2))
         await seen(measured, "UpdateItem", 2)
         await other.take(rpm=3)
+        held.remove()
         await asyncio.wait([task])
-    proxy.link.request_ms = 0
     assert isinstance(task.exception(), RateLimiterUnavailable)
     await recovered(world, user, 10 - 2 - 3)
 
@@ -212,11 +219,11 @@ async def test_a_late_original_is_charged_once_and_not_admitted(world, proxy, st
     before = await state(world, client)
     with proxy.measure() as measured:
         with (
-            late(proxy, delay_ms=1_200 * TIMEOUT_S if hold else 250, hold=hold),
+            late(proxy, hold=hold) as message,
             pytest.raises(RateLimiterUnavailable),
         ):
             await client.take(rpm=2)
-        await arrived(measured)
+        await arrived(message, measured)
     await recovered(world, client, before - 2)
 
 
@@ -225,10 +232,10 @@ async def test_a_late_original_that_no_longer_fits_is_refused(world, proxy):
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=4)
     with proxy.measure() as measured:
-        with late(proxy, delay_ms=100), pytest.raises(RateLimiterUnavailable):
+        with late(proxy) as message, pytest.raises(RateLimiterUnavailable):
             await client.take(rpm=2)
         await client.take(rpm=5)
-        await arrived(measured)
+        await arrived(message, measured)
     await recovered(world, client, 1)
 
 
@@ -237,11 +244,11 @@ async def test_a_late_original_that_meets_other_limits_is_refused(world, proxy):
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=4)
     with proxy.measure() as measured:
-        with late(proxy, delay_ms=150), pytest.raises(RateLimiterUnavailable):
+        with late(proxy) as message, pytest.raises(RateLimiterUnavailable):
             await client.take(rpm=2)
         await client.repo.set_system_defaults([type(TEN).per_day("rpm", 10)])
         await client.take(rpm=1)
-        await arrived(measured)
+        await arrived(message, measured)
     await recovered(world, client, 5)
 
 
@@ -251,10 +258,10 @@ async def test_a_late_first_write_meets_the_bucket_that_was_made_without_it(worl
     await client.repo.set_system_defaults([TEN])
     await client.limiter.available(USER, API)
     with proxy.measure() as measured:
-        with late(proxy, delay_ms=100), pytest.raises(RateLimiterUnavailable):
+        with late(proxy) as message, pytest.raises(RateLimiterUnavailable):
             await client.take(rpm=2)
         await client.take(rpm=5)
-        await arrived(measured)
+        await arrived(message, measured)
     await recovered(world, client, 5)
 
 
@@ -264,11 +271,11 @@ async def test_a_late_original_after_the_bucket_was_forgotten(world, proxy):
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=4)
     with proxy.measure() as measured:
-        with late(proxy, delay_ms=100), pytest.raises(RateLimiterUnavailable):
+        with late(proxy) as message, pytest.raises(RateLimiterUnavailable):
             await client.take(rpm=2)
         world.clock.set(world.ttl_ms())
         world.expire()
-        await arrived(measured)
+        await arrived(message, measured)
     assert world.item() is None
     await client.take(rpm=10)
 
@@ -277,7 +284,7 @@ async def test_a_late_original_after_the_bucket_was_forgotten(world, proxy):
 
 
 async def test_silence_is_decided_within_two_seconds_by_default(world, proxy):
-    client = await world.client(proxy)
+    client = await world.client(proxy, request_timeout=Settings().request_timeout)
     await client.repo.set_system_defaults([TEN])
     await client.take(rpm=1)
     with Stopwatch() as watch, proxy.fault("black_hole"):

@@ -67,9 +67,9 @@ async def test_the_original_arrives_after_all(world, proxy, state):
     client = await through(world, proxy)
     before = await state(world, client)
     with proxy.measure() as measured:
-        with proxy.fault("late", operation="UpdateItem", times=1, delay_ms=80):
+        with proxy.fault("late", operation="UpdateItem", times=1, delay_ms=None) as message:
             await client.take(rpm=2)
-        await arrived(measured)
+        await arrived(message, measured)
     extra = 2 if state.__name__ == "partly_used" else 0  # a clamp is not made twice
     assert world.level() == 1000 * (before - 2 - extra)
     assert (await stats(client)).repeated_writes == 1

@@ -183,9 +183,9 @@ async def test_a_late_credit_is_made_once(world, client, proxy):
     with proxy.measure() as measured:
         with failing():
             async with client.acquire(rpm=3):
-                late(proxy, delay_ms=50)
+                message = late(proxy)
                 raise Failure
-        await arrived(measured)
+        await arrived(message, measured)
     assert client.repo.lost_settlements == 1  # nobody could know
     assert (world.level(), world.spent()) == (9000, 1000)
 
@@ -194,8 +194,8 @@ async def test_a_late_debt_is_made_once(world, client, proxy):
     with proxy.measure() as measured:
         async with client.acquire(rpm=3) as lease:
             await lease.adjust(rpm=30)
-            late(proxy, delay_ms=50)
-        await arrived(measured)
+            message = late(proxy)
+        await arrived(message, measured)
     assert client.repo.lost_settlements == 1
     assert (world.level(), world.spent()) == (-23_000, 33_000)
 
@@ -270,11 +270,11 @@ async def test_a_release_that_arrives_late_is_not_made_again(world, client, prox
     with proxy.measure() as measured, failing():
         async with client.acquire(rpm=5) as lease:
             with (
-                late(proxy, delay_ms=50),
+                late(proxy) as message,
                 pytest.raises(RateLimiterUnavailable),
             ):
                 await lease.release(rpm=3)
-            await arrived(measured)
+            await arrived(message, measured)
             raise Failure
     assert (world.level(), world.spent()) == (6000, 4000)
 

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from tests.support.dynamodb.tables import empty_table, store_url
@@ -36,6 +38,18 @@ async def open_repo(stack, proxy, clock):
 @pytest.fixture
 async def repo(open_repo):
     return await open_repo()
+
+
+@pytest.fixture
+async def queueing_repo(open_repo, monkeypatch):
+    """A repository whose callers wait for a write under way, however slow the machine is.
+
+    For its write queues time stands still, so no caller comes so late that it writes in parallel.
+    """
+    now_s = time.monotonic()
+    with monkeypatch.context() as frozen:
+        frozen.setattr("time.monotonic", lambda: now_s)
+        return await open_repo()
 
 
 @pytest.fixture

@@ -119,8 +119,10 @@ async def test_limits_of_a_call_are_not_mixed_with_others(ready, repo, limiter, 
     assert sum(granted[1::2]) == 50
 
 
-async def test_a_caller_that_is_cancelled_while_waiting_is_not_charged(ready, repo, limiter, proxy):
+async def test_a_caller_that_is_cancelled_while_waiting_is_not_charged(ready, queueing_repo, proxy):
     await ready(Limit.per_minute("rpm", 100))
+    repo, limiter = queueing_repo, RateLimiter(queueing_repo)
+    await take(limiter, 0)
     with proxy.measure() as seen:
         async with under_way(proxy, take(limiter)) as first:
             waiting = asyncio.create_task(take(limiter, 50))

@@ -35,7 +35,8 @@ from tests.support.dynamodb.usage_ledger import (
 from zae_limiter._async.engines.dynamodb.open import open_dynamodb
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.provisioning import make_table, remove_table
-from zae_limiter.dynamodb.items import keys, usage
+from zae_limiter.dynamodb.items import usage
+from zae_limiter.dynamodb.items.keys import ShardId
 from zae_limiter.settings import Settings
 from zae_limiter.store_url import parse_url
 
@@ -102,8 +103,9 @@ class OnServer:
         return int(self.client.call("GetItem", body)["Item"]["wc"]["N"])
 
     def has_row(self, fleet, entity, hour):
-        """Whether an hour is announced or stored."""
-        key = keys.usage(fleet.repos[0].namespace_id, entity, API, usage.window_key(hour))
+        """Whether the day of an hour is announced, or one of its hours stored."""
+        shard_id = ShardId(fleet.repos[0].namespace_id, entity, API, 0)
+        key = usage.row_key(shard_id, usage.day_of(hour))
         body = {"Key": key.attributes, "ConsistentRead": True}
         return "Item" in self.client.call("GetItem", body)
 
@@ -162,7 +164,7 @@ class OnModel:
 
 
 async def run(place, consumptions, *, delivers, entities=ENTITIES):
-    """Three hours of consumption, and one more after everything has expired."""
+    """Hours of consumption around midnight, and one more after everything has expired."""
     fleet = Fleet(consumptions, entities)
     await fleet.open(await place.engines(fleet.clock))
     deliveries = Deliveries(place.client)

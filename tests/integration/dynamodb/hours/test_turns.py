@@ -37,18 +37,16 @@ async def test_every_hour_has_what_was_used_in_it(either):
     assert either.events() == {start + i: 2 for i in range(4)}
 
 
-async def test_a_turn_is_one_write_beside_which_the_hour_is_announced(world, proxy):
+async def test_a_turn_is_one_write(world, proxy):
     client = await world.client(proxy, config_cache_ttl=10**6)
     await world.limits(HUNDRED)
     await client.take(rpm=1)
     world.next_hour()
     with proxy.measure() as seen:
         await client.take(rpm=2)
-    assert seen.operations == {"UpdateItem": 1, USAGE: 1}
-    assert seen.refused == 0
+    assert seen.operations == {"UpdateItem": 1}
+    assert (seen.wcu, seen.refused) == (1, 0)
     assert world.item()["op"]["S"].startswith("~")
-    [announced] = world.rows()[world.hour].values()
-    assert announced is None
     with proxy.measure() as seen:
         await client.take(rpm=2)
     assert seen.operations == {"UpdateItem": 1}
@@ -56,20 +54,54 @@ async def test_a_turn_is_one_write_beside_which_the_hour_is_announced(world, pro
     assert world.counted() == {world.hour - 1: 1000, world.hour: 4000}
 
 
+async def test_the_first_hour_of_a_day_is_announced_beside_its_turn(world, proxy):
+    client = await world.client(proxy, config_cache_ttl=10**6)
+    await world.limits(HUNDRED)
+    await client.take(rpm=1)
+    origin = world.item()["o"]["S"]
+    for day in range(3):
+        assert world.marks()[world.day, 0] == {origin: "open"}
+        world.next_hour(ms=23 * 3_600_000)
+        with proxy.measure() as seen:
+            await client.take(rpm=2)
+        assert seen.operations == {"UpdateItem": 1, USAGE: 2 if day else 1}
+    assert set(world.marks()) == {(world.day - back, 0) for back in range(4)}
+    assert world.marks()[world.day - 2, 0] == {origin: "closed"}, "it has all of its hours"
+
+
+async def test_a_day_that_was_not_announced_is_found_once_an_hour_is_stored(world, proxy):
+    client = await world.client(proxy, config_cache_ttl=10**6)
+    await world.limits(HUNDRED)
+    with proxy.fault("deny", operation=USAGE):
+        await client.take(rpm=1)
+        world.next_hour()
+        await client.take(rpm=2)
+    assert world.marks() == {}
+    world.next_hour()
+    other = await world.client(proxy)
+    with proxy.measure() as seen:
+        await other.take(rpm=4)
+    assert seen.operations[USAGE] == 1
+    [mark] = world.marks().values()
+    assert list(mark.values()) == ["open"]
+    page, _ = await other.repo.get_usage_snapshots(resource="api", window_type="hourly")
+    assert [each.counters for each in page] == [{"rpm": 1}, {"rpm": 2}, {"rpm": 4}]
+
+
 async def test_an_acquire_does_not_wait_for_what_goes_on_in_the_background(either, proxy):
-    """Announcing an hour and registering a resource: once per hour, and once per resource."""
+    """Announcing a day and registering a resource: once per day, and once per resource."""
     threads = {"parallel_mode": "threadpool"} if isinstance(either.tree, SyncTree) else {}
     client = await either.client(proxy, config_cache_ttl=10**6, request_timeout=60, **threads)
     await either.limits(HUNDRED)
     with proxy.fault("black_hole", when=is_background), proxy.measure() as seen:
         async with asyncio.timeout(30), client.acquire(rpm=1):
             pass
-        either.next_hour()
+        either.next_hour(ms=24 * 3_600_000)
         async with asyncio.timeout(30), client.acquire(rpm=2):
             pass
         assert len(seen.of("UpdateItem")) == 2
     await written_later(client.repo)
-    assert [list(row.values()) for row in either.rows().values()] == [[None], [None]]
+    assert [list(row.values()) for row in either.marks().values()] == [["open"], ["open"]]
     assert await client.repo.list_resources() == ["api"]
 
 
@@ -89,10 +121,9 @@ async def test_what_goes_on_in_the_background_is_done_when_a_client_is_closed(ei
     await either.limits(HUNDRED)
     with proxy.fault("deny", when=is_background):
         await client.take(rpm=1)
-    assert either.rows() == {}
+    assert either.marks() == {}
     await client.repo.close()
-    [announced] = either.rows()[either.hour].values()
-    assert announced is None
+    assert list(either.marks()[either.day, 0].values()) == ["open"]
 
 
 async def test_an_hour_that_is_not_stored_is_stored_before_the_next_turn(world, proxy):
@@ -104,7 +135,8 @@ async def test_an_hour_that_is_not_stored_is_stored_before_the_next_turn(world, 
         with proxy.measure() as seen:
             await client.take(rpm=2)
     assert seen.requests[0].operation == USAGE
-    assert seen.operations == {"UpdateItem": 1, USAGE: 2}
+    assert seen.operations == {"UpdateItem": 1, USAGE: 1}
+    assert seen.wcu == 2, "no index entry"
     [stored] = world.rows()[world.hour - 2].values()
     assert stored == {"rpm": (1000, 0), "": (1, 0, 0, 0, {})}
 
@@ -201,13 +233,14 @@ async def test_late_clients_do_not_fight_for_the_turn(world, proxy):
                 world.clock.advance(ms=1500)
                 await client.take(rpm=1)
         extra = seen.wcu - 16 + seen.refused
-        assert extra <= 6, (seen.wcu, seen.refused, seen.operations)
+        assert extra <= 3, (seen.wcu, seen.refused, seen.operations)
         assert seen.refused <= 1
     hour = world.hour
     assert world.counted() == {hour - 2: 48_000, hour - 1: 16_000, hour: 16_000}
 
 
-async def test_one_client_costs_at_most_six_units_more(world, proxy):
+async def test_one_client_costs_at_most_one_unit_more(world, proxy):
+    """Within a day, without an aggregator: the store of the hour before."""
     client = await world.client(proxy, config_cache_ttl=10**6)
     await world.limits(HUNDRED)
     await client.take(rpm=1)
@@ -216,7 +249,7 @@ async def test_one_client_costs_at_most_six_units_more(world, proxy):
         with proxy.measure() as seen:
             await client.take(rpm=1)
             await client.take(rpm=1)
-        assert seen.wcu - 2 + seen.refused <= 6
+        assert seen.wcu - 2 + seen.refused <= 1
         assert seen.refused == 0
 
 
@@ -329,7 +362,7 @@ async def test_a_turn_whose_answer_is_lost_is_announced(world, proxy):
     client = await world.client(proxy, config_cache_ttl=10**6, request_timeout=1)
     await world.limits(HUNDRED)
     await client.take(rpm=1)
-    world.next_hour()
+    world.next_hour(ms=24 * 3_600_000)
     with (
         proxy.fault("lose_answer", operation="UpdateItem"),
         proxy.fault("close", operation="GetItem"),
@@ -338,5 +371,4 @@ async def test_a_turn_whose_answer_is_lost_is_announced(world, proxy):
         await client.take(rpm=2)
     await written_later(client.repo)
     assert int(world.item()["h"]["N"]) == world.hour
-    [announced] = world.rows()[world.hour].values()
-    assert announced is None
+    assert list(world.marks()[world.day, 0].values()) == ["open"]

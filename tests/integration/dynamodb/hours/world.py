@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from datetime import UTC, datetime
 
 from tests.integration.dynamodb.sharding import world as sharded
 from tests.support.dynamodb.world import API, USER
@@ -20,12 +21,25 @@ class World(sharded.World):
     def hour(self):
         return self.clock() // HOUR_MS
 
+    @property
+    def day(self):
+        return self.hour // 24
+
     def next_hour(self, ms=0):
         """Go to the border, or so far behind it."""
         self.clock.set((self.hour + 1) * HOUR_MS + ms)
 
     def rows(self, entity_id=USER):
-        """By hour, the origins of each row with what they hold."""
+        """By hour, what each origin has stored."""
+        hours = {}
+        for item in self._row_items(entity_id):
+            for name, value in item.items():
+                if name[:2].isdigit():
+                    hour = _day_of(item) * 24 + int(name[:2])
+                    hours.setdefault(hour, {})[name[3:]] = _stored(value["S"], item)
+        return hours
+
+    def _row_items(self, entity_id):
         partition = f"{self._repositories[0].namespace_id}/ENTITY#{entity_id}"
         body = {
             "KeyConditionExpression": "PK = :pk AND begins_with(SK, :sk)",
@@ -35,8 +49,16 @@ class World(sharded.World):
             },
             "ConsistentRead": True,
         }
-        items = self._raw.call("Query", body)["Items"]
-        return {_hour_of(item): _origins(item) for item in items}
+        return self._raw.call("Query", body)["Items"]
+
+    def marks(self, entity_id=USER):
+        """By day and shard, whether each origin is open."""
+        return {
+            (_day_of(item), int(item["SK"]["S"].rpartition("#")[2])): {
+                name[2:]: value["S"] for name, value in item.items() if name.startswith("o_")
+            }
+            for item in self._row_items(entity_id)
+        }
 
     def counted(self, limit="rpm", entity_id=USER):
         """Millitokens by hour: stored ones, and what items still hold."""
@@ -75,9 +97,8 @@ class World(sharded.World):
                 }
         for hour, origins in self.rows(entity_id).items():
             for origin, amounts in origins.items():
-                if amounts is not None:
-                    before = hours.setdefault((hour, origin), amounts)
-                    assert before == amounts, "two values of one hour"
+                before = hours.setdefault((hour, origin), amounts)
+                assert before == amounts, "two values of one hour"
         sums = {}
         for (hour, _), amounts in hours.items():
             for name, pair in amounts.items():
@@ -101,19 +122,15 @@ def _slots(item):
     }
 
 
-def _hour_of(row):
-    from datetime import UTC, datetime
-
-    text = row["SK"]["S"].rpartition("#")[2]
-    return int(datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
+def _day_of(row):
+    text = row["SK"]["S"].split("#")[3]
+    return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) // 86_400
 
 
-def _origins(row):
-    """What each origin has stored; None while it is open."""
-    return {
-        name[2:]: None
-        if value["S"] == "open"
-        else {limit: tuple(pair) for limit, pair in json.loads(value["S"]).items()}
-        for name, value in row.items()
-        if name.startswith("o_")
-    }
+def _stored(text, row):
+    """What a stored hour says: amounts by limit, and under no name how acquires ended."""
+    digest, *parts = json.loads(text)
+    admitted, net, through, *counts = parts + [0, [], [], 0, 0, 0, {}][len(parts) :]
+    names = json.loads(row[f"n_{digest}"]["S"])
+    amounts = zip(net, through or [0] * len(net), strict=True)
+    return {**dict(zip(names, amounts, strict=True)), "": (admitted, *counts)}

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.integration.dynamodb.ports.world import NOW_MS, NS, limits
-from tests.support.dynamodb.usage_rows import stored_row
+from tests.support.dynamodb.usage_rows import stored_rows
 from zae_limiter.admission.usage import BucketHour, WindowUsage
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items import config_writes, keys
@@ -131,7 +131,7 @@ async def test_a_deletion_takes_limits_buckets_and_nothing_else(ports, proxied, 
         await ports.configs.put(NS, "user", resource, limits(1), now_ms=NOW_MS, principal=None)
     await ports.configs.put(NS, "other", "api", limits(1), now_ms=NOW_MS, principal=None)
     row = BucketHour("user", "api", WindowUsage(NOW_MS // 3_600_000, {"rpm": 3}, 2))
-    raw.put(stored_row(NS, row, 2**31))
+    raw.put(*stored_rows(NS, [row]))
     raw.put(bucket("user", "gpt"), *(bucket("user", "api", shard, 4) for shard in range(4)))
     raw.put(bucket("user-1", "api"), bucket("other", "api"))
     with proxy.measure() as seen:

@@ -93,10 +93,10 @@ async def test_a_gathered_charge_that_arrives_late_is_made_once(world, proxy, cl
     """When nobody waits for it any more."""
     with (
         proxy.measure() as measured,
-        proxy.fault("late", operation=TRANSACTION, times=1, delay_ms=300, hold=hold),
+        proxy.fault("late", operation=TRANSACTION, times=1, delay_ms=None, hold=hold) as message,
     ):
         outcome = await timed(client.take(rpm=60))
-        await arrived(measured)
+        await arrived(message, measured)
     assert outcome is None or isinstance(outcome, RateLimiterUnavailable)
     await recovered(world, client, 36)
 

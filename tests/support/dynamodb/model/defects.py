@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.dynamodb.model.expressions import Item, with_blanks
-from tests.support.dynamodb.model.table import Body, ModelTable
+from tests.support.dynamodb.model.table import Body, Key, ModelTable
 
 DAY_S = 86_400
 ALWAYS = "attribute_exists(PK)"
@@ -35,9 +35,13 @@ class DefectiveTable(ModelTable):
 
 
 class StaleRowsTable(ModelTable):
-    """Answers queries with usage rows of a while ago, as if they were read before the buckets."""
+    """Answers with usage rows of a while ago, as if they were read before the buckets."""
 
     behind_s = 30.0
+
+    def _read(self, key: Key, now_s: float, *, consistent: bool) -> Item | None:
+        item = super()._read(key, now_s, consistent=consistent)
+        return None if item is None else self._as_of(item, now_s - self.behind_s)
 
     def _rows(
         self, index_name: str | None, partition: str, now_s: float
@@ -161,9 +165,15 @@ def is_late_write(kind: str, request: Body) -> bool:
     return kind == "Update" and is_of_bucket(request) and not is_first_write(kind, request)
 
 
+def is_store(kind: str, request: Body) -> bool:
+    """Whether a write stores hours in a usage row."""
+    names = request.get("ExpressionAttributeNames", {}).values()
+    return is_of_usage(request) and any(re.fullmatch(r"\d\d_.*", name) for name in names)
+
+
 def is_announcement(kind: str, request: Body) -> bool:
-    """Whether a write announces an hour that a bucket counts."""
-    return is_of_usage(request) and "if_not_exists" in request.get("UpdateExpression", "")
+    """Whether a write announces a day that a bucket counts hours of."""
+    return is_of_usage(request) and not is_store(kind, request)
 
 
 def is_removal(kind: str, request: Body) -> bool:
@@ -202,6 +212,42 @@ def lost_rows(operation: str, body: Body) -> Body:
     if not is_row or is_announcement("Update", body):
         return body
     return {**body, "Key": {**body["Key"], "PK": {"S": "lost"}}}
+
+
+def closed_by_every_store(operation: str, body: Body) -> Body:
+    """Close an origin although the bucket item counts on in the same day."""
+
+    def rewrite(kind: str, request: Body) -> Body:
+        if not is_store(kind, request):
+            return request
+        values = request["ExpressionAttributeValues"]
+        closed = {
+            short: {"S": "closed"} if value == {"S": "open"} else value
+            for short, value in values.items()
+        }
+        expression = _KEPT.sub(r"\1=\2", request["UpdateExpression"])
+        return {
+            **request,
+            "UpdateExpression": expression,
+            "ExpressionAttributeValues": closed,
+        }
+
+    return in_each_write(rewrite)(operation, body)
+
+
+def lost_attribute(attribute: str, applies: Applies) -> Defect:
+    """Write an attribute, a pattern, to a name where nothing looks for it."""
+
+    def rewrite(kind: str, request: Body) -> Body:
+        if not applies(kind, request):
+            return request
+        names = {
+            short: f"lost {name}" if re.fullmatch(attribute, name) else name
+            for short, name in request["ExpressionAttributeNames"].items()
+        }
+        return {**request, "ExpressionAttributeNames": names}
+
+    return in_each_write(rewrite)
 
 
 def lost_pause(operation: str, body: Body) -> Body:

@@ -34,7 +34,8 @@ HOUR_S = 3600.0
 CHILD, OTHER, PARENT = "key-1", "key-2", "org"
 RESOURCES = ("api", "chat")
 PATIENCE_S = 5.0
-DAY_S = 24 * HOUR_S
+DAY = 24
+DAY_S = DAY * HOUR_S
 RETENTION_DAYS = 1
 # The last one is longer than any item is kept.
 LONG_GAPS_S = (600.0, HOUR_S, 3 * HOUR_S, 3 * HOUR_S, 2 * DAY_S, 12 * DAY_S)
@@ -148,7 +149,8 @@ class History:
         self.leaving: list[Member] = []
 
     def run(self) -> History:
-        start_s = START_S + self.chance.choice((0.0, 1800.0, HOUR_S - 5.0))
+        of_day_s = self.chance.choice((0.0, 21 * HOUR_S, 23 * HOUR_S))  # days end soon, too
+        start_s = START_S + of_day_s + self.chance.choice((0.0, 1800.0, HOUR_S - 5.0))
         with virtual_time(self.seed, start_s) as self.loop:
             try:
                 self.loop.run_until_complete(self._run())
@@ -396,8 +398,11 @@ class History:
     async def _configure(self, member: Member) -> None:
         chance = self.chance
         limits = self._limits()
-        if chance.random() < 0.3:
+        kind = chance.random()
+        if kind < 0.3:
             limits = limits[:1]
+        elif kind < 0.5:  # takes the number of a limit that was dropped
+            limits[1] = Limit.custom("cpm", 100, 50, 60)
         how = chance.randrange(4)
         if how == 0:
             work = member.repo.set_system_defaults(limits)
@@ -508,9 +513,14 @@ class History:
         exact: bool,
         entity: str | None = None,
         resource: str | None = None,
+        length: int = 1,
     ) -> None:
-        """Compare what a query says with what can have been there while it ran."""
+        """Compare what a query says with what can have been there while it ran.
+
+        ``length`` is that of the windows, in hours: 1 or 24.
+        """
         if not exact:
+            length = self.chance.choice((1, 1, DAY))
             entity = self.chance.choice((CHILD, OTHER, PARENT, None))
             resource = self.chance.choice((*RESOURCES, *RESOURCES, None))
         # Other queries than those of one bucket depend on indexes and on announcements.
@@ -522,7 +532,11 @@ class History:
         windows, next_key = [], None
         while True:
             page, next_key = await member.repo.get_usage_snapshots(
-                entity, resource, "hourly", limit=limit, next_key=next_key
+                entity,
+                resource,
+                "hourly" if length == 1 else "daily",
+                limit=limit,
+                next_key=next_key,
             )
             windows += page
             if next_key is None:
@@ -539,20 +553,23 @@ class History:
         is_complete |= not self.profile.lag and not is_lossy
         for bucket in list(self.ledger.used):
             if entity in (None, bucket[1]) and resource in (None, bucket[2]):
-                self._compare(bucket, since, shown, is_complete=is_complete)
+                self._compare(bucket, since, shown, length, is_complete=is_complete)
         if shown and not exact:
-            kept_s = RETENTION_DAYS * DAY_S
             for (_, _, hour), window in shown.items():
-                if (hour + 1) * HOUR_S + kept_s > self.loop.now_s:
+                if not self._is_expired(hour):
                     raise Wrong(f"{window} is of no bucket")
 
+    def _is_expired(self, hour: int) -> bool:
+        """Whether the day of an hour is past its retention."""
+        return (hour // DAY + 1 + RETENTION_DAYS) * DAY_S <= self.loop.now_s
+
     def _compare(
-        self, bucket: Bucket, since: int, shown: dict[Any, Any], *, is_complete: bool
+        self, bucket: Bucket, since: int, shown: dict[Any, Any], length: int, *, is_complete: bool
     ) -> None:
         _, entity, resource = bucket
-        for hour, (low, high) in self.ledger.bounds(bucket, since).items():
+        for hour, (low, high) in self.ledger.bounds(bucket, since, length).items():
             window = shown.pop((entity, resource, hour), None)
-            if (hour + 1) * HOUR_S + RETENTION_DAYS * DAY_S <= self.loop.now_s:
+            if self._is_expired(hour):
                 continue
             used = NOTHING if window is None else used_in(window)
             for name in low.net.keys() | high.net.keys() | used.net.keys():
@@ -577,7 +594,7 @@ class History:
         if not is_complete:  # an hour, or one of its origins, may be missing
             return
         # Reports show whole tokens; shards share debts by fractions, perhaps in different hours.
-        if not low // 1000 * 1000 <= used <= high:
+        if not low <= used <= high:
             raise Wrong(f"{bucket} {hour} {name}: {used} is shown, {low} to {high} was used")
 
     # --- the end
@@ -607,10 +624,15 @@ class History:
         self.profile = replace(self.profile, skew_s=0.0)
         reader = await self.open()
         self.members.append(reader)
-        for _, entity, resource in list(self.ledger.used):
-            await self._check_query(reader, exact=True, entity=entity, resource=resource)
-        wider = self.chance.choice(((CHILD, None), (None, RESOURCES[0]), (None, None)))
-        await self._check_query(reader, exact=True, entity=wider[0], resource=wider[1])
+        for length in (1, DAY):
+            for _, entity, resource in list(self.ledger.used):
+                await self._check_query(
+                    reader, exact=True, entity=entity, resource=resource, length=length
+                )
+            wider = self.chance.choice(((CHILD, None), (None, RESOURCES[0]), (None, None)))
+            await self._check_query(
+                reader, exact=True, entity=wider[0], resource=wider[1], length=length
+            )
 
     def _check_cleared(self) -> None:
         for item in self.table.items():

@@ -2,7 +2,9 @@
 
 The ledger knows items by their stored attributes and nothing of the package. It counts each write
 for the hour that runs in the item after it, and compares after every write with what is stored:
-each hour of an origin (one life of one item) is in the item or in a usage row, once.
+each hour of an origin (one life of one item) is in the item or in the usage row of its day, once.
+The row of a day names its origins: a query looks into the bucket for those that are open, so an
+origin may be closed only when the row has all of its hours.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from typing import Any, NamedTuple
 from tests.support.dynamodb.model.expressions import Item
 from tests.support.dynamodb.model.table import Change, ModelTable
 
-HOUR_S = 3600
-OPEN = "open"
-EVENTS = ""
+HOUR_S, DAY_S, DAY = 3600, 86_400, 24
+OPEN, CLOSED = "open", "closed"
+INDEX_KEYS = ("GSI2PK", "GSI2SK", "GSI4PK")
 MOST_SHARDS = 8  # of a bucket in a history
 Bucket = tuple[str, str, str]  # partition prefix (namespace), entity, resource
 
@@ -83,7 +85,7 @@ class Ledger:
         self.stores = 0
         self.clears = 0
         self._origins: dict[str, Bucket] = {}
-        self._reached: dict[tuple[Bucket, str], int] = {}  # the latest hour of each origin
+        self._reached: dict[tuple[Bucket, int, str], int] = {}  # by shard and origin: latest hour
         self._stored: dict[tuple[Bucket, int, str], str] = {}
         table.listeners.append(self.follow)
 
@@ -98,8 +100,8 @@ class Ledger:
                 continue
             row = row_of(change.key)
             if row is not None:
-                touched.add(row[0])
-                self._follow_row(*row, change)
+                touched.add(row.bucket)
+                self._follow_row(row, change)
         for bucket in touched:
             self.check(bucket, changes[-1].at_s)
 
@@ -115,11 +117,16 @@ class Ledger:
         if "h" not in new:
             return
         origin, hour = new["o"]["S"], _int(new, "h")
+        shard = int(change.key[0].rpartition("#")[2])
         self._check_origin(bucket, change, origin, hour)
-        self._reached[bucket, origin] = hour
+        self._reached[bucket, shard, origin] = hour
         stamped = stamp_s(new["op"]["S"]) // HOUR_S
         is_positive = any(amount > 0 for amount in net.values())
-        if hour < stamped and is_positive and not self._was_later_before(bucket, origin, stamped):
+        if (
+            hour < stamped
+            and is_positive
+            and not self._was_later_before((bucket, shard, origin), stamped)
+        ):
             raise Wrong(f"{bucket}: a charge in hour {stamped} counts for hour {hour}")
         begins = old is None or "h" not in old or _int(old, "h") != hour
         self.turns += begins and old is not None
@@ -136,16 +143,15 @@ class Ledger:
             raise Wrong(f"{bucket}: {old.get('rq')} was asked, the turn says {new.get('uq')}")
         self._book(bucket, (hour, origin), delta)
 
-    def _was_later_before(self, bucket: Bucket, origin: str, hour: int) -> bool:
+    def _was_later_before(self, place: tuple[Bucket, int, str], hour: int) -> bool:
         """Whether a client may know an earlier item of this key, in which this hour had begun.
 
         Then clocks are hours apart, and its charge counts for the hour that runs.
         """
-        shard = origin.partition(".")[0] + "."
         return any(
             reached >= hour
-            for (of, other), reached in self._reached.items()
-            if of == bucket and other != origin and other.startswith(shard)
+            for other, reached in self._reached.items()
+            if other[:2] == place[:2] and other != place
         )
 
     def _book(self, bucket: Bucket, place: tuple[int, str], delta: Used) -> None:
@@ -167,27 +173,42 @@ class Ledger:
 
     # --- rows of usage
 
-    def _follow_row(self, bucket: Bucket, hour: int, change: Change) -> None:
-        if change.new is None:
+    def _follow_row(self, row: RowKey, change: Change) -> None:
+        old, new = change.old or {}, change.new
+        if new is None:
             if not change.by_ttl:
-                raise Wrong(f"usage of {bucket} in {hour} was deleted")
+                raise Wrong(f"usage of {row} was deleted")
             return
-        for name, value in change.new.items():
-            if not name.startswith("o_"):
-                continue
-            origin, text = name[2:], value["S"]
-            before = self._stored.get((bucket, hour, origin))
+        self._check_row(row, old, new)
+        for hour, origin, text in hours_of(row.day, new):
+            before = self._stored.get((row.bucket, hour, origin))
             if before == text:
                 continue
-            if before not in (None, OPEN):
-                raise Wrong(f"{origin} of {bucket} in {hour} was {before} and becomes {text}")
-            self._stored[bucket, hour, origin] = text
-            self.stores += text != OPEN
-            if origin not in self._origins and text != OPEN:  # a credit to a bucket that is gone
-                self._origins[origin] = bucket
-                used = parsed(text)
-                self.consumed[bucket].update(used.net)
-                self._book(bucket, (hour, origin), used)
+            if before is not None:
+                raise Wrong(f"{origin} of {row} in {hour} was {before} and becomes {text}")
+            self._stored[row.bucket, hour, origin] = text
+            self.stores += 1
+            if origin not in self._origins:  # a credit to a bucket that is gone
+                self._origins[origin] = row.bucket
+                used = parsed(text, new)
+                self.consumed[row.bucket].update(used.net)
+                self._book(row.bucket, (hour, origin), used)
+
+    def _check_row(self, row: RowKey, old: Item, new: Item) -> None:
+        """Raise Wrong if a write changes what must stay: keys, names, the end of an origin."""
+        for name in INDEX_KEYS:
+            if name not in new or old.get(name, new[name]) != new[name]:
+                raise Wrong(f"{row}: {name} was {old.get(name)} and becomes {new.get(name)}")
+        for name, value in old.items():
+            kept = new.get(name)
+            if name.startswith("o_") and value["S"] == OPEN and kept == {"S": CLOSED}:
+                continue
+            if kept != value:
+                raise Wrong(f"{row}: {name} was {value} and becomes {kept}")
+        if self._retention_s is not None:
+            expires_s = (row.day + 1) * DAY_S + self._retention_s
+            if _int(new, "ttl") != expires_s:
+                raise Wrong(f"{row}: expires at {new.get('ttl')} instead of {expires_s}")
 
     # --- what is stored
 
@@ -198,37 +219,62 @@ class Ledger:
         stored = self.stored(bucket)
         ledger = self.used[bucket]
         for place in stored.keys() | ledger.keys():
-            if (place[0] + 1) * HOUR_S + self._retention_s <= now_s:
+            if (place[0] // DAY + 1) * DAY_S + self._retention_s <= now_s:
                 continue
             one, other = stored.get(place, NOTHING), ledger.get(place, NOTHING)
             if one.shown != other.shown:
                 raise Wrong(f"{bucket} {place}: stored {one.shown}, consumed {other.shown}")
 
+    def rows(self, bucket: Bucket) -> list[tuple[RowKey, Item]]:
+        """The usage rows of a bucket."""
+        partition = f"{bucket[0]}/ENTITY#{bucket[1]}"
+        items = self._table.partitions.get(partition, {})
+        rows = [(row_of((partition, sk)), item) for sk, item in items.items()]
+        return [(row, item) for row, item in rows if row is not None and row.bucket == bucket]
+
     def stored(self, bucket: Bucket) -> dict[tuple[int, str], Used]:
         """Every hour of every origin, as rows and live items have it."""
-        namespace, entity, _ = bucket
         hours: dict[tuple[int, str], Used] = {}
-        for sk, item in self._table.partitions.get(f"{namespace}/ENTITY#{entity}", {}).items():
-            row = row_of((f"{namespace}/ENTITY#{entity}", sk))
-            if row is None or row[0] != bucket:
-                continue
-            for name, value in item.items():
-                if name.startswith("o_") and value["S"] != OPEN:
-                    hours[row[1], name[2:]] = parsed(value["S"])
+        marked: dict[tuple[int, str], str] = {}
+        for row, item in self.rows(bucket):
+            for hour, origin, text in hours_of(row.day, item):
+                hours[hour, origin] = parsed(text, item)
+            marked |= {
+                (row.day, name[2:]): value["S"]
+                for name, value in item.items()
+                if name.startswith("o_")
+            }
         for item in self.live(bucket):
-            if "h" not in item:
-                continue
-            origin, running = item["o"]["S"], _int(item, "h")
-            if (running, origin) in hours:
-                raise Wrong(f"{origin} of {bucket} is stored while hour {running} runs")
-            hours[running, origin] = _running(item)
-            if "ph" in item:
-                finished = _finished(item)
-                place = (_int(item, "ph"), origin)
-                if place in hours and hours[place].shown != finished.shown:
-                    raise Wrong(f"{place} of {bucket}: stored {hours[place]}, item {finished}")
-                hours[place] = finished
+            if "h" in item:
+                self._add_live(bucket, item, hours, marked)
         return hours
+
+    def _add_live(
+        self,
+        bucket: Bucket,
+        item: Item,
+        hours: dict[tuple[int, str], Used],
+        marked: dict[tuple[int, str], str],
+    ) -> None:
+        """Add the hours that an item holds; queries must not overlook them."""
+        origin, running = item["o"]["S"], _int(item, "h")
+        if (running, origin) in hours:
+            raise Wrong(f"{origin} of {bucket} is stored while hour {running} runs")
+        if marked.get((running // DAY, origin)) == CLOSED:
+            raise Wrong(f"{origin} of {bucket} is closed while hour {running} runs")
+        for (hour, of), _ in list(hours.items()):
+            is_of_day = of == origin and hour // DAY == running // DAY
+            if is_of_day and (running // DAY, origin) not in marked:
+                raise Wrong(f"{origin} of {bucket} runs in {running}: its row is not open")
+        hours[running, origin] = _running(item)
+        if "ph" not in item:
+            return
+        finished, place = _finished(item), (_int(item, "ph"), origin)
+        if place in hours and hours[place].shown != finished.shown:
+            raise Wrong(f"{place} of {bucket}: stored {hours[place]}, item {finished}")
+        if place not in hours and marked.get((place[0] // DAY, origin)) == CLOSED:
+            raise Wrong(f"{place} of {bucket} is closed before it is stored")
+        hours[place] = finished
 
     def live(self, bucket: Bucket) -> list[Item]:
         """The items of a bucket, of all its shards."""
@@ -248,8 +294,11 @@ class Ledger:
             hours[hour] = hours.get(hour, NOTHING).plus(used)
         return hours
 
-    def bounds(self, bucket: Bucket, since: int) -> dict[int, tuple[Used, Used]]:
-        """Least and most that each hour can show to a reader that began at a sequence number."""
+    def bounds(self, bucket: Bucket, since: int, length: int = 1) -> dict[int, tuple[Used, Used]]:
+        """Least and most that each window can show to a reader that began at a sequence number.
+
+        ``length`` is that of the windows in hours. Each hour shows whole tokens.
+        """
         places: dict[tuple[int, str], list[Used]] = {}
         for at, place, used in self.versions[bucket]:
             if at <= since or place not in places:
@@ -260,7 +309,11 @@ class Ledger:
         for (hour, _), versions in places.items():
             low, high = bounds.get(hour, (NOTHING, NOTHING))
             bounds[hour] = (low.plus(_extreme(versions, min)), high.plus(_extreme(versions, max)))
-        return bounds
+        windows: dict[int, tuple[Used, Used]] = {}
+        for hour, (least, most) in bounds.items():
+            low, high = windows.get(hour - hour % length, (NOTHING, NOTHING))
+            windows[hour - hour % length] = (low.plus(_whole(least)), high.plus(most))
+        return windows
 
 
 def _extreme(versions: list[Used], pick: Any) -> Used:
@@ -276,6 +329,15 @@ def _extreme(versions: list[Used], pick: Any) -> Used:
     )
 
 
+def _whole(used: Used) -> Used:
+    """Usage in whole tokens, rounded down."""
+    net, through = (
+        Counter({name: amount // 1000 * 1000 for name, amount in amounts.items()})
+        for amounts in (used.net, used.through)
+    )
+    return used._replace(net=net, through=through)
+
+
 # --- stored forms
 
 
@@ -288,24 +350,42 @@ def bucket_of(key: tuple[str, str]) -> Bucket | None:
     return namespace, entity, resource
 
 
-def row_of(key: tuple[str, str]) -> tuple[Bucket, int] | None:
+class RowKey(NamedTuple):
+    """What the key of a usage row says; the day counts from 1970."""
+
+    bucket: Bucket
+    day: int
+    shard: int
+
+
+def row_of(key: tuple[str, str]) -> RowKey | None:
     pk, sk = key
     namespace, _, rest = pk.partition("/")
     if not rest.startswith("ENTITY#") or not sk.startswith("#USAGE#"):
         return None
-    _, _, resource, window = sk.split("#")
-    moment = datetime.strptime(window, "%Y-%m-%dT%H").replace(tzinfo=UTC)
-    return (namespace, rest.partition("#")[2], resource), int(moment.timestamp()) // HOUR_S
+    _, _, resource, day, shard = sk.split("#")
+    moment = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    bucket = (namespace, rest.partition("#")[2], resource)
+    return RowKey(bucket, int(moment.timestamp()) // DAY_S, int(shard))
 
 
-def parsed(text: str) -> Used:
-    net: Counter[str] = Counter()
-    through: Counter[str] = Counter()
-    amounts = json.loads(text)
-    admitted, rejected, of_children, waited, _ = amounts.pop(EVENTS)
-    for name, (first, second) in amounts.items():
-        net[plain(name)] += first
-        through[plain(name)] += second
+def hours_of(day: int, item: Item) -> list[tuple[int, str, str]]:
+    """The stored hours of a row: hour, origin and text."""
+    return [
+        (day * DAY + int(name[:2]), name[3:], value["S"])
+        for name, value in item.items()
+        if name[:2].isdigit()
+    ]
+
+
+def parsed(text: str, row: Item) -> Used:
+    """The text of a stored hour; the row has the names of the limits."""
+    empty: list[Any] = [0, [], [], 0, 0, 0, {}]
+    digest, *parts = json.loads(text)
+    admitted, nets, throughs, rejected, of_children, waited, _ = parts + empty[len(parts) :]
+    names = json.loads(row[f"n_{digest}"]["S"])
+    net = Counter(dict(zip(names, nets, strict=True)))
+    through = Counter(dict(zip(names, throughs, strict=True))) if throughs else Counter()
     return Used(net, through, admitted, rejected, of_children, waited)
 
 

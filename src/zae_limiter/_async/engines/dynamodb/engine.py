@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from zae_limiter._async.engines.dynamodb.audit import DynamoAudit
 from zae_limiter._async.engines.dynamodb.bucket_port import DynamoBuckets
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.documents import DynamoDocuments
 from zae_limiter._async.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._async.engines.dynamodb.history import DynamoAudit, DynamoUsage
 from zae_limiter._async.engines.dynamodb.namespaces import DynamoNamespaces
 from zae_limiter._async.engines.dynamodb.provisioning import remove_table
+from zae_limiter._async.engines.dynamodb.usage.port import DynamoUsage
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.models.backend import BackendCapabilities, StoreStats

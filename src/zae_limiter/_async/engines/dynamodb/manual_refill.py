@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
-from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import TransactionPlan
+from zae_limiter._async.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce, stored_units
 from zae_limiter.admission.moves import Move, top_up_move
@@ -28,6 +28,7 @@ from zae_limiter.admission.shards.spreading import place_credits
 from zae_limiter.admission.shards.tree import Shard
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.dynamodb.buckets.pauses import CreatedBucket, new_bucket
+from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.bucket import BucketId, renewed_write_id
@@ -167,8 +168,8 @@ class ManualRefill:
 
         filled = await self._fill(bucket_id, changes, log, create if creates else None)
         if created is not None:
-            if self._table.usage_ms:
-                self._usage_rows.announce(bucket_id, created.origin, created.hour)
+            begun = BegunHour(created.origin, created.hour)
+            self._usage_rows.announce(bucket_id.shard(0), begun)
             self._resources.add(bucket_id.namespace_id, bucket_id.resource)
         return filled
 

@@ -66,6 +66,7 @@ async def migrate_dynamodb(
 
     client, parallel = _client(url, settings), Parallel(settings.parallel_mode)
     try:
+        await client.find_credentials()
         return await Migrator(client, parallel).run(dry_run=dry_run, on_progress=on_progress)
     finally:
         await client.close()

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
-from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter._sync.engines.dynamodb.transactions import TransactionPlan
+from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.settle import paused_until
 from zae_limiter.dynamodb.buckets.cache import BucketCache
@@ -19,6 +19,7 @@ from zae_limiter.dynamodb.buckets.pauses import (
     pause_write,
     running_pause,
 )
+from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.items import keys
 from zae_limiter.dynamodb.items import transact_items as actions
 from zae_limiter.dynamodb.items.bucket import BucketId
@@ -101,7 +102,7 @@ class BucketPauses:
         )
 
     def _announce(self, bucket_id: BucketId, created: CreatedBucket) -> None:
-        """Announce the hour that a new bucket has begun, and its resource."""
-        if self._table.usage_ms:
-            self._usage_rows.announce(bucket_id, created.origin, created.hour)
+        """Announce the day that a new bucket has begun, and its resource."""
+        begun = BegunHour(created.origin, created.hour)
+        self._usage_rows.announce(bucket_id.shard(0), begun)
         self._resources.add(bucket_id.namespace_id, bucket_id.resource)

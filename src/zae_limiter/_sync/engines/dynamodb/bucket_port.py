@@ -16,7 +16,6 @@ from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import Conditi
 from zae_limiter._sync.engines.dynamodb.buckets.group_commit import GroupCommit
 from zae_limiter._sync.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
-from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.buckets.write_loop import WriteLoop
 from zae_limiter._sync.engines.dynamodb.cascading import Cascade
 from zae_limiter._sync.engines.dynamodb.context import TableContext
@@ -26,6 +25,7 @@ from zae_limiter._sync.engines.dynamodb.sharding.resharding import Resharder
 from zae_limiter._sync.engines.dynamodb.sharding.routing import ShardRouter
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ShardReader
 from zae_limiter._sync.engines.dynamodb.tally_writes import TallyWrites
+from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import BucketImage
 from zae_limiter.admission.in_force import InForce
 from zae_limiter.admission.request import (

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+from zae_limiter._sync.engines.dynamodb.audit import DynamoAudit
 from zae_limiter._sync.engines.dynamodb.bucket_port import DynamoBuckets
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.configs import DynamoConfigs
 from zae_limiter._sync.engines.dynamodb.context import TableContext
 from zae_limiter._sync.engines.dynamodb.documents import DynamoDocuments
 from zae_limiter._sync.engines.dynamodb.entities import DynamoEntities
-from zae_limiter._sync.engines.dynamodb.history import DynamoAudit, DynamoUsage
 from zae_limiter._sync.engines.dynamodb.namespaces import DynamoNamespaces
 from zae_limiter._sync.engines.dynamodb.provisioning import remove_table
+from zae_limiter._sync.engines.dynamodb.usage.port import DynamoUsage
 from zae_limiter.concurrency.parallel import Parallel
 from zae_limiter.dynamodb.buckets.cache import BucketCache
 from zae_limiter.models.backend import BackendCapabilities, StoreStats

@@ -68,6 +68,7 @@ def migrate_dynamodb(
 
     client, parallel = _client(url, settings), Parallel(settings.parallel_mode)
     try:
+        client.find_credentials()
         return Migrator(client, parallel).run(dry_run=dry_run, on_progress=on_progress)
     finally:
         client.close()

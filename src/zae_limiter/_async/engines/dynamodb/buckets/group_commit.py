@@ -8,7 +8,7 @@ from typing import Any
 
 from zae_limiter._async.engines.dynamodb.buckets.write_loop import WriteLoop
 from zae_limiter.concurrency.async_shield import ashield
-from zae_limiter.concurrency.waiter import AWaiter
+from zae_limiter.concurrency.waiter import ALineWaiter
 from zae_limiter.dynamodb.buckets.outcomes import Outcome
 from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.write_queue import WriteQueues
@@ -31,7 +31,7 @@ class GroupCommit:
         the caller leads itself, the write runs to completion first, and its outcome is in
         ``pending.outcome``.
         """
-        if self._queues.join(pending, AWaiter):
+        if self._queues.join(pending, ALineWaiter):
             return await ashield(partial(self._lead, [pending]))
         try:
             await _woken(pending)
@@ -86,5 +86,5 @@ class GroupCommit:
 
 def _woken(pending: PendingChange) -> Coroutine[Any, Any, None]:
     """Wait for the leader, which must be done by the follower's own deadline."""
-    assert isinstance(pending.waiter, AWaiter)
+    assert isinstance(pending.waiter, ALineWaiter)
     return pending.waiter.wait(pending.deadline.left() + GRACE_S)

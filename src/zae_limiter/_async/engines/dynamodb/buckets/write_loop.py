@@ -13,9 +13,9 @@ from functools import partial
 from zae_limiter._async.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._async.engines.dynamodb.buckets.resources_in_use import ResourcesInUse
 from zae_limiter._async.engines.dynamodb.buckets.upkeep import BucketUpkeep
-from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
+from zae_limiter._async.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.image import HOUR_MS
 from zae_limiter.admission.in_force import is_too_early
 from zae_limiter.admission.request import StaleLimits
@@ -37,11 +37,13 @@ from zae_limiter.dynamodb.buckets.outcomes import (
 )
 from zae_limiter.dynamodb.buckets.pending import PendingChange
 from zae_limiter.dynamodb.buckets.planning import NothingToWrite, ReadFirst, plan
+from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite, WriteContext
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items import bucket as bucket_item
 from zae_limiter.dynamodb.items.attributes import Item
 from zae_limiter.dynamodb.items.bucket import EntityLink, ShardId, StoredBucket, new_write_id
+from zae_limiter.dynamodb.items.hours import still_holds_finished
 from zae_limiter.dynamodb.sharding.throttling import ThrottledItems
 from zae_limiter.exceptions import RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.transport.errors import (
@@ -83,6 +85,7 @@ class WriteLoop:
         self._table = table
         self._later = table.later
         self._turning: set[ShardId] = set()  # items whose hour a write under way turns
+        self._is_aggregated = False  # whether an aggregator was seen to clear finished hours
 
     async def run(self, group: Sequence[PendingChange]) -> list[Outcome]:
         """Return the outcome of every change; they share one item, and the first one leads."""
@@ -154,8 +157,15 @@ class WriteLoop:
         """Return the context of one attempt, with a write id of its own."""
         shard_id, now_ms, usage_ms = run.shard_id, run.now_ms, self._table.usage_ms
         tally = NO_TALLY if carried.is_sent else carried.tally
-        is_turning = shard_id in self._turning
-        return WriteContext(shard_id, now_ms, new_write_id(now_ms), usage_ms, tally, is_turning)
+        return WriteContext(
+            shard_id,
+            now_ms,
+            new_write_id(now_ms),
+            usage_ms,
+            tally,
+            is_turning=shard_id in self._turning,
+            is_aggregated=self._is_aggregated,
+        )
 
     async def _without_write(
         self,
@@ -187,7 +197,7 @@ class WriteLoop:
                 on_throttled = partial(self._throttled.add, run.shard_id)
                 item = await self._writer.write(write, run.deadline, on_throttled)
             else:
-                item = await self._write_turning(write, run)
+                item = await self._write_turning(write, known, run)
         except ConditionFailed as refused:
             carried.is_sent = carried.is_sent and not takes_counts
             self._counters.add(refused_writes=1)
@@ -199,27 +209,40 @@ class WriteLoop:
             raise
         return await self._learn(write, item, known, run)
 
-    async def _write_turning(self, write: PlannedWrite, run: GroupRun) -> Item:
+    async def _write_turning(self, write: PlannedWrite, known: KnownBucket, run: GroupRun) -> Item:
         """Send a write that begins an hour, or drops one from the item.
 
         A finished hour that the write drops is stored before: no other item has it. If another
         client was faster with that, it is about to turn the item: the item is read again instead of
-        sending a write that would be refused.
+        sending a write that would be refused. If an aggregator was faster, the item shows it: then
+        this client leaves hours to the aggregator, until it finds one that was not cleared.
         """
         shard_id, deadline, first = run.shard_id, run.deadline, write.store_first
-        if first is not None and await self._usage_rows.store(run.bucket_id, first, deadline):
+        if first is not None and await self._usage_rows.store(shard_id, first, deadline):
             await BoundedBackoff(deadline).pause()
-            raise ConditionFailed(await self._writer.read(bucket_item.key(*shard_id), deadline))
+            item = await self._writer.read(bucket_item.key(*shard_id), deadline)
+            self._watch_aggregator(item, known)
+            raise ConditionFailed(item)
         self._turning.add(shard_id)
         try:
             return await self._writer.write(write, deadline, partial(self._throttled.add, shard_id))
+        except ConditionFailed as refused:
+            self._watch_aggregator(refused.item, known)
+            raise
         except (NoAnswer, ServerFault):
-            # The hour may have begun. The announcement of an hour that has not counts zero.
-            if write.begins_hour is not None and self._table.usage_ms:
-                self._usage_rows.announce(run.bucket_id, *write.begins_hour)
+            # The hour may have begun. The announcement of a day that has not counts zero.
+            if write.begins_hour is not None:
+                self._usage_rows.announce(shard_id, write.begins_hour)
             raise
         finally:
             self._turning.discard(shard_id)
+
+    def _watch_aggregator(self, item: Item | None, known: KnownBucket) -> None:
+        """Note whether a finished hour that was seen in an item has been cleared since."""
+        if known.bucket is not None:
+            holds = still_holds_finished(item, known.bucket.hours)
+            if holds is not None:
+                self._is_aggregated = not holds
 
     async def _learn(
         self, write: PlannedWrite, item: Item, known: KnownBucket, run: GroupRun
@@ -234,14 +257,12 @@ class WriteLoop:
                     run.changes, write.positions, bucket, now_ms, write.moments, write.quotas
                 )
             )
-        if write.begins_hour is not None:
+        if _begins_day(write, known, bucket):
             self._announce(bucket, shard_id)
         elif self._later.failed:
             self._later.retry()
         if write.late_credits:
             await self._credit_late(write.late_credits, write.write_id, run)
-        if known.bucket is None and image.writes == 1:  # this write has created the bucket
-            self._resources.add(shard_id.namespace_id, shard_id.resource)
         in_force = run.in_force.at(bucket.shard)
         outlasts_refill = in_force.outlasts_refill(image.expires_ms, len(image.limits), now_ms)
         if (write.may_leave_debt or not outlasts_refill) and is_too_early(image):
@@ -249,13 +270,12 @@ class WriteLoop:
         return FreshBucket(bucket)
 
     def _announce(self, bucket: StoredBucket, shard_id: ShardId) -> None:
-        """Announce the hour that a bucket has begun, and its resource, for queries of a resource.
+        """Announce the day that a bucket has begun, and its resource, for queries of a resource.
 
         The origin is read from the item: a repeated first write has created it under another one.
         """
-        if bucket.hours is not None and self._table.usage_ms:
-            hours = bucket.hours
-            self._usage_rows.announce(shard_id.bucket_id, hours.origin, hours.hour)
+        begun = BegunHour(bucket.hours.origin, bucket.hours.hour)
+        self._usage_rows.announce(shard_id, begun)
         self._resources.add(shard_id.namespace_id, shard_id.resource)
 
     async def _credit_late(
@@ -284,3 +304,14 @@ class WriteLoop:
         self._counters.decided(
             charges=charges + rejected, granted=granted, rejected=rejected, settlements=settlements
         )
+
+
+def _begins_day(write: PlannedWrite, known: KnownBucket, bucket: StoredBucket) -> bool:
+    """Tell whether a write has created its bucket, or begun the bucket's first hour of a day.
+
+    A first write that found the bucket there has begun nothing: the client that created the bucket
+    announces the day and registers the resource.
+    """
+    if known.bucket is None:
+        return bucket.image.writes == 1
+    return write.begins_hour is not None and write.begins_hour.is_first_of_day

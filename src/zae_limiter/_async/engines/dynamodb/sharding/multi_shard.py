@@ -10,11 +10,11 @@ from zae_limiter._async.engines.dynamodb.buckets.conditional_write import (
     ConditionalWriter,
 )
 from zae_limiter._async.engines.dynamodb.buckets.group_commit import GroupCommit
-from zae_limiter._async.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._async.engines.dynamodb.client import DynamoClient
 from zae_limiter._async.engines.dynamodb.requests import BoundedBackoff
 from zae_limiter._async.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._async.engines.dynamodb.transactions import transact
+from zae_limiter._async.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.moves import Move, added_move, after, surplus_milli
 from zae_limiter.admission.quotas import QuotaHold
 from zae_limiter.admission.rebase import has_limits
@@ -29,15 +29,15 @@ from zae_limiter.dynamodb.buckets.planned_quotas import PlannedQuotas
 from zae_limiter.dynamodb.buckets.planned_slots import Moments, PlannedSlots
 from zae_limiter.dynamodb.buckets.writes import PlannedWrite
 from zae_limiter.dynamodb.counters import Counters
-from zae_limiter.dynamodb.items.bucket import decode, new_write_id
+from zae_limiter.dynamodb.items.bucket import BucketId, decode, new_write_id
 from zae_limiter.dynamodb.items.bucket import key as key_of
 from zae_limiter.dynamodb.items.bucket_updates import WriteTrailer, bucket_update, require_same
-from zae_limiter.dynamodb.items.hours import TURN_MARK, shard_of
+from zae_limiter.dynamodb.items.hours import TURN_MARK
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.dynamodb.items.transact_items import Action
 from zae_limiter.dynamodb.sharding import transactions
 from zae_limiter.dynamodb.sharding.known_shards import KnownShards, rejection
-from zae_limiter.dynamodb.sharding.transactions import ShardMoves
+from zae_limiter.dynamodb.sharding.transactions import Gathering, ShardMoves
 from zae_limiter.exceptions import InfrastructureError, RateLimiterUnavailable, ZAELimiterError
 from zae_limiter.quiet_logging import quiet_logger
 from zae_limiter.transport.calls import Deadline
@@ -240,8 +240,8 @@ class MultiShardWriter:
             through_child=pending.change.through_child,
         )
         bucket_id = pending.bucket_id
-        for origin_hour in gathering.store_first:
-            await self._usage_rows.store(bucket_id, origin_hour, pending.deadline)
+        for number, origin_hour in gathering.store_first.items():
+            await self._usage_rows.store(bucket_id.shard(number), origin_hour, pending.deadline)
         try:
             if not await self._send(gathering.actions, parts[0], write_id, pending.deadline):
                 return False
@@ -249,15 +249,15 @@ class MultiShardWriter:
             self._counters.add(unknown_writes=1)
             for part in parts:
                 self._cache.invalidate(bucket_id.shard(part.bucket.shard.number))
+            self._announce(bucket_id, gathering)  # it may have been made
             raise
         if pending.change.is_charge:
             self._counters.add(gathers=1)
-        for origin, hour in gathering.begins_hours:
-            self._usage_rows.announce(bucket_id, origin, hour)
-        begun = {shard_of(origin) for origin, _ in gathering.begins_hours}
+        self._announce(bucket_id, gathering)
         for part in parts:
             bucket = part.bucket
-            if bucket.shard.number in begun or part.slot_writes or part.hold_writes:
+            has_holds = bool(part.slot_writes or part.hold_writes)
+            if bucket.shard.number in gathering.begins_hours or has_holds:
                 # The answer shows neither the finished hour nor the slots that are held.
                 self._cache.invalidate(bucket_id.shard(bucket.shard.number))
                 continue
@@ -266,6 +266,11 @@ class MultiShardWriter:
             shard_id = bucket_id.shard(bucket.shard.number)
             self._cache.store(shard_id, replace(bucket, image=image, write_id=write_id), now_ms)
         return True
+
+    def _announce(self, bucket_id: BucketId, gathering: Gathering) -> None:
+        """Announce the days that a transaction begins."""
+        for number, begun in gathering.begins_hours.items():
+            self._usage_rows.announce(bucket_id.shard(number), begun)
 
     async def _send(
         self, actions: list[Action], first: ShardMoves, write_id: str, deadline: Deadline

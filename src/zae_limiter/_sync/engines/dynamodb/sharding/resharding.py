@@ -10,10 +10,10 @@ from functools import partial
 
 from zae_limiter._sync.engines.dynamodb.buckets.conditional_write import ConditionalWriter
 from zae_limiter._sync.engines.dynamodb.buckets.upkeep import BucketUpkeep
-from zae_limiter._sync.engines.dynamodb.buckets.usage_rows import UsageRows
 from zae_limiter._sync.engines.dynamodb.client import DynamoClient
 from zae_limiter._sync.engines.dynamodb.sharding.shard_reader import ReadShard, ShardReader
 from zae_limiter._sync.engines.dynamodb.transactions import transact
+from zae_limiter._sync.engines.dynamodb.usage.writing import UsageRows
 from zae_limiter.admission.in_force import InForce, expires_ms, is_too_early
 from zae_limiter.admission.rebase import rebase, with_others
 from zae_limiter.admission.shards.combined import combine
@@ -24,6 +24,7 @@ from zae_limiter.concurrency.shield import shield
 from zae_limiter.dynamodb.buckets import writes
 from zae_limiter.dynamodb.buckets.cache import BucketCache, CachedBucket
 from zae_limiter.dynamodb.buckets.pending import PendingChange
+from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.buckets.writes import WriteContext
 from zae_limiter.dynamodb.counters import Counters
 from zae_limiter.dynamodb.items.bucket import BucketId, StoredBucket, decode, new_write_id
@@ -158,10 +159,10 @@ class Resharder:
         return False
 
     def _announce(self, bucket_id: BucketId, actions: list[Action]) -> None:
-        """Announce the hour that the new half begins."""
-        if self._usage_rows.kept_ms:
-            hours = decode(actions[1]["Put"]["Item"]).hours
-            self._usage_rows.announce(bucket_id, hours.origin, hours.hour)
+        """Announce the day that the new half begins."""
+        half = decode(actions[1]["Put"]["Item"])
+        begun = BegunHour(half.hours.origin, half.hours.hour)
+        self._usage_rows.announce(bucket_id.shard(half.shard.number), begun)
 
     def _merge_quiet_shards(self, pending: PendingChange) -> None:
         """Merge one pair that was quiet for long; the sibling is read to be sure of that."""
@@ -206,10 +207,12 @@ class Resharder:
                 )
                 write = writes.rebase(bucket, target, in_force, context, rates)
                 if write.store_first is not None:
-                    self._usage_rows.store(bucket_id, write.store_first, deadline)
+                    self._usage_rows.store(shard_id, write.store_first, deadline)
                 with suppress(ConditionFailed):
                     self._writer.write(write, deadline)
                     changed = True
+                    if write.begins_hour is not None:
+                        self._usage_rows.announce(shard_id, write.begins_hour)
         return changed
 
     def _extend_ttl(

@@ -1,4 +1,4 @@
-"""Writing usage rows: hours that buckets have finished, or begin."""
+"""Writing usage rows: hours that buckets have finished, and days that they begin."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter.concurrency.bounded import BoundedDict
+from zae_limiter.dynamodb.buckets.turning import BegunHour
 from zae_limiter.dynamodb.items import usage
-from zae_limiter.dynamodb.items.bucket import BucketId
+from zae_limiter.dynamodb.items.bucket import BucketId, ShardId
 from zae_limiter.dynamodb.items.update_expression import UpdateExpression
 from zae_limiter.dynamodb.items.usage import OriginHour
 from zae_limiter.exceptions import ZAELimiterError
@@ -27,7 +28,7 @@ class UsageRows:
     def __init__(self, table: TableContext) -> None:
         self._client = table.client
         self._table = table
-        self._stored: BoundedDict[tuple[BucketId, str, int], bool] = BoundedDict(MAX_STORED)
+        self._stored: BoundedDict[tuple[str, int], bool] = BoundedDict(MAX_STORED)
 
     @property
     def kept_ms(self) -> int:
@@ -38,19 +39,19 @@ class UsageRows:
     def kept_days(self) -> int:
         return self._table.usage_days
 
-    async def store(self, bucket_id: BucketId, origin_hour: OriginHour, deadline: Deadline) -> bool:
+    async def store(self, shard_id: ShardId, origin_hour: OriginHour, deadline: Deadline) -> bool:
         """Store a finished hour; returns when that is certain.
 
         True if it was stored before, by another client that is probably about to turn the bucket,
         or by the aggregator. Raises NotSent if storing is not certain: the write that waits for it
         is not made then.
         """
-        stored = (bucket_id, origin_hour.origin, origin_hour.hour)
+        stored = (origin_hour.origin, origin_hour.hour)
         if stored in self._stored:
             return False
-        expires_s = usage.expires_s(origin_hour.hour, self.kept_days)
-        update = usage.store(bucket_id, origin_hour, expires_s)
-        body = {**update.action(), "ReturnValues": "ALL_OLD"}
+        body = usage.store_text(
+            self._client.table, shard_id, [origin_hour], self.kept_days, returns_old=True
+        )
         try:
             answer = await self._client.call("UpdateItem", body, deadline=deadline, repeatable=True)
         except (NoAnswer, ServerFault) as error:
@@ -58,16 +59,17 @@ class UsageRows:
                 "the usage of an earlier hour could not be stored; try again", cause=error
             ) from error
         self._stored.put(stored, True)
-        return usage.is_stored(answer.get("Attributes", {}), origin_hour.origin)
+        return usage.is_stored(answer.get("Attributes", {}), origin_hour)
 
-    def announce(self, bucket_id: BucketId, origin: str, hour: int) -> None:
-        """Announce in the background that an hour runs in a bucket.
+    def announce(self, shard_id: ShardId, begun: BegunHour) -> None:
+        """Announce in the background the day that an hour begins in a bucket, if it begins one.
 
-        Until then the hour is hidden from queries of a whole resource, and from no others.
+        Until then the day is hidden from queries of a whole resource, and from no others.
         """
-        expires_s = usage.expires_s(hour, self.kept_days)
-        announced = usage.announce(bucket_id, hour, origin, expires_s)
-        self._table.later.add((bucket_id, origin, hour), partial(self._write, announced))
+        if self.kept_days and begun.is_first_of_day:
+            day = usage.day_of(begun.hour)
+            announced = usage.announce(shard_id, day, begun.origin, self.kept_days)
+            self._table.later.add((shard_id, begun.origin, day), partial(self._write, announced))
 
     async def credit_late(
         self,
@@ -78,8 +80,7 @@ class UsageRows:
         deadline: Deadline,
     ) -> None:
         """Count a credit to a bucket that does not exist any more. Raises no outage."""
-        expires_s = usage.expires_s(hour, self.kept_days)
-        credit = usage.late_credit(bucket_id, hour, write_id, amounts_milli, expires_s)
+        credit = usage.late_credit(bucket_id, hour, write_id, amounts_milli, self.kept_days)
         try:
             await self._write(credit, deadline)
         except ZAELimiterError:

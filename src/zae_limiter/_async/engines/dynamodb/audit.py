@@ -1,4 +1,4 @@
-"""The ports of audit events and usage."""
+"""The port of audit events."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from zae_limiter import schema
 from zae_limiter._async.engines.dynamodb.context import TableContext
 from zae_limiter._async.engines.dynamodb.partitions import Unordered
 from zae_limiter._async.engines.dynamodb.requests import Query, batch_get
-from zae_limiter._async.engines.dynamodb.usage_hours import (
-    HourRange,
-    Subject,
-    UsageHours,
-    usage_hours,
-)
 from zae_limiter.dynamodb.items import audit
 from zae_limiter.dynamodb.items.attributes import s
 from zae_limiter.dynamodb.items.keys import Key
 from zae_limiter.models.audit import AuditEvent
-from zae_limiter.models.usage import UsageRanking, UsageSnapshot, UsageSummary, WindowType
-from zae_limiter.usage.ranking import TopUsage
-from zae_limiter.usage.report import UsagePage, UsageQuery, UsageTotal, window_end
 
 MAX_QUERY_PAGE = 1000  # items of one Query: about what fits into its 1 MB
 END_OF_IDS = "~"  # sorts after every event id
@@ -73,69 +64,3 @@ class DynamoAudit:
             newest = heapq.nlargest(limit, newest + page, key=lambda key: key.sk)
         items = await batch_get(self._client, newest, consistent=True)
         return [audit.decode(items[key]) for key in newest if key in items]
-
-
-class DynamoUsage:
-    """Usage windows, added up from stored and live hours."""
-
-    def __init__(self, context: TableContext) -> None:
-        self._context = context
-
-    async def page(
-        self,
-        namespace_id: str,
-        entity_id: str | None,
-        resource: str | None,
-        query: UsageQuery,
-        *,
-        limit: int,
-        next_key: str | None,
-    ) -> tuple[list[UsageSnapshot], str | None]:
-        page = UsagePage(query, limit, next_key)
-        # The index of a resource is sorted by hour and entity, so a page may begin at an entity.
-        is_sorted = entity_id is None and query.windows == (WindowType.HOURLY,)
-        hours = await usage_hours(
-            self._context,
-            Subject(namespace_id, entity_id, resource),
-            HourRange(
-                page.first_hour,
-                query.last_hour,
-                _hours_per_page(query, limit),
-                page.first_entity if is_sorted else "",
-            ),
-            page,
-        )
-        while rows := await hours.next():
-            if page.add(rows) or (is_sorted and page.is_full):
-                break
-        return page.end()
-
-    async def summary(
-        self, namespace_id: str, entity_id: str | None, resource: str | None, query: UsageQuery
-    ) -> UsageSummary:
-        total = UsageTotal(query, each_token_once=entity_id is None)
-        hours = await self._all(Subject(namespace_id, entity_id, resource), query)
-        while rows := await hours.next():
-            total.add(rows)
-        return total.end()
-
-    async def top(
-        self, namespace_id: str, resource: str | None, query: UsageQuery, by: str | None, limit: int
-    ) -> UsageRanking:
-        top = TopUsage(query, by, limit)
-        while top.begin_pass():
-            hours = await self._all(Subject(namespace_id, None, resource), query)
-            while rows := await hours.next():
-                top.add(rows)
-        return top.end()
-
-    async def _all(self, subject: Subject, query: UsageQuery) -> UsageHours:
-        return await usage_hours(
-            self._context, subject, HourRange(query.start_hour, query.last_hour)
-        )
-
-
-def _hours_per_page(query: UsageQuery, limit: int) -> int:
-    """Return the approximate number of hours of one bucket that a page needs, plus one."""
-    shortest = min(window_end(window, 0) for window in query.windows)
-    return (limit + 1) * shortest + 1
