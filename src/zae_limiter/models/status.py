@@ -71,6 +71,12 @@ class LimitStatus:
             **of_pause,
         }
 
+    def window_text(self) -> str:
+        """Return a sentence about a quota: the rest of its window, and when the next one begins."""
+        from zae_limiter.models.window_text import describe_window  # few programs need it
+
+        return describe_window(self)
+
     def _window_dict(self) -> dict[str, Any]:
         """Return the fields of a quota, or those of a soft limit."""
         if not self.limit.is_quota:

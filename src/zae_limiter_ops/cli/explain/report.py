@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from zae_limiter.rejection import describe_window
 from zae_limiter_ops.cli.shared.formatting import (
     LEVELS,
     count_of,
@@ -155,7 +154,7 @@ def _answer(explanation: Explanation) -> str:
             f"paused for {left} more"
         )
     if worst.limit.is_quota:
-        return f"LIMITED, retry in {wait}: {describe_window(worst)}"
+        return f"LIMITED, retry in {wait}: {worst.window_text()}"
     if worst.limit.is_concurrent:
         free, slots = max(0, int(worst.available)), count_of(worst.limit.capacity, "slot")
         return (
